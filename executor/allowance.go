@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"lapse/executor/batch"
 )
 
 // What a policy's rate and max_rows_per_run leave of a batch is decided in the database, for all executors together: see
@@ -21,41 +24,19 @@ const (
 	limitAccept  = "accepted" // what somebody let go whom the breaker had asked
 )
 
-// allowance is what a batch is allowed.
-type allowance struct {
-	rows  int
-	pause time.Duration // without rows: how soon to ask again
-	over  bool          // the run may delete no more
-}
-
 // limited reports whether rows have to be taken at all.
 func (t *turn) limited() bool { return t.policy.Limits.Rate > 0 || t.begun().Most > 0 }
 
-// takeRows asks for rows for a batch on a leased shard. A negative number gives them back.
-func (s *session) takeRows(ctx context.Context, l *lease, wanted int) (allowance, error) {
-	var a allowance
-	var pause *time.Duration
-	err := s.control.QueryRow(ctx, `select granted, pause, over from lapse.take_rows($1, $2, $3, $4)`, l.shard, l.term, s.holder, wanted).
-		Scan(&a.rows, &pause, &a.over)
-	if err != nil {
-		return a, fmt.Errorf("take rows from the policy's limits: %w", err)
-	}
-	if pause != nil {
-		a.pause = *pause
-	}
-	return a, nil
-}
-
 // endRun ends a run that has reached a limit, and reports whether nobody else had. Durable when it returns.
-func (s *session) endRun(ctx context.Context, run uuid.UUID, reason string) (ended bool, err error) {
-	if err = s.control.QueryRow(ctx, `select lapse.end_run($1, $2)`, run, reason).Scan(&ended); err != nil {
+func endRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID, reason string) (ended bool, err error) {
+	if err = conn.QueryRow(ctx, `select lapse.end_run($1, $2)`, run, reason).Scan(&ended); err != nil {
 		return false, fmt.Errorf("end run %v: %w", run, err)
 	}
 	return ended, nil
 }
 
 // allow says how many of the rows that are wanted the next batch may take. The turn does not go on where there are none.
-func (w *worker) allow(ctx context.Context, t *turn, l *lease, wanted int) (rows int, end turnEnd, err error) {
+func (w *worker) allow(ctx context.Context, t *turn, l *batch.Lease, wanted int) (rows int, end turnEnd, err error) {
 	rows, until := w.pass.take(wanted, w.now())
 	switch {
 	case rows == 0:
@@ -63,18 +44,18 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease, wanted int) (rows
 	case !t.limited():
 		return rows, turnGoesOn, nil
 	}
-	a, err := w.session.takeRows(ctx, l, rows)
-	w.pass.giveBack(rows - a.rows)
+	a, err := w.session.TakeRows(ctx, l, rows)
+	w.pass.giveBack(rows - a.Rows)
 	switch {
 	case err != nil:
 		return 0, turnGoesOn, err
-	case a.over:
+	case a.Over:
 		return 0, turnLimited, w.endRun(ctx, t, l)
-	case a.rows == 0:
-		w.heldBack(t, limitRate, w.now().Add(a.pause))
+	case a.Rows == 0:
+		w.heldBack(t, limitRate, w.now().Add(a.Pause))
 		return 0, turnMore, nil
 	}
-	return a.rows, turnGoesOn, nil
+	return a.Rows, turnGoesOn, nil
 }
 
 // passOver ends a turn because the pass has no rows left.
@@ -91,9 +72,9 @@ func (w *worker) passOver(t *turn, until time.Time) turnEnd {
 }
 
 // endRun ends the turn's run at its limit.
-func (w *worker) endRun(ctx context.Context, t *turn, l *lease) error {
+func (w *worker) endRun(ctx context.Context, t *turn, l *batch.Lease) error {
 	reason := t.runLimit()
-	first, err := w.session.endRun(ctx, l.run, reason)
+	first, err := endRun(ctx, w.session.Control, l.Run, reason)
 	if err != nil {
 		return err
 	}
@@ -101,7 +82,7 @@ func (w *worker) endRun(ctx context.Context, t *turn, l *lease) error {
 	t.reachedLimit(t.limitText())
 	if first {
 		w.metrics.limited(t.policy, reason)
-		w.log.Info("run ends at its limit", "policy", t.policy.Name, "run", l.run, "limit", reason, "rows", t.begun().Most)
+		w.log.Info("run ends at its limit", "policy", t.policy.Name, "run", l.Run, "limit", reason, "rows", t.begun().Most)
 	}
 	return nil
 }
@@ -147,15 +128,15 @@ func rowsOf(n int64) string {
 
 // giveRowsBack returns what a batch was allowed and did not delete. Where that fails they come back
 // when the lease has ended.
-func (w *worker) giveRowsBack(ctx context.Context, t *turn, l *lease, rows int) {
+func (w *worker) giveRowsBack(ctx context.Context, t *turn, l *batch.Lease, rows int) {
 	if rows <= 0 {
 		return
 	}
 	w.pass.giveBack(rows)
-	if !t.limited() || w.session.lost() {
+	if !t.limited() || w.session.Lost() {
 		return
 	}
-	if _, err := w.session.takeRows(ctx, l, -rows); err != nil {
+	if _, err := w.session.TakeRows(ctx, l, -rows); err != nil {
 		w.log.Warn("rows that a batch did not delete count as deleted for a while", "policy", t.policy.Name, "rows", rows, "error", stripped("give back", err))
 	}
 }

@@ -154,7 +154,7 @@ func TestTheApplicationIsNeverTheDeadlocksVictim(t *testing.T) {
 			"insert into notes select id from sessions")
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
 		w := open(t, db, "p")
-		w.a.limits.lock = w.lockTime // at gentle pace it would give up before one could look
+		w.a.Limits.Lock = 250 * time.Millisecond // at gentle pace it would give up before one could look
 		app, other := db.Connect(t), db.Connect(t)
 		do := func(conn *pgx.Conn, sql string) error {
 			_, err := conn.Exec(t.Context(), sql)

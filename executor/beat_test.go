@@ -27,7 +27,7 @@ func (w *work) look(t *testing.T) guard.Reason {
 	t.Helper()
 	g := testGuards(t)
 	g.memory.AuditorSeen = time.Now()
-	answer, err := g.ask(t.Context(), w.control, nil, time.Now())
+	answer, err := g.ask(t.Context(), w.Control, nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (w *work) goes(t *testing.T, what string) {
 	if got := w.look(t); got != "" {
 		t.Errorf("%s: a look says %q", what, got)
 	}
-	if done, err := w.batch(t, 1); err != nil || done.deleted != 1 {
+	if done, err := w.batch(t, 1); err != nil || done.Deleted != 1 {
 		t.Errorf("%s: the batch gave %+v, %v", what, done, err)
 	}
 }

@@ -22,8 +22,8 @@ func (w *worker) tableRows(ctx context.Context, p *planner.InForce) (*int64, err
 	if err := w.compareSurvey(ctx, p); err != nil {
 		return nil, err
 	}
-	rows, err := planner.TableRows(ctx, w.session.batches, w.session.control, p, w.now())
-	if schemas.StateOf(err) != "" && !w.session.lost() {
+	rows, err := planner.TableRows(ctx, w.session.Batches, w.session.Control, p, w.now())
+	if schemas.StateOf(err) != "" && !w.session.Lost() {
 		w.log.Info("the table's rows could not be counted, and max_rows_per_run goes by the catalog's estimate", "policy", p.Name,
 			"error", stripped("count the table's rows", err))
 		return nil, nil
@@ -46,9 +46,9 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	if err := w.compareSurvey(ctx, p); err != nil {
 		return turnGoesOn, err
 	}
-	j, err := planner.Judge(ctx, w.session.batches, w.session.control, p, w.now())
+	j, err := planner.Judge(ctx, w.session.Batches, w.session.Control, p, w.now())
 	switch state := schemas.StateOf(err); {
-	case (p.Limits.MaxFraction == 0 || p.Limits.MaxFraction == 1) && state != "" && !w.session.lost():
+	case (p.Limits.MaxFraction == 0 || p.Limits.MaxFraction == 1) && state != "" && !w.session.Lost():
 		level := slog.LevelWarn
 		if state == schemas.SQLStateLockNotAvailable {
 			level = t.memory.locks.level()
@@ -77,7 +77,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	if !j.Trips {
 		return turnGoesOn, nil
 	}
-	if err := planner.TripBreaker(ctx, w.session.control, p, &j.Trip); err != nil {
+	if err := planner.TripBreaker(ctx, w.session.Control, p, &j.Trip); err != nil {
 		return turnGoesOn, err
 	}
 	w.countStay(ctx, p)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/internal/pgtest"
 	"lapse/planner"
@@ -100,13 +101,13 @@ func TestWhatCannotBeHeldAgainstMaxFractionIsNotDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := newTestWorker(t, db)
-		s, err := connect(t.Context(), w.config.Database, w.holder, w.config.Limits)
+		s, err := batch.Connect(t.Context(), w.config.Database, w.holder, w.config.Limits.BatchTime, w.config.Limits.answerTime)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(s.close)
+		t.Cleanup(s.Close)
 		w.session = s
-		list, err := planner.LoadInForce(t.Context(), s.control)
+		list, err := planner.LoadInForce(t.Context(), s.Control)
 		if err != nil {
 			t.Fatal(err)
 		}

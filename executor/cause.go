@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 
+	"lapse/executor/batch"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -41,11 +42,11 @@ var causes = map[string]Cause{
 // CauseOf names what an error stops a policy for.
 func CauseOf(err error) Cause {
 	var altered *planner.SchemaChangedError
-	var tampered *tamperedError
+	var tampered *batch.TamperedError
 	var outdated *planner.OutdatedError
 	var skew *planner.ClockSkewError
 	var jump *planner.ClockJumpError
-	var counts *countsError
+	var counts *batch.CountsError
 	var blind *planner.RowSecurityError
 	switch {
 	case errors.As(err, &blind):
@@ -55,7 +56,7 @@ func CauseOf(err error) Cause {
 			return c
 		}
 		return CauseTable
-	case errors.As(err, &tampered), errors.As(err, &outdated), errors.Is(err, errFunctionsChanged), errors.Is(err, errCursorLeft):
+	case errors.As(err, &tampered), errors.As(err, &outdated), errors.Is(err, batch.ErrFunctionsChanged), errors.Is(err, batch.ErrCursorLeft):
 		return CauseFunction
 	case errors.As(err, &skew), errors.As(err, &jump):
 		return CauseClock

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner"
 	"lapse/planner/policyfile"
@@ -23,7 +24,7 @@ func TestNothingOfAnybodysRunsAtCommitAsTheLogin(t *testing.T) {
 		plant(t, db, "begin execute 'declare c cursor with hold for select public.hold()'; exception when duplicate_cursor then null; end;")
 		w := open(t, db, "p")
 		_, err := w.batch(t, 10)
-		if !errors.Is(err, errCursorLeft) || grade(err, circumstances{limit: 10, own: true}) != StopPolicy {
+		if !errors.Is(err, batch.ErrCursorLeft) || grade(err, circumstances{limit: 10, own: true}) != StopPolicy {
 			t.Errorf("got %v, want that a cursor was left, and a stopped policy", err)
 		}
 		if ran := one[string](t, db, "select coalesce(string_agg(who, ', '), 'nobody') from public.held"); ran != "nobody" {

@@ -169,12 +169,12 @@ func TestExecutorsThatBeginAtOnceGoForDifferentHashSlices(t *testing.T) {
 		sessions(t, db, 100, 5)
 		arm(t, db, policies(policy("p", "public.sessions", "shards: { by: [id], count: 16 }")))
 		w := open(t, db, "p")
-		if _, err := w.release(t.Context(), w.a.lease); err != nil {
+		if _, err := w.Release(t.Context(), w.a.Lease); err != nil {
 			t.Fatal(err)
 		}
 		choices := map[int64]bool{}
 		for n := range 8 {
-			err := pgx.BeginFunc(t.Context(), w.control, func(tx pgx.Tx) error {
+			err := pgx.BeginFunc(t.Context(), w.Control, func(tx pgx.Tx) error {
 				var shard int64
 				if err := tx.QueryRow(t.Context(), "select shard from lapse.lease($1, $2)", w.run.ID, fmt.Sprintf("host%d/x/0", n)).Scan(&shard); err != nil {
 					return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"lapse/executor/batch"
 	"lapse/planner"
 	"lapse/planner/functions"
 	"lapse/schemas"
@@ -24,8 +25,8 @@ func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, 
 	if !p.MuchMayBeDue(w.now()) {
 		return nil, turnGoesOn, nil
 	}
-	b, err := w.lookAtBacklog(ctx, w.session.batches, p, w.now())
-	if err != nil && (w.session.lost() || schemas.StateOf(err) == "") {
+	b, err := w.lookAtBacklog(ctx, w.session.Batches, p, w.now())
+	if err != nil && (w.session.Lost() || schemas.StateOf(err) == "") {
 		return nil, turnGoesOn, err
 	}
 	if err != nil {
@@ -46,7 +47,7 @@ func (w *worker) compareSurvey(ctx context.Context, p *planner.InForce) error {
 		return fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
 	}
 	survey := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == functions.SurveyFunction(p.ID, p.Version) })]
-	rows, err := w.session.control.Query(ctx, schemas.FunctionTexts, []string{strings.TrimPrefix(survey.Name, "lapse.")})
+	rows, err := w.session.Control.Query(ctx, schemas.FunctionTexts, []string{strings.TrimPrefix(survey.Name, "lapse.")})
 	if err != nil {
 		return fmt.Errorf("read the survey function: %w", err)
 	}
@@ -56,7 +57,7 @@ func (w *worker) compareSurvey(ctx context.Context, p *planner.InForce) error {
 	}
 	for i := range all {
 		if what := survey.Differs(&all[i]); what != "" {
-			return &tamperedError{survey.Name, what}
+			return &batch.TamperedError{Function: survey.Name, What: what}
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestWhatARunLeftThatANewVersionCutShortIsDueAtOnce(t *testing.T) {
 		if _, err := w.batch(t, 20); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.release(t.Context(), w.a.lease); err != nil {
+		if _, err := w.Release(t.Context(), w.a.Lease); err != nil {
 			t.Fatal(err)
 		}
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20", "every: 1 hour", "owner: others")))

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/internal/backoff"
 )
 
 // deleteSome deletes a batch of as many rows as the limits leave, and waits for as long as the guards' answer asks for.
-func (w *worker) deleteSome(ctx, work context.Context, t *turn, a *assignment, answer *guard.Answer) (turnEnd, error) {
-	limit, end, err := w.allow(work, t, a.lease, t.memory.sizing.limit(t.policy))
+func (w *worker) deleteSome(ctx, work context.Context, t *turn, a *batch.Assignment, answer *guard.Answer) (turnEnd, error) {
+	limit, end, err := w.allow(work, t, a.Lease, t.memory.sizing.limit(t.policy))
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}
@@ -23,14 +24,14 @@ func (w *worker) deleteSome(ctx, work context.Context, t *turn, a *assignment, a
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}
-	switch used := t.spend(done.picked, w.now()); {
-	case done.finished:
+	switch used := t.spend(done.Picked, w.now()); {
+	case done.Finished:
 		t.shardDone()
 		return turnShardOver, nil
 	case used:
 		return turnMore, nil
 	}
-	w.slowDown(ctx, t, answer, done.took)
+	w.slowDown(ctx, t, answer, done.Took)
 	return turnGoesOn, nil
 }
 
@@ -56,49 +57,49 @@ func (w *worker) slowDown(ctx context.Context, t *turn, a *guard.Answer, took ti
 
 // batch deletes one batch of at most limit rows and learns from it. The turn goes on when the batch is durable, or when a smaller one is to be
 // tried at once; then the result is empty.
-func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, unslowed bool) (result, turnEnd, error) {
+func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit int, unslowed bool) (batch.Result, turnEnd, error) {
 	p, m := t.policy, t.memory
 	name, table := string(p.Name), p.TableName
-	o := m.sizing.order(a.lease, p, limit)
-	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(o.limit))
+	o := m.sizing.order(a.Lease, p, limit)
+	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(o.Limit))
 	began := w.now()
 	ticket := w.guards.memory.Unconfirmed.Draw()
-	if w.session.ahead != nil {
+	if w.session.BegunAhead() {
 		ticket = w.aheadTicket
 	}
 	if unslowed && !gentle(p) && !t.limited() && w.pass.most == 0 {
-		o.follows = func(done *result) bool { return w.follows(t, done) }
+		o.Follows = func(done *batch.Result) bool { return w.follows(t, done) }
 	}
-	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, o)
-	if begun.insert > 0 {
-		w.guards.memory.Unconfirmed.Below(ticket, begun.insert)
+	begun, done, err := w.session.Delete(ctx, a, w.config.TagKey, o)
+	if begun.Insert > 0 {
+		w.guards.memory.Unconfirmed.Below(ticket, begun.Insert)
 	}
-	var unknown *unknownCommit
+	var unknown *batch.UnknownCommit
 	if errors.As(err, &unknown) {
-		return result{}, turnMore, w.unanswered(ctx, t, &done, unknown)
+		return batch.Result{}, turnMore, w.unanswered(ctx, t, &done, unknown)
 	}
-	w.giveRowsBack(ctx, t, a.lease, limit-int(done.deleted))
+	w.giveRowsBack(ctx, t, a.Lease, limit-int(done.Deleted))
 	if err != nil {
 		end, err := w.failed(ctx, t, a, o, err)
-		return result{}, end, err
+		return batch.Result{}, end, err
 	}
-	if o.stepOver && done.picked > done.deleted || done.rested > 0 {
+	if o.StepOver && done.Picked > done.Deleted || done.Rested > 0 {
 		w.entered(ctx, t, a, &begun)
 	}
-	if done.locker > 0 {
-		w.rowsLocked(ctx, m, done.locker)
+	if done.Locker > 0 {
+		w.rowsLocked(ctx, m, done.Locker)
 	}
-	done.took = w.now().Sub(began)
-	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.took.Seconds())
-	m.through(p, a.shard, o, &done, w.config.Limits.BatchTime)
+	done.Took = w.now().Sub(began)
+	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.Took.Seconds())
+	m.through(p, a.Shard, o, &done, w.config.Limits.BatchTime)
 	w.count(t, &done)
 	return done, turnGoesOn, nil
 }
 
 // follows reports whether another batch of the shard follows at once. Its transaction is about to begin with this one's COMMIT.
-func (w *worker) follows(t *turn, done *result) bool {
+func (w *worker) follows(t *turn, done *batch.Result) bool {
 	now := w.now()
-	if done.finished || t.closed() || !t.goesOn(done.picked, now) || !w.guards.fresh(now) {
+	if done.Finished || t.closed() || !t.goesOn(done.Picked, now) || !w.guards.fresh(now) {
 		return false
 	}
 	w.aheadTicket = w.guards.memory.Unconfirmed.Draw()

@@ -26,21 +26,15 @@
 //	    │       grades the error that ends it, here alone                   trouble.go, grade.go
 //	    ├ before a run is begun: which leaves have a due row?               look.go
 //	    │       and is it what was to be expected?                          breaker.go
-//	    └ shard acquires a lease; gives it back however this ends           shard.go, lease.go
+//	    └ shard acquires a lease; gives it back however this ends           shard.go, batch/lease.go
 //	          1  at gentle pace: the pause after the last batch             pace.go
 //	          2  the guards: go, slow, wait or refuse                       guards.go, guard/
 //	          3  drop the leaf as a whole, once, where the policy does that drop.go
 //	          4  or a batch of rows                                         deleting.go
 //	             the policy's rate, max_rows_per_run                        allowance.go
 //
-// A batch is one transaction:
-//
-//	1  clean session, BEGIN, xid, clock, functions: one round trip              transaction.go, functions.go
-//	2  claim and MAC; the deletion function; are the functions
-//	   still what they were?: one round trip
-//	3  compare the counts; COMMIT: one round trip, with 1 of the
-//	   next batch where that follows at once                                transaction.go
-//	?  no answer to COMMIT: wait until it is known                          outcome.go
+// A batch is one transaction, and all that can delete is in executor/batch: its doc.go has the steps and what a crash leaves.
+// What became of a COMMIT without an answer is waited for in outcome.go, never guessed.
 //
 // There is one scheduler (scheduler.go). It stops when its goal is reached (goal.go): Run's never is, Once's when the run of
 // each of its policies is over or cannot go on (once.go).
@@ -64,11 +58,11 @@
 // # When something fails
 //
 //	what                                      is left                      what follows
-//	this process dies                         see batch.go and lease.go    whoever takes the shard goes on when the lease has ended
+//	this process dies                         see batch/doc.go           whoever takes the shard goes on when the lease has ended
 //	this process is stopped past its lease    nothing                      refused by the term of its lease
 //	one worker's connection is lost           nothing of its batch         the policy pauses; the worker connects again, and gives
 //	                                                                       its shard back first
-//	a connection goes silent                  the same, or an unknown      it is given up after answerTime (answer.go), and is lost
+//	a connection goes silent                  the same, or an unknown      it is given up after answerTime (batch/answer.go), and is lost
 //	                                          COMMIT
 //	no connection for one worker, but for     nothing                      logged once; the others work on, it tries again
 //	another

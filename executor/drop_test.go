@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
-	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -108,7 +108,7 @@ func TestAPartitionThatIsReadInEveryRunLosesItsRows(t *testing.T) {
 	if _, err := reader.Exec(t.Context(), "begin; select from parts"); err != nil {
 		t.Fatal(err)
 	}
-	w.close()
+	w.Close()
 	if did := only(t, once(t, newExecutor(t, db), "p")); did.LeftBehind || did.Deleted != 10+5+10 {
 		t.Errorf("got %+v", did)
 	}
@@ -124,28 +124,26 @@ func TestAPartitionThatWasDroppedWholeIsInTheLedger(t *testing.T) {
 		months(t, db, 1, 10)
 		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
 		w := open(t, db, "p")
-		f, err := programWith(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix), functions.DropFunction(w.policy.ID, w.policy.Version))
+		f, err := batch.FunctionsToDrop(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for w.a.leaf != one[uint32](t, db, `select 'parts_1'::regclass::oid`) {
+		for w.a.Leaf != one[uint32](t, db, `select 'parts_1'::regclass::oid`) {
 			w.acquire(t)
 		}
-		w.a.functions = f
-		_, done, why, err := w.dropPartition(t.Context(), w.a, testKey)
-		if err != nil || why != "" || done.deleted != 10 || !done.finished {
+		_, done, why, err := w.Drop(t.Context(), w.a, f, testKey)
+		if err != nil || why != "" || done.Deleted != 10 || !done.Finished {
 			t.Fatalf("%+v, %q, %v", done, why, err)
 		}
-		there, err := w.inLedger(t.Context(), &done)
+		there, err := w.InLedger(t.Context(), &done)
 		if err != nil || !there {
 			t.Errorf("in the ledger: %t, %v", there, err)
 		}
 		// The function's text is held to what this program makes of it.
 		db.Exec(t, `alter function lapse.drop_1_1 reset lock_timeout`)
 		w.acquire(t)
-		w.a.functions = f
-		_, _, _, err = w.dropPartition(t.Context(), w.a, testKey)
-		var tampered *tamperedError
+		_, _, _, err = w.Drop(t.Context(), w.a, f, testKey)
+		var tampered *batch.TamperedError
 		if !errors.As(err, &tampered) {
 			t.Errorf("of a function that was changed: %v", err)
 		}

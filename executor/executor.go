@@ -62,7 +62,7 @@ type Limits struct {
 	BatchTime time.Duration
 	// Guards are what slows batches down, or stops them.
 	Guards guard.Limits
-	// answerTime is how long the server's answer is waited for. Default answerTime.
+	// answerTime is how long the server's answer is waited for; 0: as long as a session's usually is.
 	answerTime time.Duration
 }
 
@@ -70,7 +70,7 @@ func (l Limits) withDefaults() Limits {
 	return Limits{
 		RowsPerPass: l.RowsPerPass, TurnRows: cmp.Or(l.TurnRows, 100_000), TurnTime: cmp.Or(l.TurnTime, 5*time.Second),
 		Workers: cmp.Or(l.Workers, 2), BatchTime: cmp.Or(l.BatchTime, 200*time.Millisecond),
-		Guards: l.Guards, answerTime: cmp.Or(l.answerTime, answerTime),
+		Guards: l.Guards, answerTime: l.answerTime,
 	}
 }
 

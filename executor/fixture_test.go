@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/internal/fixture"
 	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
@@ -148,10 +149,11 @@ var eventually = fixture.Eventually
 
 // work is a session of the executor's login with one shard of a policy in hand, for tests of single batches.
 type work struct {
-	*session
+	*batch.Session
+	holder string // an executor's, of which this is worker 0
 	policy *planner.InForce
 	run    planner.Run
-	a      *assignment
+	a      *batch.Assignment
 }
 
 // open claims the first shard of a policy's next run.
@@ -159,17 +161,17 @@ func open(t testing.TB, db *pgtest.DB, name schemas.PolicyName) *work {
 	t.Helper()
 	ctx := t.Context()
 	e := newExecutor(t, db)
-	s, err := connect(ctx, e.config.Database, e.holder, e.config.Limits)
+	s, err := batch.Connect(ctx, e.config.Database, e.holder+"/0", e.config.Limits.BatchTime, e.config.Limits.answerTime)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.close)
-	list, err := planner.LoadInForce(ctx, s.control)
+	t.Cleanup(s.Close)
+	list, err := planner.LoadInForce(ctx, s.Control)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &work{session: s, policy: find(list, name)}
-	if w.run, err = planner.OpenRun(ctx, s.control, w.policy, time.Now, planner.NewRun{}); err != nil {
+	w := &work{Session: s, holder: e.holder, policy: find(list, name)}
+	if w.run, err = planner.OpenRun(ctx, s.Control, w.policy, time.Now, planner.NewRun{}); err != nil {
 		t.Fatal(err)
 	}
 	w.acquire(t)
@@ -179,25 +181,25 @@ func open(t testing.TB, db *pgtest.DB, name schemas.PolicyName) *work {
 // acquire takes a shard of the run.
 func (w *work) acquire(t testing.TB) {
 	t.Helper()
-	l, err := w.session.acquire(t.Context(), w.run.ID)
+	l, err := w.Session.Acquire(t.Context(), w.run.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l == nil {
 		t.Fatal("there is no shard to claim")
 	}
-	f, err := programOf(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix))
+	f, err := batch.FunctionsToDelete(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.a, err = assign(t.Context(), w.session, w.policy, l, f); err != nil {
+	if w.a, err = batch.Assign(t.Context(), w.Session, w.policy, l, f); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // batch is one batch with the right key.
-func (w *work) batch(t testing.TB, limit int) (result, error) {
+func (w *work) batch(t testing.TB, limit int) (batch.Result, error) {
 	t.Helper()
-	_, done, err := w.deleteBatch(t.Context(), w.a, testKey, order{limit: limit})
+	_, done, err := w.Delete(t.Context(), w.a, testKey, batch.Order{Limit: limit})
 	return done, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/executor/batch"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -63,18 +64,18 @@ type circumstances struct {
 // grade decides what follows from an error. It looks at the SQLSTATE, at whether the connection still
 // exists and at pgconn.SafeToRetry; never at a message.
 func grade(err error, c circumstances) Grade {
-	var counts *countsError
-	var tampered *tamperedError
+	var counts *batch.CountsError
+	var tampered *batch.TamperedError
 	var skew *planner.ClockSkewError
 	var jump *planner.ClockJumpError
 	var altered *planner.SchemaChangedError
 	var outdated *planner.OutdatedError
 	if errors.As(err, &counts) || errors.As(err, &skew) || errors.As(err, &jump) || errors.As(err, &altered) || errors.As(err, &outdated) ||
-		errors.As(err, &tampered) || errors.Is(err, errFunctionsChanged) || errors.Is(err, errCursorLeft) {
+		errors.As(err, &tampered) || errors.Is(err, batch.ErrFunctionsChanged) || errors.Is(err, batch.ErrCursorLeft) {
 		return StopPolicy
 	}
 	var changed *planner.NotInForceError
-	if errors.As(err, &changed) || errors.Is(err, errNoFunction) {
+	if errors.As(err, &changed) || errors.Is(err, batch.ErrNoFunction) {
 		return Retry
 	}
 	var server *pgconn.PgError

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner"
 	"lapse/schemas"
@@ -95,7 +96,7 @@ func TestErrorsWithoutASQLStateHaveTheirGrade(t *testing.T) {
 		"too late, connection lost":     {context.DeadlineExceeded, true, Retry},
 		"an answer that makes no sense": {io.ErrUnexpectedEOF, false, StopProcess},
 		"anything":                      {errors.New("anything"), false, StopProcess},
-		"counts":                        {&countsError{"counts"}, false, StopPolicy},
+		"counts":                        {&batch.CountsError{}, false, StopPolicy},
 		"clock skew":                    {&planner.ClockSkewError{}, false, StopPolicy},
 		"cutoff before the last":        {&planner.ClockJumpError{}, false, StopPolicy},
 		"another schema":                {&planner.SchemaChangedError{}, false, StopPolicy},
@@ -210,7 +211,7 @@ func TestABatchThatTakesTooLongIsHalved(t *testing.T) {
 		sessions(t, db, 2000, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
-		w.a.limits.statement = 5 * time.Millisecond
+		w.a.Limits.Statement = 5 * time.Millisecond
 		_, err := w.batch(t, 2000)
 		if schemas.StateOf(err) != "57014" || grade(err, circumstances{limit: 2000}) != Halve {
 			t.Errorf("got %v, want a timeout, to be halved", err)

@@ -284,10 +284,10 @@ func (g *guards) skipped(p *planner.InForce, reason guard.Reason) {
 
 // mayGo asks the guards for one batch, and reads the table's statistics before, where they are old.
 func (w *worker) mayGo(ctx context.Context, p *planner.InForce) (guard.Answer, error) {
-	if err := w.guards.lookAtTable(ctx, w.session.control, p, w.now()); err != nil {
+	if err := w.guards.lookAtTable(ctx, w.session.Control, p, w.now()); err != nil {
 		return guard.Answer{}, err
 	}
-	return w.guards.ask(ctx, w.session.control, p, w.now())
+	return w.guards.ask(ctx, w.session.Control, p, w.now())
 }
 
 // refused ends a turn because a guard lets no batch run: for as long as the clock says, where that closes the policy's window. If none may

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
@@ -145,7 +146,7 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 			t.Helper()
 			pgtest.Beat(t, db)
 			clock = clock.Add(lookInterval)
-			answer, err := g.ask(t.Context(), w.control, nil, clock)
+			answer, err := g.ask(t.Context(), w.Control, nil, clock)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,11 +155,11 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 		batch := func() {
 			t.Helper()
 			ticket := g.memory.Unconfirmed.Draw()
-			begun, _, err := w.deleteBatch(t.Context(), w.a, testKey, order{limit: 10})
+			begun, _, err := w.Delete(t.Context(), w.a, testKey, batch.Order{Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
-			g.memory.Unconfirmed.Below(ticket, begun.insert)
+			g.memory.Unconfirmed.Below(ticket, begun.Insert)
 			g.memory.Unconfirmed.Ended(clock)
 		}
 		if got := look(); got != "" {
@@ -181,7 +182,7 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 		}
 		batch()
 		ticket := g.memory.Unconfirmed.Draw()
-		above, err := w.release(t.Context(), w.a.lease)
+		above, err := w.Release(t.Context(), w.a.Lease)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,10 +206,10 @@ func TestAfterARestartThePresentPositionMustBeConfirmed(t *testing.T) {
 		}
 		g := testGuards(t)
 		clock := time.Now()
-		if a, err := g.ask(t.Context(), w.control, nil, clock); err != nil || a.Verdict != guard.Go {
+		if a, err := g.ask(t.Context(), w.Control, nil, clock); err != nil || a.Verdict != guard.Go {
 			t.Errorf("at once: %+v, %v", a, err)
 		}
-		a, err := g.ask(t.Context(), w.control, nil, clock.Add(guard.AuditorSilence+time.Second))
+		a, err := g.ask(t.Context(), w.Control, nil, clock.Add(guard.AuditorSilence+time.Second))
 		if err != nil || a.Verdict != guard.Refuse || a.Reason != guard.AuditBehind {
 			t.Errorf("a minute later: %+v, %v, want a refusal", a, err)
 		}
@@ -325,8 +326,8 @@ func TestABatchThatMeetsThePauseIsTriedAgain(t *testing.T) {
 			t.Errorf("%d rows are left of 55", left)
 		}
 		resume(t, db)
-		if done, err := w.batch(t, 10); err != nil || done.deleted != 10 {
-			t.Errorf("%d rows deleted after the pause (%v), want 10", done.deleted, err)
+		if done, err := w.batch(t, 10); err != nil || done.Deleted != 10 {
+			t.Errorf("%d rows deleted after the pause (%v), want 10", done.Deleted, err)
 		}
 	})
 }

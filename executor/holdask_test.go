@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner"
 	"lapse/schemas"
@@ -59,7 +60,7 @@ func TestAnIndexPlantedInALookLearnsOfItsOwnersTablesOnly(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		askers(t, db)
 		w := open(t, db, "p")
-		list, err := planner.LoadInForce(t.Context(), w.control)
+		list, err := planner.LoadInForce(t.Context(), w.Control)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,13 +81,13 @@ func TestAnIndexPlantedInALookLearnsOfItsOwnersTablesOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f, err := looksOf(p, schemas.RolesFor(schemas.DefaultRolePrefix))
+		f, err := batch.FunctionsToFind(p, schemas.RolesFor(schemas.DefaultRolePrefix))
 		if err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
 		go func() {
-			_, err := w.session.look(t.Context(), p, f, nil)
+			_, err := w.Session.FindDue(t.Context(), p, f, nil)
 			done <- err
 		}()
 		eventually(t, "the look waits", func() bool {
@@ -184,16 +185,7 @@ func TestADeleterIsAnsweredAboutItsOwnersTablesAndWhatTheirDeletionsReach(t *tes
 
 		// With the lease of another owner's policy in hand it is not let in there either.
 		w := open(t, db, "q")
-		begun, err := w.begin(t.Context(), w.a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		claim, err := w.claim(w.a, begun)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var answer *string
-		err = w.batches.QueryRow(t.Context(), "select public.let_in"+deleteCall, deleteArguments(&claim, claim.MAC(testKey), w.a.lease, w.holder, order{limit: 1})...).Scan(&answer)
+		err = w.callForged(t, "public.let_in", func(*schemas.Claim) {}, 1)
 		if state := schemas.StateOf(err); state != schemas.SQLStateInsufficientPrivilege {
 			t.Errorf("with the lease of another owner's policy: got %v, want a refusal", err)
 		}

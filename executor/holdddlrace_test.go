@@ -2,6 +2,7 @@ package executor
 
 import (
 	"testing"
+	"time"
 
 	"lapse/internal/pgtest"
 	"lapse/planner"
@@ -98,7 +99,7 @@ func (c *ddlRace) run(t *testing.T, db *pgtest.DB) {
 	arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 	placeHold(t, holdSession(t, db), c.hold)
 	w := open(t, db, "p")
-	w.a.limits.lock = w.lockTime
+	w.a.Limits.Lock = 250 * time.Millisecond
 	app := db.Connect(t)
 	if _, err := app.Exec(t.Context(), "begin; set local role "+appRole+"; "+c.first); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"testing"
+	"time"
 
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -46,7 +47,7 @@ func TestARowThatComesUnderAHoldWhileABatchRunsIsNotTakenAlong(t *testing.T) {
 				underHold(t, db)
 				arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 				w := open(t, db, "p")
-				w.a.limits.lock = w.lockTime
+				w.a.Limits.Lock = 250 * time.Millisecond
 				app := db.Connect(t)
 				if _, err := app.Exec(t.Context(), "begin; "+change); err != nil {
 					t.Fatal(err)

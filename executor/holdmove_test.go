@@ -154,7 +154,8 @@ func TestMovingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 		s := holdSession(t, db)
 		placeHold(t, s, byWhere("public.a", "id <= 5"))
 		w := open(t, db, "b")
-		if done, err := w.openBatch(t, 2); err != nil || done.deleted != 2 {
+		done, commit, err := w.openBatch(t, 2)
+		if err != nil || done.Deleted != 2 {
 			t.Fatalf("the batch that is held open: %+v, %v", done, err)
 		}
 		moved := make(chan error, 1)
@@ -165,7 +166,7 @@ func TestMovingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 			t.Fatalf("it returned while a batch that did not see it was open: %v", err)
 		default:
 		}
-		if err := w.commit(t.Context()); err != nil {
+		if err := commit(); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-moved; err != nil {

@@ -3,24 +3,38 @@ package executor
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/holds"
 	"lapse/schemas"
 )
 
-// openBatch makes one batch of the shard and leaves its transaction open.
-func (w *work) openBatch(t testing.TB, limit int) (result, error) {
+// openBatch makes one batch of the shard and leaves its transaction open. commit lets it go on to COMMIT, and returns its error.
+func (w *work) openBatch(t testing.TB, limit int) (done batch.Result, commit func() error, err error) {
 	t.Helper()
-	begun, err := w.begin(t.Context(), w.a)
-	if err != nil {
-		t.Fatal(err)
+	called, ended, goOn := make(chan batch.Result), make(chan error, 1), make(chan struct{})
+	go func() {
+		_, _, err := w.Delete(context.WithoutCancel(t.Context()), w.a, testKey, batch.Order{Limit: limit, Follows: func(done *batch.Result) bool {
+			called <- *done
+			<-goOn
+			return false
+		}})
+		ended <- err
+	}()
+	commit = sync.OnceValue(func() error {
+		close(goOn)
+		return <-ended
+	})
+	select {
+	case done = <-called:
+		t.Cleanup(func() { _ = commit() })
+		return done, commit, nil
+	case err = <-ended:
+		return done, func() error { return err }, err
 	}
-	if err := w.a.functions.compare(t.Context(), w.batches, begun.versions); err != nil {
-		t.Fatal(err)
-	}
-	return w.call(t.Context(), w.a, testKey, begun, order{limit: limit})
 }
 
 // waitsForGates says that a session waits for the lock of all gates.
@@ -35,7 +49,8 @@ func TestPlacingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 		sessions(t, db, 30, 0)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 		w := open(t, db, "p")
-		if done, err := w.openBatch(t, 10); err != nil || done.deleted != 10 {
+		done, commit, err := w.openBatch(t, 10)
+		if err != nil || done.Deleted != 10 {
 			t.Fatalf("the batch that is held open: %+v, %v", done, err)
 		}
 		s := holdSession(t, db)
@@ -54,7 +69,7 @@ func TestPlacingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 			t.Fatalf("it returned while a batch that did not see the hold was open: %v", err)
 		default:
 		}
-		if err := w.commit(t.Context()); err != nil {
+		if err := commit(); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-placed; err != nil {
@@ -93,7 +108,8 @@ func TestAHoldWhoseCommandWasKilledIsEnforcedAndTakenUpAgain(t *testing.T) {
 		sessions(t, db, 30, 0)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 		w := open(t, db, "p")
-		if _, err := w.openBatch(t, 10); err != nil {
+		_, commit, err := w.openBatch(t, 10)
+		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, kill := context.WithCancel(t.Context())
@@ -110,7 +126,7 @@ func TestAHoldWhoseCommandWasKilledIsEnforcedAndTakenUpAgain(t *testing.T) {
 		if err := <-placed; !errors.As(err, &pending) || pending.Hold != 1 {
 			t.Fatalf("the command that was killed: %v", err)
 		}
-		if err := w.commit(t.Context()); err != nil {
+		if err := commit(); err != nil {
 			t.Fatal(err)
 		}
 		left := ids(t, db, "sessions where id <= 25")

@@ -63,7 +63,8 @@ func TestAPeriodThatIsLengthenedDuringARunSavesItsRows(t *testing.T) {
 		owned(t, db, "update sessions set at = now() - interval '50 days' where id <= 20")
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 5")))
 		w := open(t, db, "p")
-		if _, err := w.openBatch(t, 5); err != nil {
+		_, commit, err := w.openBatch(t, 5)
+		if err != nil {
 			t.Fatal(err)
 		}
 		applied := make(chan struct{})
@@ -72,7 +73,7 @@ func TestAPeriodThatIsLengthenedDuringARunSavesItsRows(t *testing.T) {
 			arm(t, db, policies(`  - { name: p, table: public.sessions, expire: { column: at, after: 45 days }, state: armed, batch: 5 }`))
 		}()
 		eventually(t, "apply waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
-		if err := w.commit(t.Context()); err != nil {
+		if err := commit(); err != nil {
 			t.Fatal(err)
 		}
 		<-applied

@@ -18,7 +18,7 @@ func (w *worker) checkIndex(ctx context.Context, t *turn) {
 	if !m.index.isDue(w.now()) {
 		return
 	}
-	missing, err := p.MissingIndex(ctx, w.session.control)
+	missing, err := p.MissingIndex(ctx, w.session.Control)
 	if err != nil {
 		w.log.Debug("whether there is an index is not known", "policy", p.Name, "error", stripped("look for an index", err))
 		return

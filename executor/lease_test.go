@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -19,7 +20,7 @@ func TestAShardHasOneHolder(t *testing.T) {
 		sessions(t, db, 10, 0)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
-		if _, err := w.release(t.Context(), w.a.lease); err != nil {
+		if _, err := w.Release(t.Context(), w.a.Lease); err != nil {
 			t.Fatal(err)
 		}
 		var claimed atomic.Int32
@@ -27,13 +28,13 @@ func TestAShardHasOneHolder(t *testing.T) {
 		for range 8 {
 			e := newExecutor(t, db)
 			wg.Go(func() {
-				s, err := connect(t.Context(), e.config.Database, e.holder, Limits{BatchTime: time.Second})
+				s, err := batch.Connect(t.Context(), e.config.Database, e.holder, time.Second, 0)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				defer s.close()
-				l, err := s.acquire(t.Context(), w.run.ID)
+				defer s.Close()
+				l, err := s.Acquire(t.Context(), w.run.ID)
 				if err != nil {
 					t.Error(err)
 				}
@@ -55,29 +56,25 @@ func TestAStalledHolderIsRefusedOnceTheShardIsAnothers(t *testing.T) {
 		sessions(t, db, 30, 10)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 		stalled := open(t, db, "p")
-		if _, err := stalled.batch(t, 10); err != nil {
-			t.Fatal(err)
-		}
-		// It stalls in the middle of its next batch, before it calls the function.
-		begun, err := stalled.begin(t.Context(), stalled.a)
-		if err != nil {
-			t.Fatal(err)
+		// It stalls in the middle of its next batch, which began with the COMMIT of this one, before it calls the function.
+		_, _, err := stalled.Delete(t.Context(), stalled.a, testKey, batch.Order{Limit: 10, Follows: func(*batch.Result) bool { return true }})
+		if err != nil || !stalled.BegunAhead() {
+			t.Fatalf("the next batch is begun: %t, %v", stalled.BegunAhead(), err)
 		}
 		db.Exec(t, expireLeases)
 		other := open(t, db, "p")
-		if other.a.term != stalled.a.term+1 {
-			t.Errorf("the second claim has term %d after %d", other.a.term, stalled.a.term)
+		if other.a.Term != stalled.a.Term+1 {
+			t.Errorf("the second claim has term %d after %d", other.a.Term, stalled.a.Term)
 		}
-		_, err = stalled.call(t.Context(), stalled.a, testKey, begun, order{limit: 10})
+		_, err = stalled.batch(t, 10)
 		if schemas.StateOf(err) != schemas.SQLStateLease {
 			t.Errorf("the stalled holder got %v, want a lost lease", err)
 		}
-		stalled.rollback(t.Context())
-		if _, err := stalled.release(t.Context(), stalled.a.lease); err != nil {
+		if _, err := stalled.Release(t.Context(), stalled.a.Lease); err != nil {
 			t.Fatal(err)
 		}
 		// Its release took nothing from the other one, which goes on where the first batch ended.
-		if done, err := other.batch(t, 10); err != nil || done.deleted != 10 {
+		if done, err := other.batch(t, 10); err != nil || done.Deleted != 10 {
 			t.Errorf("the other holder did %+v, %v", done, err)
 		}
 		if left := one[int](t, db, "select count(*) from sessions"); left != 20 {
@@ -124,10 +121,10 @@ func TestAProcessClaimsAShardAgainThatItLostTrackOf(t *testing.T) {
 		w := open(t, db, "p")
 		former := *w.a
 		w.acquire(t)
-		if w.a.term != former.term+1 {
-			t.Errorf("claimed again with term %d after %d", w.a.term, former.term)
+		if w.a.Term != former.Term+1 {
+			t.Errorf("claimed again with term %d after %d", w.a.Term, former.Term)
 		}
-		if _, _, err := w.deleteBatch(t.Context(), &former, testKey, order{limit: 10}); schemas.StateOf(err) != schemas.SQLStateLease {
+		if _, _, err := w.Delete(t.Context(), &former, testKey, batch.Order{Limit: 10}); schemas.StateOf(err) != schemas.SQLStateLease {
 			t.Errorf("a batch under the former term got %v", err)
 		}
 	})

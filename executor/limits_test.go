@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -84,46 +85,46 @@ func TestRowsThatADeadExecutorTookAreNotDeletedByAnotherUntilItsLeaseHasEnded(t 
 		arm(t, db, policies(policy("p", "public.parts")))
 		setLimits(t, db, `{"max_rows_per_run": 100}`)
 		w := open(t, db, "p")
-		take := func(l *lease, wanted int) allowance {
+		take := func(l *batch.Lease, wanted int) batch.Allowance {
 			t.Helper()
-			a, err := w.takeRows(t.Context(), l, wanted)
+			a, err := w.TakeRows(t.Context(), l, wanted)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return a
 		}
-		dead := w.a.lease
+		dead := w.a.Lease
 		w.acquire(t)
-		if a := take(dead, 70); a.rows != 70 {
+		if a := take(dead, 70); a.Rows != 70 {
 			t.Fatalf("took %+v", a)
 		}
-		if a := take(w.a.lease, 50); a.rows != 30 {
+		if a := take(w.a.Lease, 50); a.Rows != 30 {
 			t.Errorf("the rest beside a lease that holds is %+v, want 30", a)
 		}
-		if done, err := w.batch(t, 30); err != nil || done.deleted != 30 {
+		if done, err := w.batch(t, 30); err != nil || done.Deleted != 30 {
 			t.Fatalf("%+v, %v", done, err)
 		}
-		if a := take(w.a.lease, 50); a.rows != 0 || a.over || a.pause <= 0 {
+		if a := take(w.a.Lease, 50); a.Rows != 0 || a.Over || a.Pause <= 0 {
 			t.Errorf("while others have the rest in hand: %+v, want a pause", a)
 		}
-		db.Exec(t, fmt.Sprintf("update lapse.shard set lease_until = clock_timestamp() - interval '2 minutes' where id = %d", dead.shard))
-		if a := take(w.a.lease, 100); a.rows != 70 {
+		db.Exec(t, fmt.Sprintf("update lapse.shard set lease_until = clock_timestamp() - interval '2 minutes' where id = %d", dead.Shard))
+		if a := take(w.a.Lease, 100); a.Rows != 70 {
 			t.Errorf("after the lease: %+v, want 70", a)
 		}
-		if done, err := w.batch(t, 70); err != nil || done.deleted != 70 {
+		if done, err := w.batch(t, 70); err != nil || done.Deleted != 70 {
 			t.Fatalf("%+v, %v", done, err)
 		}
-		if a := take(w.a.lease, 10); !a.over || a.rows != 0 {
+		if a := take(w.a.Lease, 10); !a.Over || a.Rows != 0 {
 			t.Errorf("at the limit: %+v", a)
 		}
-		if ended, err := w.endRun(t.Context(), w.run.ID, limitMaxRows); err != nil || !ended {
+		if ended, err := endRun(t.Context(), w.Control, w.run.ID, limitMaxRows); err != nil || !ended {
 			t.Fatal(ended, err)
 		}
-		if a := take(w.a.lease, 10); !a.over || a.rows != 0 {
+		if a := take(w.a.Lease, 10); !a.Over || a.Rows != 0 {
 			t.Errorf("for a run that is over: %+v", a)
 		}
-		w.a.term++
-		if _, err := w.takeRows(t.Context(), w.a.lease, 10); schemas.StateOf(err) != schemas.SQLStateLease {
+		w.a.Term++
+		if _, err := w.TakeRows(t.Context(), w.a.Lease, 10); schemas.StateOf(err) != schemas.SQLStateLease {
 			t.Errorf("with another's lease: %v, want that it is lost", err)
 		}
 	})
@@ -197,29 +198,29 @@ func TestWhatALimitGivesOut(t *testing.T) {
 			t.Helper()
 			db.Exec(t, fmt.Sprintf("update lapse.allowance set tokens = %d, filled_at = clock_timestamp() + interval '1 hour'; update lapse.shard set deleted = %d", rows, taken))
 		}
-		take := func(wanted int) allowance {
+		take := func(wanted int) batch.Allowance {
 			t.Helper()
-			a, err := w.takeRows(t.Context(), w.a.lease, wanted)
+			a, err := w.TakeRows(t.Context(), w.a.Lease, wanted)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return a
 		}
-		if a := take(500); a.rows != 100 {
+		if a := take(500); a.Rows != 100 {
 			t.Errorf("first: %+v, want the rows of one second", a)
 		}
 		for _, c := range []struct {
 			tokens, taken, wanted int
-			want                  allowance
+			want                  batch.Allowance
 		}{
-			{100, 0, 40, allowance{rows: 40}},
-			{60, 0, 100, allowance{rows: 60}},
-			{49, 0, 100, allowance{pause: 10 * time.Millisecond}},
-			{0, 0, 10, allowance{pause: 100 * time.Millisecond}},
-			{100, 990, 40, allowance{rows: 10}},
-			{100, 1000, 40, allowance{over: true}},
-			{5, 995, 40, allowance{rows: 5}},
-			{50, 50, -20, allowance{rows: -20}},
+			{100, 0, 40, batch.Allowance{Rows: 40}},
+			{60, 0, 100, batch.Allowance{Rows: 60}},
+			{49, 0, 100, batch.Allowance{Pause: 10 * time.Millisecond}},
+			{0, 0, 10, batch.Allowance{Pause: 100 * time.Millisecond}},
+			{100, 990, 40, batch.Allowance{Rows: 10}},
+			{100, 1000, 40, batch.Allowance{Over: true}},
+			{5, 995, 40, batch.Allowance{Rows: 5}},
+			{50, 50, -20, batch.Allowance{Rows: -20}},
 		} {
 			at(c.tokens, c.taken)
 			if got := take(c.wanted); got != c.want {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner"
 	"lapse/schemas"
@@ -32,8 +33,8 @@ func TestATableThatStaysLockedIsWarnedOfOnce(t *testing.T) {
 	if _, err := holder.Exec(t.Context(), "begin; lock table sessions"); err != nil {
 		t.Fatal(err)
 	}
-	m, by := e.memory(w.policy), &worker{Executor: e, session: w.session}
-	_, _, err := w.deleteBatch(t.Context(), w.a, testKey, order{limit: 5})
+	m, by := e.memory(w.policy), &worker{Executor: e, session: w.Session}
+	_, _, err := w.Delete(t.Context(), w.a, testKey, batch.Order{Limit: 5})
 	for range 3 {
 		if end, stop := by.trouble(&turn{policy: w.policy, memory: m}, err); end != turnBlocked || stop != nil {
 			t.Fatalf("got %v, %v", end, stop)
@@ -154,7 +155,7 @@ func TestAPolicyOfWhichAllIsPutAsideOpensNoRuns(t *testing.T) {
 		sessions(t, db, 5, 1)
 		arm(t, db, policies(policy("p", "public.sessions", "every: 100 ms")))
 		opened := open(t, db, "p")
-		until, err := opened.session.putAside(t.Context(), opened.a.lease, schemas.SQLStateLockNotAvailable)
+		until, err := opened.Session.PutAside(t.Context(), opened.a.Lease, schemas.SQLStateLockNotAvailable)
 		if in := time.Until(until); err != nil || in > 30*time.Second {
 			t.Fatalf("a locked shard is tried again in %s, %v", in, err)
 		}
@@ -165,7 +166,7 @@ func TestAPolicyOfWhichAllIsPutAsideOpensNoRuns(t *testing.T) {
 		defer w.close()
 		look := func(whole bool, want int) {
 			t.Helper()
-			list, err := planner.LoadInForce(t.Context(), w.session.control)
+			list, err := planner.LoadInForce(t.Context(), w.session.Control)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -220,9 +221,9 @@ func TestALockedPartitionHoldsUpNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := newExecutor(t, db)
-	m, by := e.memory(w.policy), &worker{Executor: e, session: w.session}
-	o := order{limit: 5, careful: true}
-	_, _, met := w.deleteBatch(t.Context(), w.a, testKey, o)
+	m, by := e.memory(w.policy), &worker{Executor: e, session: w.Session}
+	o := batch.Order{Limit: 5, Careful: true}
+	_, _, met := w.Delete(t.Context(), w.a, testKey, o)
 	failed := func(want turnEnd) {
 		t.Helper()
 		turn := &turn{policy: w.policy, memory: m, workers: 1}

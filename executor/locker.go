@@ -33,7 +33,7 @@ func (w *worker) tableLocked(ctx context.Context, m *policyMemory, leaf uint32, 
 // findLocker asks, and reports whether there is one. What was known stays where there is none.
 func (w *worker) findLocker(ctx context.Context, m *policyMemory, query string, what ...any) bool {
 	var l locker
-	if err := w.session.control.QueryRow(ctx, query, what...).Scan(&l.process, &l.application, &l.since); err != nil {
+	if err := w.session.Control.QueryRow(ctx, query, what...).Scan(&l.process, &l.application, &l.since); err != nil {
 		return false // it has ended meanwhile
 	}
 	m.locks.found(l)

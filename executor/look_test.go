@@ -130,7 +130,7 @@ func BenchmarkTwoHundredPoliciesWithNothingDue(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer w.close()
-	list, err := planner.LoadInForce(b.Context(), w.session.control)
+	list, err := planner.LoadInForce(b.Context(), w.session.Control)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func BenchmarkTwoHundredPoliciesWithNothingDue(b *testing.B) {
 	}
 	look()
 	var before, after syscall.Rusage
-	server := cpuOf(b, w.session.batches.PgConn().PID())
+	server := cpuOf(b, w.session.Batches.PgConn().PID())
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 	b.ResetTimer()
 	for range b.N {
@@ -153,5 +153,5 @@ func BenchmarkTwoHundredPoliciesWithNothingDue(b *testing.B) {
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
 	own := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
 	b.ReportMetric(own.Seconds()*1000/float64(b.N), "own-cpu-ms/op")
-	b.ReportMetric((cpuOf(b, w.session.batches.PgConn().PID())-server).Seconds()*1000/float64(b.N), "server-cpu-ms/op")
+	b.ReportMetric((cpuOf(b, w.session.Batches.PgConn().PID())-server).Seconds()*1000/float64(b.N), "server-cpu-ms/op")
 }

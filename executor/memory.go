@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/internal/backoff"
 	"lapse/planner"
 	"lapse/schemas"
@@ -82,7 +83,7 @@ func (m *policyMemory) begin(run *planner.Run, expected int64, now time.Time) (o
 }
 
 // through records that a batch on a shard was durable.
-func (m *policyMemory) through(p *planner.InForce, shard int64, o order, done *result, wanted time.Duration) {
+func (m *policyMemory) through(p *planner.InForce, shard int64, o batch.Order, done *batch.Result, wanted time.Duration) {
 	m.pauses.wentWell()
 	if searched := m.sizing.through(p, shard, o, done, wanted); !searched {
 		m.locks.got(shard)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/planner"
 	"lapse/schemas"
@@ -84,15 +85,15 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 }
 
 // committed counts a batch that is durable.
-func (m *Metrics) committed(p *planner.InForce, done *result) {
+func (m *Metrics) committed(p *planner.InForce, done *batch.Result) {
 	name, table := string(p.Name), p.TableName
 	outcome := outcomeCommitted
-	if done.picked == 0 {
+	if done.Picked == 0 {
 		outcome = outcomeEmpty
 	}
 	m.batches.WithLabelValues(name, table, outcome).Inc()
-	m.deleted.WithLabelValues(name, table).Add(float64(done.deleted))
-	m.cascaded.WithLabelValues(name, table).Add(float64(done.cascaded))
+	m.deleted.WithLabelValues(name, table).Add(float64(done.Deleted))
+	m.cascaded.WithLabelValues(name, table).Add(float64(done.Cascaded))
 }
 
 // heldBack says for which reasons due rows of a policy stay.

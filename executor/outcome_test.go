@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -151,7 +152,7 @@ func TestATransactionThatACrashTookIsNotMistakenForAnotherOfTheSameNumber(t *tes
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 10, 0)
 		arm(t, db, policies(policy("p", "public.sessions")))
-		var took result
+		var took batch.Result
 		var other schemas.XID
 		// Something else may write the log to disk in time; then the number is not given out again.
 		for range 10 {
@@ -161,22 +162,22 @@ func TestATransactionThatACrashTookIsNotMistakenForAnotherOfTheSameNumber(t *tes
 				t.Errorf("after the crash: committed %v, %v", committed, err)
 			}
 			w.close()
-			for other = 0; other < took.xid; {
+			for other = 0; other < took.XID; {
 				other = one[schemas.XID](t, db, "select pg_current_xact_id()")
 			}
-			if other == took.xid {
+			if other == took.XID {
 				break
 			}
 		}
-		if status := one[string](t, db, "select pg_xact_status($1)", took.xid); other != took.xid || status != "committed" {
-			t.Fatalf("the number %d was not given out again: %d, %s", took.xid, other, status)
+		if status := one[string](t, db, "select pg_xact_status($1)", took.XID); other != took.XID || status != "committed" {
+			t.Fatalf("the number %d was not given out again: %d, %s", took.XID, other, status)
 		}
 		w := newTestWorker(t, db)
 		defer w.close()
 		if committed, err := w.awaitOutcome(t.Context(), &took); committed || err != nil {
 			t.Errorf("when its number is another's: committed %v, %v", committed, err)
 		}
-		unborn := result{batch: uuid.New(), xid: took.xid + 1_000_000}
+		unborn := batch.Result{Batch: uuid.New(), XID: took.XID + 1_000_000}
 		if committed, err := w.awaitOutcome(t.Context(), &unborn); committed || err != nil {
 			t.Errorf("a number that was not given out yet: committed %v, %v", committed, err)
 		}
@@ -184,20 +185,19 @@ func TestATransactionThatACrashTookIsNotMistakenForAnotherOfTheSameNumber(t *tes
 }
 
 // crashInABatch kills the server when a batch has done its work and not committed, and starts it again.
-func crashInABatch(t *testing.T, db *pgtest.DB) result {
+func crashInABatch(t *testing.T, db *pgtest.DB) batch.Result {
 	t.Helper()
 	db.Exec(t, expireLeases)
 	w := open(t, db, "p")
-	begun, err := w.begin(t.Context(), w.a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done, err := w.call(t.Context(), w.a, testKey, begun, order{limit: 10})
+	done, commit, err := w.openBatch(t, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Server.Kill(); err != nil {
 		t.Fatal(err)
+	}
+	if err := commit(); err == nil {
+		t.Error("a batch committed on a server that was killed")
 	}
 	if err := db.Server.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestAnUnknownCommitIsNotGuessedWhenTheExecutorMustStop(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if committed, err := w.awaitOutcome(ctx, &result{batch: uuid.New(), xid: xid}); committed || !errors.Is(err, ErrStopping) {
+		if committed, err := w.awaitOutcome(ctx, &batch.Result{Batch: uuid.New(), XID: xid}); committed || !errors.Is(err, ErrStopping) {
 			t.Errorf("of a transaction in progress it says %v, %v; want ErrStopping and no guess", committed, err)
 		}
 	})

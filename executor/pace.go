@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/internal/backoff"
 	"lapse/planner"
 	"lapse/planner/policyfile"
@@ -146,7 +147,7 @@ func (w *worker) countCompany(ctx context.Context) error {
 	if !w.pace.due(w.now()) {
 		return nil
 	}
-	workers, others, err := w.pace.ask(ctx, w.session.control)
+	workers, others, err := w.pace.ask(ctx, w.session.Control)
 	if err == nil {
 		w.pace.counted(workers, others, w.now())
 	}
@@ -171,7 +172,7 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, p *planner.InForce) e
 }
 
 // gently runs one batch at gentle pace, and sets the pause that follows, however it ends.
-func (w *worker) gently(ctx context.Context, t *turn, a *assignment, limit int, unslowed bool) (result, turnEnd, error) {
+func (w *worker) gently(ctx context.Context, t *turn, a *batch.Assignment, limit int, unslowed bool) (batch.Result, turnEnd, error) {
 	leave := w.pace.enter(ctx)
 	began := w.now()
 	done, end, err := w.batch(ctx, t, a, limit, unslowed)

@@ -2,14 +2,11 @@ package executor
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/uuid"
 
 	"lapse/internal/backoff"
 	"lapse/internal/pgtest"
@@ -149,7 +146,7 @@ func TestWorkersOfOtherProcessesShareTheTime(t *testing.T) {
 		}
 		setPace("gentle")
 		for _, w := range []*work{other, second} {
-			if _, err := w.release(t.Context(), w.a.lease); err != nil {
+			if _, err := w.Release(t.Context(), w.a.Lease); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -246,10 +243,10 @@ func TestABatchsLimitsAreThoseOfItsPaceAndItsNameSaysPolicyAndRun(t *testing.T) 
 				t.Errorf("%s: %d rows of 2 were the first of their batch", pace, n)
 			}
 			var name string
-			if err := w.batches.QueryRow(t.Context(), "select current_setting('application_name')").Scan(&name); err != nil || name == "" {
+			if err := w.Batches.QueryRow(t.Context(), "select current_setting('application_name')").Scan(&name); err != nil || name == "" {
 				t.Errorf("%q, %v", name, err)
 			}
-			if _, err := w.release(t.Context(), w.a.lease); err != nil {
+			if _, err := w.Release(t.Context(), w.a.Lease); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -271,7 +268,7 @@ func TestABatchThatIsBlockedSaysWhoseItIsAndGivesUp(t *testing.T) {
 		}
 		db.Exec(t, "alter database "+db.Name+" set deadlock_timeout = '1min'")
 		w := open(t, db, "p")
-		w.a.limits.lock = 5 * time.Second // so that it can be looked at
+		w.a.Limits.Lock = 5 * time.Second // so that it can be looked at
 		ended := make(chan error, 1)
 		go func() {
 			_, err := w.batch(t, 10)
@@ -293,21 +290,11 @@ func TestABatchThatIsBlockedSaysWhoseItIsAndGivesUp(t *testing.T) {
 		if _, err := locker.Exec(t.Context(), "lock table sessions in access exclusive mode"); err != nil {
 			t.Fatal(err)
 		}
-		w.a.limits.lock = gentleLockTime
+		w.a.Limits.Lock = 5 * time.Millisecond // as at gentle pace
 		if _, err := w.batch(t, 10); schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
 			t.Errorf("a blocked batch ends with %v", err)
 		}
 	})
-}
-
-func TestABatchsNameIsWhatPostgreSQLKeepsOfIt(t *testing.T) {
-	t.Parallel()
-	long := schemas.PolicyName(strings.Repeat("n", 63))
-	run := uuid.New()
-	name := batchName(long, run)
-	if len(name) != longestName || !strings.HasSuffix(name, run.String()[24:]) || !strings.HasPrefix(name, "lapse: nnn") {
-		t.Errorf("it is %q", name)
-	}
 }
 
 func TestStatusSaysWhyBatchesAreHeldBack(t *testing.T) {

@@ -3,15 +3,15 @@ package executor
 import (
 	"sync"
 
+	"lapse/executor/batch"
 	"lapse/planner"
-	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
 // programs are what the transactions of a policy version run. They follow from the version, and are built once, when they are first
 // asked for. Safe for concurrent use.
 type programs struct {
-	batches, drops, looks func() (*program, error)
+	batches, drops, looks func() (*batch.Program, error)
 	// outdated returns an error if another lapse wrote the version's functions: nothing of it may run then.
 	outdated func() error
 }
@@ -19,11 +19,11 @@ type programs struct {
 func newPrograms(p *planner.InForce, roles schemas.Roles) programs {
 	own := *p // not the list that it is of
 	return programs{
-		batches: sync.OnceValues(func() (*program, error) { return programOf(&own, roles) }),
-		drops: sync.OnceValues(func() (*program, error) {
-			return programWith(&own, roles, functions.DropFunction(own.ID, own.Version))
+		batches: sync.OnceValues(func() (*batch.Program, error) { return batch.FunctionsToDelete(&own, roles) }),
+		drops: sync.OnceValues(func() (*batch.Program, error) {
+			return batch.FunctionsToDrop(&own, roles)
 		}),
-		looks:    sync.OnceValues(func() (*program, error) { return looksOf(&own, roles) }),
+		looks:    sync.OnceValues(func() (*batch.Program, error) { return batch.FunctionsToFind(&own, roles) }),
 		outdated: sync.OnceValue(own.Outdated),
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/executor/batch"
 	"lapse/schemas"
 )
 
@@ -33,12 +34,12 @@ func (p *Progress) Remaining() (time.Duration, bool) {
 }
 
 // count enters a durable batch in counters, and says how far the run is.
-func (w *worker) count(t *turn, done *result) {
+func (w *worker) count(t *turn, done *batch.Result) {
 	w.guards.memory.Unconfirmed.Ended(w.now())
 	w.metrics.committed(t.policy, done)
 	t.memory.run.change(func(r *runFacts) { r.add(done) })
 	w.total(t.policy, done)
-	if done.picked > 0 || w.config.Progress != nil {
+	if done.Picked > 0 || w.config.Progress != nil {
 		w.showProgress(t, "")
 	}
 }

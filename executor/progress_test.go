@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner"
 	"lapse/schemas"
@@ -95,7 +96,7 @@ func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 	for run, want := range []int{1, 2} {
 		m.begin(&planner.Run{ID: uuid.New()}, 0, time.Now())
 		for limit := 64; limit > 1; limit /= 2 {
-			if end, err := w.failed(t.Context(), turn, &assignment{lease: &lease{}}, order{limit: limit}, &pgconn.PgError{Code: schemas.SQLStateQueryCanceled}); end != turnGoesOn || err != nil {
+			if end, err := w.failed(t.Context(), turn, &batch.Assignment{Lease: &batch.Lease{}}, batch.Order{Limit: limit}, &pgconn.PgError{Code: schemas.SQLStateQueryCanceled}); end != turnGoesOn || err != nil {
 				t.Fatal(end, err)
 			}
 		}

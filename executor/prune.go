@@ -26,7 +26,7 @@ func (w *worker) prune(ctx context.Context) {
 		w.pruneAt = begun.Add(pruneInterval)
 	}
 	w.mu.Unlock()
-	if !due || w.session.lost() {
+	if !due || w.session.Lost() {
 		return
 	}
 	work, cancel := outlive(ctx, stopTime)
@@ -39,7 +39,7 @@ func (w *worker) prune(ctx context.Context) {
 			w.mu.Unlock()
 			break
 		}
-		if err := w.session.control.QueryRow(work, `select lapse.prune($1)`, w.config.LedgerDays).Scan(&rows); err != nil {
+		if err := w.session.Control.QueryRow(work, `select lapse.prune($1)`, w.config.LedgerDays).Scan(&rows); err != nil {
 			w.log.Warn("old rows of the ledger could not be removed; trying again later", "error", stripped("prune", err))
 			return
 		}

@@ -8,34 +8,35 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/planner"
 	"lapse/schemas"
 )
 
 // entered says, once for each cause in a run, that a row was entered in the quarantine. The row itself is named by `lapse quarantine list` alone.
-func (w *worker) entered(ctx context.Context, t *turn, a *assignment, begun *start) {
+func (w *worker) entered(ctx context.Context, t *turn, a *batch.Assignment, begun *batch.Start) {
 	cause := &ServerError{}
 	var query string
-	err := w.session.control.QueryRow(ctx, `
+	err := w.session.Control.QueryRow(ctx, `
 		select `+obstacleColumns+`
 		  from lapse.quarantine q
 		 where q.policy_id = $1 and q.leaf = $2 and q.tried_at >= $3
 		 order by q.tried_at desc
-		 limit 1`, a.policy, a.leaf, begun.at).Scan(cause.fields()...)
+		 limit 1`, a.Policy, a.Leaf, begun.At).Scan(cause.fields()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return // a trigger kept it, without an error
 	}
 	if err == nil && cause.Constraint != "" {
-		query, err = planner.Referring(ctx, w.session.control, t.policy, cause.Table, cause.Constraint)
+		query, err = planner.Referring(ctx, w.session.Control, t.policy, cause.Table, cause.Constraint)
 	}
 	if err != nil {
-		w.log.Warn("a row was entered in the quarantine; why is not known", "policy", a.name, "error", stripped("look into the quarantine", err))
+		w.log.Warn("a row was entered in the quarantine; why is not known", "policy", a.Name, "error", stripped("look into the quarantine", err))
 		return
 	}
 	if !t.memory.run.newCause(cause) {
 		return
 	}
-	facts := []any{"policy", a.name, "relation", a.leaf, "error", error(cause), "see", fmt.Sprintf("lapse quarantine list %s", a.name)}
+	facts := []any{"policy", a.Name, "relation", a.Leaf, "error", error(cause), "see", fmt.Sprintf("lapse quarantine list %s", a.Name)}
 	if query != "" {
 		facts = append(facts, "finds_referring_rows", query)
 	}
@@ -75,9 +76,9 @@ func (o *Obstacle) err() *ServerError {
 // mostObstacles is how many are told apart.
 const mostObstacles = 5
 
-// quarantined asks for it.
-func (s *session) quarantined(ctx context.Context, policy schemas.PolicyID) (r quarantined, err error) {
-	rows, err := s.control.Query(ctx, `
+// quarantineOf asks for it.
+func quarantineOf(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyID) (r quarantined, err error) {
+	rows, err := conn.Query(ctx, `
 		select sum(count(*)) over ()::bigint, count(*), `+obstacleColumns+`
 		  from lapse.quarantine q
 		 where q.policy_id = $1
@@ -104,7 +105,7 @@ func (w *worker) restingSince(ctx context.Context, p *planner.InForce) (since ti
 	if p.Quarantine.Rows == 0 {
 		return since, nil
 	}
-	if err := w.session.control.QueryRow(ctx, `select clock_timestamp()`).Scan(&since); err != nil {
+	if err := w.session.Control.QueryRow(ctx, `select clock_timestamp()`).Scan(&since); err != nil {
 		return since, fmt.Errorf("ask for the server's time: %w", err)
 	}
 	return since, nil
@@ -116,19 +117,19 @@ func (w *worker) restingSince(ctx context.Context, p *planner.InForce) (since ti
 //	crash before it    they are forgiven when the table is looked through again
 func (w *worker) forgive(ctx context.Context, p *planner.InForce, since time.Time) (quarantined, error) {
 	if !since.IsZero() {
-		if _, err := w.session.control.Exec(ctx, `select lapse.forgive($1, $2)`, p.ID, since); err != nil {
+		if _, err := w.session.Control.Exec(ctx, `select lapse.forgive($1, $2)`, p.ID, since); err != nil {
 			return quarantined{}, fmt.Errorf("forgive the rows in quarantine that are gone: %w", err)
 		}
 	}
 	if since.IsZero() && p.Quarantine.Rows == 0 {
 		return quarantined{}, nil
 	}
-	return w.session.quarantined(ctx, p.ID)
+	return quarantineOf(ctx, w.session.Control, p.ID)
 }
 
 // leftInQuarantine is what a run leaves in quarantine. Where somebody had rows locked, or a shard was put aside, not all of the table was looked through.
 func (w *worker) leftInQuarantine(ctx context.Context, t *turn, left *runState) (quarantined, error) {
-	r, err := w.session.quarantined(ctx, t.policy.ID)
+	r, err := quarantineOf(ctx, w.session.Control, t.policy.ID)
 	if err != nil || r.rows == 0 || left.behind || left.aside > 0 {
 		return r, err
 	}

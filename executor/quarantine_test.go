@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
 	"lapse/schemas"
@@ -319,12 +320,12 @@ func TestAStolenLoginEntersNothingIntoTheQuarantine(t *testing.T) {
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 		w := open(t, db, "p")
 		entries := func() int { return one[int](t, db, "select count(*) from lapse.quarantine") }
-		_, done, err := w.deleteBatch(t.Context(), w.a, testKey, order{limit: 1, shape: functions.ShapePick, stepOver: true})
-		if err != nil || done.deleted != 1 || entries() != 0 {
+		_, done, err := w.Delete(t.Context(), w.a, testKey, batch.Order{Limit: 1, Shape: functions.ShapePick, StepOver: true})
+		if err != nil || done.Deleted != 1 || entries() != 0 {
 			t.Errorf("a row that does not resist: %+v, %v, and %d entries; want that it goes", done, err, entries())
 		}
 		owned(t, db, "insert into logins select id from sessions")
-		if _, _, err = w.deleteBatch(t.Context(), w.a, testKey, order{limit: 10, shape: functions.ShapePick, stepOver: true}); schemas.StateOf(err) != schemas.SQLStateNotEntered {
+		if _, _, err = w.Delete(t.Context(), w.a, testKey, batch.Order{Limit: 10, Shape: functions.ShapePick, StepOver: true}); schemas.StateOf(err) != schemas.SQLStateNotEntered {
 			t.Errorf("ten rows at once: %v, want a refusal", err)
 		}
 		for _, sql := range []string{
@@ -333,7 +334,7 @@ func TestAStolenLoginEntersNothingIntoTheQuarantine(t *testing.T) {
 			"update lapse.quarantine set retry_at = 'infinity'",
 			"select lapse.resting(1, 1, 1)", // it would show keys
 		} {
-			if _, err := w.control.Exec(t.Context(), sql); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
+			if _, err := w.Control.Exec(t.Context(), sql); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
 				t.Errorf("%s: %v", sql, err)
 			}
 		}

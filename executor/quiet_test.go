@@ -23,7 +23,7 @@ func TestAPartitionThatLooksLeaveOutIsLookedAtAgainWithinHalfTheLatitude(t *test
 			t.Fatal(err)
 		}
 		defer w.close()
-		list, err := planner.LoadInForce(t.Context(), w.session.control)
+		list, err := planner.LoadInForce(t.Context(), w.session.Control)
 		if err != nil {
 			t.Fatal(err)
 		}

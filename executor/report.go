@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/executor/guard"
 	"lapse/planner"
 	"lapse/schemas"
@@ -68,26 +70,26 @@ func (w *worker) report(ctx context.Context, policies []planner.InForce, a *guar
 	if !w.reports.due(lines, w.now()) {
 		return
 	}
-	if err := w.session.report(ctx, w.Executor.holder, lines); err != nil {
+	if err := writeReport(ctx, w.session.Control, w.Executor.holder, lines); err != nil {
 		w.log.Warn("lapse status cannot show what this process does", "error", stripped("report", err))
 	}
 }
 
 // signOff takes back what this process said of itself, if this is its last worker with a session.
 func (w *worker) signOff() {
-	if w.session.mute() || !w.scheduler.lastSession(w.number) {
+	if w.session.Mute() || !w.scheduler.lastSession(w.number) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), lastWordsTime)
 	defer cancel()
-	if err := w.guards.remember(ctx, w.session.control, w.now()); err != nil {
+	if err := w.guards.remember(ctx, w.session.Control, w.now()); err != nil {
 		w.log.Warn("what was deleted last is not remembered", "error", stripped("remember", err))
 	}
-	if err := w.session.report(ctx, w.Executor.holder, nil); err != nil {
+	if err := writeReport(ctx, w.session.Control, w.Executor.holder, nil); err != nil {
 		w.log.Warn("lapse status believes for two minutes that this process runs", "error", stripped("sign off", err))
 	}
 	if last := w.scheduler.goal.lastWords(); len(last) > 0 {
-		if err := w.session.report(ctx, planner.LastPass, last); err != nil {
+		if err := writeReport(ctx, w.session.Control, planner.LastPass, last); err != nil {
 			w.log.Warn("lapse status does not hear how this pass ended", "error", stripped("sign off", err))
 		}
 	}
@@ -149,8 +151,8 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 	return lines
 }
 
-// report replaces what a process says of itself.
-func (s *session) report(ctx context.Context, process string, lines []reportLine) error {
+// writeReport replaces what a process says of itself.
+func writeReport(ctx context.Context, conn *pgx.Conn, process string, lines []reportLine) error {
 	policies, states, reasons, tries := make([]int32, len(lines)), make([]string, len(lines)), make([]string, len(lines)), make([]*time.Time, len(lines))
 	held := make([]string, len(lines))
 	for i, l := range lines {
@@ -160,7 +162,7 @@ func (s *session) report(ctx context.Context, process string, lines []reportLine
 		}
 	}
 	var nothing any
-	if err := s.control.QueryRow(ctx, `select lapse.report($1, $2, $3, $4, $5, $6)`, process, policies, states, reasons, tries, held).Scan(&nothing); err != nil {
+	if err := conn.QueryRow(ctx, `select lapse.report($1, $2, $3, $4, $5, $6)`, process, policies, states, reasons, tries, held).Scan(&nothing); err != nil {
 		return fmt.Errorf("say what this process is at: %w", err)
 	}
 	return nil

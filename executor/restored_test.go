@@ -201,7 +201,7 @@ func TestALookIsNotBelievedOfAServerThatCameBack(t *testing.T) {
 			if err := w.connect(t.Context(), forever); err != nil {
 				t.Fatal(err)
 			}
-			if a, err := w.guards.ask(t.Context(), w.session.control, nil, now); err != nil || a.Reason != want {
+			if a, err := w.guards.ask(t.Context(), w.session.Control, nil, now); err != nil || a.Reason != want {
 				t.Errorf("the guards say %+v (%v), want %q", a, err, want)
 			}
 		}

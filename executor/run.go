@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/executor/batch"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -17,8 +18,8 @@ type runCounts struct {
 }
 
 // add counts a durable batch.
-func (c *runCounts) add(done *result) {
-	c.deleted, c.cascaded, c.batches = c.deleted+done.deleted, c.cascaded+done.cascaded, c.batches+1
+func (c *runCounts) add(done *batch.Result) {
+	c.deleted, c.cascaded, c.batches = c.deleted+done.Deleted, c.cascaded+done.Cascaded, c.batches+1
 }
 
 // runFacts is what this process knows of the run that it works on, or worked on last.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -133,14 +134,14 @@ func TestThatNotEvenOneRowIsFoundInTimeIsNoRowsFault(t *testing.T) {
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
 		owned(t, db, "drop index sessions_at_id_idx")
-		w.a.limits.statement = time.Millisecond
-		for _, o := range []order{{limit: 50}, {limit: 1}, {limit: 1, stepOver: true}} {
-			_, _, err := w.deleteBatch(t.Context(), w.a, testKey, o)
-			want := map[bool]Grade{true: PutAside, false: StepOver}[o.stepOver]
-			if o.limit > 1 {
+		w.a.Limits.Statement = time.Millisecond
+		for _, o := range []batch.Order{{Limit: 50}, {Limit: 1}, {Limit: 1, StepOver: true}} {
+			_, _, err := w.Delete(t.Context(), w.a, testKey, o)
+			want := map[bool]Grade{true: PutAside, false: StepOver}[o.StepOver]
+			if o.Limit > 1 {
 				want = Halve
 			}
-			if got := grade(err, circumstances{limit: o.limit, stepOver: o.stepOver, own: true}); schemas.StateOf(err) != schemas.SQLStateQueryCanceled || got != want {
+			if got := grade(err, circumstances{limit: o.Limit, stepOver: o.StepOver, own: true}); schemas.StateOf(err) != schemas.SQLStateQueryCanceled || got != want {
 				t.Fatalf("%+v: %v, %v; want a timeout, and %v", o, err, got, want)
 			}
 			if err = stripped("find one row", err); CauseOf(err) != CauseSlow || !strings.Contains(err.Error(), "see that an index begins with the policy's column") {

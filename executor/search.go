@@ -1,6 +1,9 @@
 package executor
 
-import "lapse/planner/functions"
+import (
+	"lapse/executor/batch"
+	"lapse/planner/functions"
+)
 
 // search finds a row that resists, on one shard. The batches of a shard are cut off in one order, so that a batch of n rows
 // which fails says that the row is among the next n: they are divided until it alone is left, and it is tried by a batch that
@@ -24,7 +27,7 @@ type search struct {
 const slowParts = 16
 
 // next is what the next batch is to do.
-func (s *search) next(o order) order {
+func (s *search) next(o batch.Order) batch.Order {
 	rows := s.step
 	switch {
 	case s.among > 0 && s.slow:
@@ -32,9 +35,9 @@ func (s *search) next(o order) order {
 	case s.among > 0:
 		rows = max(s.among/2, 1)
 	}
-	o.limit = min(o.limit, rows)
-	if o.stepOver = s.among == 1 || rows == 1 && (s.among == 0 || s.slow); o.stepOver {
-		o.shape, o.careful = functions.PicksInstead(o.shape), false // the row is to be locked, and to fail if it must
+	o.Limit = min(o.Limit, rows)
+	if o.StepOver = s.among == 1 || rows == 1 && (s.among == 0 || s.slow); o.StepOver {
+		o.Shape, o.Careful = functions.PicksInstead(o.Shape), false // the row is to be locked, and to fail if it must
 	}
 	return o
 }
@@ -45,20 +48,20 @@ func (s *search) failed(rows int, slow bool) {
 }
 
 // through records that a batch was durable.
-func (s *search) through(o order, picked int64, deleted bool) {
+func (s *search) through(o batch.Order, picked int64, deleted bool) {
 	switch left := s.among - int(picked); {
-	case s.among > 0 && s.slow && left > 0 && (deleted || !o.stepOver):
+	case s.among > 0 && s.slow && left > 0 && (deleted || !o.StepOver):
 		s.among = left
 		if left <= s.part { // all of them would fail
 			s.failed(left, true)
 		}
-	case o.stepOver && deleted, s.among > 0 && left <= 0:
+	case o.StepOver && deleted, s.among > 0 && left <= 0:
 		s.among, s.step = 0, 2 // it went, or it went by
-	case o.stepOver:
+	case o.StepOver:
 		s.among, s.step = 0, 1
 	case s.among > 0:
 		s.among = left
 	default:
-		s.step = 2 * o.limit
+		s.step = 2 * o.Limit
 	}
 }

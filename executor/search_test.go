@@ -3,7 +3,9 @@ package executor
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -13,15 +15,15 @@ func searched(n, bad int, slow bool) (batches, failed int, found bool) {
 	cursor, s := 0, &search{}
 	s.failed(n, slow)
 	for ; cursor < n && batches < 1000; batches++ {
-		o := s.next(order{limit: n})
-		inside := bad >= cursor && bad < cursor+o.limit
-		if inside && !o.stepOver {
+		o := s.next(batch.Order{Limit: n})
+		inside := bad >= cursor && bad < cursor+o.Limit
+		if inside && !o.StepOver {
 			failed++
-			s.failed(o.limit, slow)
+			s.failed(o.Limit, slow)
 			continue
 		}
 		found = found || inside
-		picked := min(o.limit, n-cursor)
+		picked := min(o.Limit, n-cursor)
 		s.through(o, int64(picked), !inside)
 		cursor += picked
 	}
@@ -69,7 +71,7 @@ func TestARowWithASlowTriggerIsFoundInFewTimeouts(t *testing.T) {
 			"create function idle() returns trigger language plpgsql as $$ begin perform pg_sleep(0.01); return old; end $$",
 			"create trigger idle before delete on others for each row execute function idle()")
 		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited", "triggers: trusted"), policy("q", "public.others", "pace: unlimited", "triggers: trusted")))
-		e := newExecutor(t, db, func(c *Config) { c.Limits.BatchTime = leastStatementTime / statementShare })
+		e := newExecutor(t, db, func(c *Config) { c.Limits.BatchTime = 100 * time.Millisecond })
 		list := inForce(t, db)
 		for i := range list { // a batch begins with all of them
 			e.memory(&list[i]).sizing.size.rows = 5000

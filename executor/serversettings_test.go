@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
@@ -54,15 +56,15 @@ func TestTheSessionThatTakesLeasesHasNoBoundOfTheDatabases(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	db.Exec(t, fmt.Sprintf("alter database %s set transaction_timeout = '10s'", db.Name))
-	s, err := connect(t.Context(), newExecutor(t, db).config.Database, "holder", Limits{})
+	s, err := batch.Connect(t.Context(), newExecutor(t, db).config.Database, "holder", time.Second, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.close)
-	if got := fixture.One[string](t, s.control, "show transaction_timeout"); got != "0" {
+	t.Cleanup(s.Close)
+	if got := fixture.One[string](t, s.Control, "show transaction_timeout"); got != "0" {
 		t.Errorf("transaction_timeout is %s", got)
 	}
-	if got := fixture.One[string](t, s.batches, "show transaction_timeout"); got == "10s" || got == "0" {
+	if got := fixture.One[string](t, s.Batches, "show transaction_timeout"); got == "10s" || got == "0" {
 		t.Errorf("that of batches is %s", got)
 	}
 }

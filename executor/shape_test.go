@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner"
 	"lapse/planner/expiry"
@@ -20,16 +21,16 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 	m.sizing.size.rows = 100
 	locked := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
 	p := &planner.InForce{Definition: functions.Definition{Expire: &expiry.Age{}}}
-	shard := func(id int64) *lease { return &lease{shard: id} }
+	shard := func(id int64) *batch.Lease { return &batch.Lease{Shard: id} }
 	next := func(n int) string { // the shapes of n batches that get through
 		var got []string
 		for range n {
 			o := m.sizing.order(shard(1), p, 100)
-			if o.careful != isPick(o.shape) {
-				t.Errorf("a %s batch is careful: %v", o.shape, o.careful)
+			if o.Careful != isPick(o.Shape) {
+				t.Errorf("a %s batch is careful: %v", o.Shape, o.Careful)
 			}
-			got = append(got, o.shape)
-			m.through(&planner.InForce{}, 1, o, &result{shape: o.shape, passOver: true, first: true}, 0)
+			got = append(got, o.Shape)
+			m.through(&planner.InForce{}, 1, o, &batch.Result{Shape: o.Shape, PassOver: true, First: true}, 0)
 		}
 		return strings.Join(got, " ")
 	}
@@ -50,20 +51,20 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 		t.Errorf("after the third in a row: %s", got)
 	}
 	for range 20 {
-		if m.sizing.blocked(1, order{}, locked); len(next(mostPicks)) == 0 {
+		if m.sizing.blocked(1, batch.Order{}, locked); len(next(mostPicks)) == 0 {
 			t.Fatal("nothing")
 		}
 	}
-	if got := m.sizing.order(shard(1), p, 100).shape; got != functions.ShapeRange {
+	if got := m.sizing.order(shard(1), p, 100).Shape; got != functions.ShapeRange {
 		t.Errorf("after %d picks: %s", mostPicks, got)
 	}
-	if m.sizing.order(shard(2), p, 100).shape != functions.ShapeRange || m.sizing.size.rows != 100 {
+	if m.sizing.order(shard(2), p, 100).Shape != functions.ShapeRange || m.sizing.size.rows != 100 {
 		t.Error("another shard, or the size of batches, knows of it")
 	}
-	if m.sizing.blocked(1, order{careful: true}, locked) || m.sizing.blocked(1, order{stepOver: true}, locked) || m.sizing.size.rows != 100 {
+	if m.sizing.blocked(1, batch.Order{Careful: true}, locked) || m.sizing.blocked(1, batch.Order{StepOver: true}, locked) || m.sizing.size.rows != 100 {
 		t.Errorf("a careful batch that is blocked is followed by another at once, or halved: %d rows", m.sizing.size.rows)
 	}
-	if m.sizing.blocked(1, order{}, &pgconn.PgError{Code: "40P01"}) {
+	if m.sizing.blocked(1, batch.Order{}, &pgconn.PgError{Code: "40P01"}) {
 		t.Error("a deadlock leads to a pick")
 	}
 }

@@ -3,13 +3,15 @@ package executor
 import (
 	"context"
 	"time"
+
+	"lapse/executor/batch"
 )
 
 // shard works on one shard, and gives it back however it ends. Each round of its loop asks the pace and the guards, and then does one thing:
 // the leaf is dropped as a whole, where the policy does that, or a batch of its rows is deleted.
-func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (turnEnd, error) {
+func (w *worker) shard(ctx, work context.Context, t *turn, l *batch.Lease) (turnEnd, error) {
 	defer w.giveBack(work, l)
-	defer func() { w.session.abandon(work) }() // of the session that it has then
+	defer func() { w.session.Abandon(work) }() // of the session that it has then
 	a, err := w.assigned(work, t, l)
 	if err != nil {
 		return turnGoesOn, err
@@ -48,25 +50,25 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (turnEnd, e
 }
 
 // assigned says what the batches on a leased shard are to claim.
-func (w *worker) assigned(ctx context.Context, t *turn, l *lease) (*assignment, error) {
+func (w *worker) assigned(ctx context.Context, t *turn, l *batch.Lease) (*batch.Assignment, error) {
 	f, err := t.memory.programs.batches()
 	if err != nil {
 		return nil, err
 	}
-	return assign(ctx, w.session, t.policy, l, f)
+	return batch.Assign(ctx, w.session, t.policy, l, f)
 }
 
 // giveBack releases a shard. A worker without a connection does it with its next one; if it gets none the lease ends by
 // itself.
-func (w *worker) giveBack(ctx context.Context, l *lease) {
-	if w.session.mute() {
+func (w *worker) giveBack(ctx context.Context, l *batch.Lease) {
+	if w.session.Mute() {
 		w.kept = l
 		return
 	}
 	ctx, cancel := lastWords(ctx)
 	defer cancel()
 	ticket := w.guards.memory.Unconfirmed.Draw()
-	above, err := w.session.release(ctx, l)
+	above, err := w.session.Release(ctx, l)
 	if err != nil {
 		w.log.Warn("the lease was not given back; it ends by itself", "error", stripped("release", err))
 		return
@@ -74,12 +76,15 @@ func (w *worker) giveBack(ctx context.Context, l *lease) {
 	w.guards.memory.Unconfirmed.Below(ticket, above)
 }
 
-// lastWords returns a context for what is said at the end of something: closeTimeout more where ctx has ended.
+// lastWordsTime is how long what is said at the end of something may take.
+const lastWordsTime = time.Second
+
+// lastWords returns a context for what is said at the end of something: lastWordsTime more where ctx has ended.
 func lastWords(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	return context.WithTimeout(context.WithoutCancel(ctx), lastWordsTime)
 }
 
 // outlive returns a context that ends some time after ctx does, so that what is open can be brought to its end.

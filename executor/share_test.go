@@ -92,11 +92,11 @@ func TestARunKeepsTheShareThatItBeganWith(t *testing.T) {
 		if w.run.Most != 100 {
 			t.Fatalf("the run may delete %d rows, want 100", w.run.Most)
 		}
-		if done, err := w.batch(t, 30); err != nil || done.deleted != 30 {
+		if done, err := w.batch(t, 30); err != nil || done.Deleted != 30 {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		db.Exec(t, "insert into parts select g, now() - interval '40 days' from generate_series(1001, 9000) g", "vacuum analyze parts",
-			fmt.Sprintf("update lapse.shard set lease_until = clock_timestamp() - interval '2 minutes' where id = %d", w.a.lease.shard))
+			fmt.Sprintf("update lapse.shard set lease_until = clock_timestamp() - interval '2 minutes' where id = %d", w.a.Lease.Shard))
 		var executors sync.WaitGroup
 		for range 3 {
 			e := newExecutor(t, db)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/planner"
 	"lapse/planner/functions"
 	"lapse/planner/policyfile"
@@ -52,21 +53,21 @@ func (s *sizing) rows() int {
 }
 
 // order is what the next batch on a shard, which is a whole leaf or a slice of one, is to do: at most limit rows.
-func (s *sizing) order(l *lease, p *planner.InForce, limit int) order {
+func (s *sizing) order(l *batch.Lease, p *planner.InForce, limit int) batch.Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	usual := p.Definition.Shapes()[0]
-	if s.heaps[l.leaf] && usual == functions.ShapeRange {
+	if s.heaps[l.Leaf] && usual == functions.ShapeRange {
 		usual = functions.ShapeHeap
 	}
-	o := order{limit: limit}
-	o.shape, o.careful = s.shapes.next(l.shard, usual)
-	search := s.searches[l.shard]
+	o := batch.Order{Limit: limit}
+	o.Shape, o.Careful = s.shapes.next(l.Shard, usual)
+	search := s.searches[l.Shard]
 	if search == nil {
 		return o
 	}
 	if search.among == 0 && search.step >= limit && limit > 1 {
-		delete(s.searches, l.shard)
+		delete(s.searches, l.Shard)
 		return o
 	}
 	return search.next(o)
@@ -74,36 +75,36 @@ func (s *sizing) order(l *lease, p *planner.InForce, limit int) order {
 
 // through learns from a durable batch. Where a row is searched for on the shard, size and time of the batch say nothing of those of
 // others, unless rows are searched for that take too long, which may be all of them.
-func (s *sizing) through(p *planner.InForce, shard int64, o order, done *result, wanted time.Duration) (searched bool) {
+func (s *sizing) through(p *planner.InForce, shard int64, o batch.Order, done *batch.Result, wanted time.Duration) (searched bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shapes.through(shard, o.careful)
+	s.shapes.through(shard, o.Careful)
 	if search := s.searches[shard]; search != nil {
-		searched = !search.slow || search.among == 0 || o.stepOver
-		search.through(o, done.picked, done.deleted > 0)
-		if done.finished {
+		searched = !search.slow || search.among == 0 || o.StepOver
+		search.through(o, done.Picked, done.Deleted > 0)
+		if done.Finished {
 			delete(s.searches, shard)
 		}
 	}
-	switch full := !done.passOver; {
+	switch full := !done.PassOver; {
 	case searched:
 	case !gentle(p):
-		s.size.learn(o.limit, full, done.took, wanted)
-	case !done.first:
-		s.size.learnGentle(o.limit, full, done.work, min(gentleWork, wanted))
+		s.size.learn(o.Limit, full, done.Took, wanted)
+	case !done.First:
+		s.size.learnGentle(o.Limit, full, done.Work, min(gentleWork, wanted))
 	}
 	return searched
 }
 
 // blocked records that a batch failed because of somebody's lock, of what refers to a row, or of rows that were loaded meanwhile, and
 // reports whether a careful one is to be tried at once.
-func (s *sizing) blocked(shard int64, o order, err error) bool {
+func (s *sizing) blocked(shard int64, o batch.Order, err error) bool {
 	switch schemas.StateOf(err) {
 	case schemas.SQLStateLockNotAvailable, schemas.SQLStateRange, schemas.SQLStateForeignKeyViolation, schemas.SQLStateRestrictViolation:
 	default:
 		return false
 	}
-	if o.careful || o.stepOver {
+	if o.Careful || o.StepOver {
 		return false
 	}
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner"
 	"lapse/schemas"
@@ -29,7 +30,7 @@ func TestTwoWorkersOnTwoShardsOfOneLeafDeleteNoRowTwice(t *testing.T) {
 		h := record(t, db)
 		w := open(t, db, "p")
 		secondShard(t, db, w.run.ID)
-		if _, err := w.release(t.Context(), w.a.lease); err != nil {
+		if _, err := w.Release(t.Context(), w.a.Lease); err != nil {
 			t.Fatal(err)
 		}
 		e := newExecutor(t, db)
@@ -93,14 +94,14 @@ func TestAResidualShardFollowsTheOthersOfItsLeaf(t *testing.T) {
 		w := open(t, db, "p")
 		secondShard(t, db, w.run.ID)
 		db.Exec(t, "update lapse.shard set residual = true where slice = 1")
-		other, err := connect(t.Context(), newExecutor(t, db).config.Database, "another", Limits{BatchTime: time.Second})
+		other, err := batch.Connect(t.Context(), newExecutor(t, db).config.Database, "another", time.Second, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer other.close()
-		acquire := func() *lease {
+		defer other.Close()
+		acquire := func() *batch.Lease {
 			t.Helper()
-			l, err := other.acquire(t.Context(), w.run.ID)
+			l, err := other.Acquire(t.Context(), w.run.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +128,7 @@ func TestShardsOfOneLeafThatWerePutAsideMakeTheNextRunsShardOnce(t *testing.T) {
 		db.Exec(t, `update lapse.shard set aside = true, tries = 1 + slice, sqlstate = '23503', holder = null, lease_until = null,
 			retry_at = clock_timestamp() + (1 + slice) * interval '1 hour'`)
 		for _, want := range []string{"1 0 2 true", "1 0 1 true"} {
-			run, err := planner.OpenRun(t.Context(), w.control, w.policy, time.Now, planner.NewRun{})
+			run, err := planner.OpenRun(t.Context(), w.Control, w.policy, time.Now, planner.NewRun{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +138,7 @@ func TestShardsOfOneLeafThatWerePutAsideMakeTheNextRunsShardOnce(t *testing.T) {
 			}
 			// A hash part that was put aside says nothing of the whole leaf.
 			db.Exec(t, "delete from lapse.run")
-			run, err = planner.OpenRun(t.Context(), w.control, w.policy, time.Now, planner.NewRun{})
+			run, err = planner.OpenRun(t.Context(), w.Control, w.policy, time.Now, planner.NewRun{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -244,20 +244,20 @@ func TestOneLookServesAllWorkers(t *testing.T) {
 		g := testGuards(t)
 		now := time.Now()
 		p := &planner.InForce{Name: "p"}
-		if _, err := g.ask(t.Context(), w.control, p, now); err != nil {
+		if _, err := g.ask(t.Context(), w.Control, p, now); err != nil {
 			t.Fatal(err)
 		}
-		_ = w.control.Close(t.Context()) // another look would fail
+		_ = w.Control.Close(t.Context()) // another look would fail
 		var asked sync.WaitGroup
 		for range 8 {
 			asked.Go(func() {
-				if _, err := g.ask(t.Context(), w.control, p, now.Add(lookInterval-1)); err != nil {
+				if _, err := g.ask(t.Context(), w.Control, p, now.Add(lookInterval-1)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		asked.Wait()
-		if _, err := g.ask(t.Context(), w.control, p, now.Add(lookInterval)); err == nil {
+		if _, err := g.ask(t.Context(), w.Control, p, now.Add(lookInterval)); err == nil {
 			t.Error("old facts are believed")
 		}
 	})

@@ -39,9 +39,9 @@ type Statistics struct {
 	Seconds   float64    `json:"seconds"` // from the opening of the run
 }
 
-// statistics asks what a run did so far. An unknown run did nothing.
-func (s *session) statistics(ctx context.Context, run uuid.UUID) (st Statistics, err error) {
-	err = s.control.QueryRow(ctx, `
+// statisticsOf asks what a run did so far. An unknown run did nothing.
+func statisticsOf(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (st Statistics, err error) {
+	err = conn.QueryRow(ctx, `
 		select r.due, t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions, r.left_due, r.left_held, r.left_resting, r.watermark,
 		       greatest(0, extract(epoch from coalesce(r.ended_at, clock_timestamp()) - r.started_at))::float8
 		  from lapse.run r, lapse.statistics(r.run) t
@@ -60,9 +60,9 @@ type remains struct {
 }
 
 // closeRun ends a run that is over. The first to say so counts. Durable when it returns.
-func (s *session) closeRun(ctx context.Context, run uuid.UUID, r remains) error {
+func closeRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID, r remains) error {
 	var nothing any
-	if err := s.control.QueryRow(ctx, `select lapse.close_run($1, $2, $3, $4, $5)`, run, r.due, r.held, r.resting, r.oldest).Scan(&nothing); err != nil {
+	if err := conn.QueryRow(ctx, `select lapse.close_run($1, $2, $3, $4, $5)`, run, r.due, r.held, r.resting, r.oldest).Scan(&nothing); err != nil {
 		return fmt.Errorf("end run %v: %w", run, err)
 	}
 	return nil
@@ -73,7 +73,7 @@ func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest qua
 	p, run := t.policy, t.begun()
 	none := int64(0)
 	r := remains{due: &none}
-	whole, err := w.session.statistics(ctx, run.ID)
+	whole, err := statisticsOf(ctx, w.session.Control, run.ID)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest qua
 		r = w.remaining(ctx, p, run)
 	}
 	r.resting = &rest.rows
-	return w.session.closeRun(ctx, run.ID, r)
+	return closeRun(ctx, w.session.Control, run.ID, r)
 }
 
 // remaining counts what a run left. What cannot be counted, or was in somebody's way, is not known, and no reason to fail: the rows
@@ -91,7 +91,7 @@ func (w *worker) remaining(ctx context.Context, p *planner.InForce, run *planner
 	err := w.compareSurvey(ctx, p)
 	if err == nil {
 		var found planner.Remains
-		if found, err = planner.Remaining(ctx, w.session.batches, w.session.control, p, run.Cutoff); err == nil && found.Exact {
+		if found, err = planner.Remaining(ctx, w.session.Batches, w.session.Control, p, run.Cutoff); err == nil && found.Exact {
 			return remains{due: &found.Due, held: &found.Held, oldest: found.Oldest}
 		}
 	}
@@ -110,7 +110,7 @@ func (w *worker) noteRest(ctx, work context.Context, t *turn, end turnEnd) {
 	run := t.begun()
 	var why string
 	switch {
-	case run == nil || w.session.mute() || end == turnFinished:
+	case run == nil || w.session.Mute() || end == turnFinished:
 		return
 	case end == turnStopped:
 		why = because(t.memory.pauses.now().stopped)
@@ -124,7 +124,7 @@ func (w *worker) noteRest(ctx, work context.Context, t *turn, end turnEnd) {
 	work, cancel := lastWords(work)
 	defer cancel()
 	var nothing any
-	err := w.session.control.QueryRow(work, `select lapse.rest_run($1, $2)`, run.ID, why).Scan(&nothing)
+	err := w.session.Control.QueryRow(work, `select lapse.rest_run($1, $2)`, run.ID, why).Scan(&nothing)
 	if err == nil {
 		err = w.askWhatItDid(work, t)
 	}
@@ -135,7 +135,7 @@ func (w *worker) noteRest(ctx, work context.Context, t *turn, end turnEnd) {
 
 // askWhatItDid keeps what the turn's run did so far.
 func (w *worker) askWhatItDid(ctx context.Context, t *turn) error {
-	st, err := w.session.statistics(ctx, t.begun().ID)
+	st, err := statisticsOf(ctx, w.session.Control, t.begun().ID)
 	if err == nil {
 		t.memory.run.change(func(r *runFacts) { r.whole = st })
 	}
@@ -145,7 +145,7 @@ func (w *worker) askWhatItDid(ctx context.Context, t *turn) error {
 // ended says how a run ended that this process worked on, and did not end: a change of the policy cut it short, or another executor ended it.
 func (w *worker) ended(ctx context.Context, policy schemas.PolicyName, did *runCounts) {
 	how := cutShort
-	err := w.session.control.QueryRow(ctx, `select coalesce(r.outcome, $2) from lapse.run r where r.run = $1`, did.run, cutShort).Scan(&how)
+	err := w.session.Control.QueryRow(ctx, `select coalesce(r.outcome, $2) from lapse.run r where r.run = $1`, did.run, cutShort).Scan(&how)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		how = "not known"
 	}
@@ -166,7 +166,7 @@ func (w *worker) noteDue(ctx context.Context, t *turn) error {
 		return nil
 	}
 	var nothing any
-	if err := w.session.control.QueryRow(ctx, `select lapse.note_due($1, $2)`, run.ID, *t.due).Scan(&nothing); err != nil {
+	if err := w.session.Control.QueryRow(ctx, `select lapse.note_due($1, $2)`, run.ID, *t.due).Scan(&nothing); err != nil {
 		return fmt.Errorf("take down what is due: %w", err)
 	}
 	return nil

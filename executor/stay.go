@@ -97,7 +97,7 @@ func (w *worker) measureStays(policies []planner.InForce, a *guard.Answer) {
 // countStays counts what is due under one of the policies whose rows stay, where that was not counted lately: how old the oldest of them is
 // must be true while nothing is deleted. It reads as little as is known to be enough, and never keeps a policy from its turn for long.
 func (w *worker) countStays(ctx context.Context, policies []planner.InForce, a *guard.Answer) {
-	if w.session.lost() {
+	if w.session.Lost() {
 		return
 	}
 	working := w.scheduler.working()
@@ -123,10 +123,10 @@ func (w *worker) countStay(ctx context.Context, p *planner.InForce) {
 	err := w.compareSurvey(ctx, p)
 	var r planner.Remains
 	if err == nil {
-		r, err = planner.Staying(ctx, w.session.batches, w.session.control, p, began)
+		r, err = planner.Staying(ctx, w.session.Batches, w.session.Control, p, began)
 	}
 	if err == nil {
-		err = r.TakeDown(ctx, w.session.control, p)
+		err = r.TakeDown(ctx, w.session.Control, p)
 	}
 	if err != nil {
 		w.log.Debug("what is due while nothing is deleted is not counted", "policy", p.Name, "error", stripped("count", err))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -57,12 +58,12 @@ func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 				}
 				db.Exec(t, change)
 				_, err := w.batch(t, 20)
-				var tampered *tamperedError
+				var tampered *batch.TamperedError
 				if !errors.As(err, &tampered) || grade(err, circumstances{limit: 20, own: true}) != StopPolicy {
 					t.Errorf("got %v, want a refusal that stops the policy", err)
 				}
 				// And a process that knows nothing of the one before.
-				if _, err := w.release(t.Context(), w.a.lease); err != nil {
+				if _, err := w.Release(t.Context(), w.a.Lease); err != nil {
 					t.Fatal(err)
 				}
 				s, err := newExecutor(t, db).Once(t.Context(), nil)
@@ -85,7 +86,7 @@ func TestADeletionFunctionThatStaysAwayStopsThePolicy(t *testing.T) {
 		arm(t, db, policies(policy("p", "public.sessions")))
 		db.Exec(t, "drop function lapse.delete_1_1")
 		s, err := newExecutor(t, db).Once(t.Context(), nil)
-		var tampered *tamperedError
+		var tampered *batch.TamperedError
 		if !errors.As(err, &tampered) || only(t, s).Outcome != Stopped || !strings.Contains(err.Error(), "lapse.delete_1_1 is not there") {
 			t.Errorf("got %+v, %v; want a stopped policy and what is missing", s.Policies, err)
 		}
@@ -138,7 +139,7 @@ func TestAFunctionThatIsChangedWithinABatchRollsItBack(t *testing.T) {
 				plant(t, db, "raise notice 'x'; if true then "+body+" end if;")
 				w := open(t, db, "p")
 				_, err := w.batch(t, 10)
-				if !errors.Is(err, errFunctionsChanged) || grade(err, circumstances{limit: 10, own: true}) != StopPolicy {
+				if !errors.Is(err, batch.ErrFunctionsChanged) || grade(err, circumstances{limit: 10, own: true}) != StopPolicy {
 					t.Errorf("got %v, want that the functions were changed", err)
 				}
 				if got := one[int](t, db, "select count(*) from sessions"); got != 30 {
@@ -180,7 +181,7 @@ func TestWhatABatchDoesToItsSessionIsGoneBeforeTheNext(t *testing.T) {
 			begin execute 'create temp table pg_proc (proname name)'; exception when others then null; end;`)
 		w := open(t, db, "p")
 		for i := range 3 {
-			if done, err := w.batch(t, 20); err != nil || done.deleted != 20 {
+			if done, err := w.batch(t, 20); err != nil || done.Deleted != 20 {
 				t.Fatalf("batch %d did %+v, %v; want 20 rows", i, done, err)
 			}
 		}
@@ -189,7 +190,7 @@ func TestWhatABatchDoesToItsSessionIsGoneBeforeTheNext(t *testing.T) {
 			t.Errorf("code that a batch left in its session's way was called: %s", got)
 		}
 		var zone string
-		if err := w.control.QueryRow(t.Context(), "select current_setting('timezone')").Scan(&zone); err != nil || zone == "Pacific/Kiritimati" {
+		if err := w.Control.QueryRow(t.Context(), "select current_setting('timezone')").Scan(&zone); err != nil || zone == "Pacific/Kiritimati" {
 			t.Errorf("the session that takes leases is in zone %s, %v", zone, err)
 		}
 	})

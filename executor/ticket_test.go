@@ -42,7 +42,7 @@ func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(*testing.T, *worker, *work, *holder){
 		"look": func(t *testing.T, w *worker, _ *work, _ *holder) {
-			if _, err := w.guards.ask(t.Context(), w.session.control, nil, w.now()); err != nil {
+			if _, err := w.guards.ask(t.Context(), w.session.Control, nil, w.now()); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -55,21 +55,21 @@ func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 		},
 		"batch that was begun ahead": func(t *testing.T, w *worker, run *work, h *holder) {
 			meanwhile := h.meanwhile.Swap(nil)
-			if _, err := w.guards.ask(t.Context(), w.session.control, nil, w.now()); err != nil {
+			if _, err := w.guards.ask(t.Context(), w.session.Control, nil, w.now()); err != nil {
 				t.Fatal(err)
 			}
 			turn := newTurn(run.policy, w.memory(run.policy))
 			turn.opened(&run.run, 1000, w.now().Add(time.Hour))
-			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch, true); err != nil || end != turnGoesOn || w.session.ahead == nil {
-				t.Fatalf("the batch ended with %v, %v, ahead %v", end, err, w.session.ahead)
+			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch, true); err != nil || end != turnGoesOn || !w.session.BegunAhead() {
+				t.Fatalf("the batch ended with %v, %v, ahead %v", end, err, w.session.Ahead)
 			}
 			(*meanwhile)()
 			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch, true); err != nil || end != turnGoesOn {
 				t.Fatalf("the batch ended with %v, %v", end, err)
 			}
-			w.session.abandon(t.Context())
+			w.session.Abandon(t.Context())
 		},
-		"lease given back": func(t *testing.T, w *worker, run *work, _ *holder) { w.giveBack(t.Context(), run.a.lease) },
+		"lease given back": func(t *testing.T, w *worker, run *work, _ *holder) { w.giveBack(t.Context(), run.a.Lease) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,17 +86,17 @@ func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 					c.Clock = func() time.Time { return clock }
 				})
 				run := open(t, db, "p")
+				e.holder = run.holder // it goes on with the run's shard
 				w := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now))
 				defer w.close()
 				if err := w.connect(t.Context(), notAtAll); err != nil {
 					t.Fatal(err)
 				}
-				w.session.holder = run.session.holder // it goes on with the run's shard
 				look := func() guard.Reason {
 					t.Helper()
 					pgtest.Beat(t, db)
 					clock = clock.Add(lookInterval)
-					answer, err := w.guards.ask(t.Context(), w.session.control, nil, clock)
+					answer, err := w.guards.ask(t.Context(), w.session.Control, nil, clock)
 					if err != nil {
 						t.Fatal(err)
 					}

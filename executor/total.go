@@ -6,12 +6,13 @@ import (
 	"maps"
 	"slices"
 
+	"lapse/executor/batch"
 	"lapse/planner"
 	"lapse/schemas"
 )
 
 // total counts a durable batch for Summary.
-func (e *Executor) total(p *planner.InForce, done *result) {
+func (e *Executor) total(p *planner.InForce, done *batch.Result) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.totals[p.Name]
@@ -20,7 +21,7 @@ func (e *Executor) total(p *planner.InForce, done *result) {
 		e.totals[p.Name] = s
 	}
 	s.Policy, s.Table, s.Version = p.Name, p.TableName, p.Version
-	s.Deleted, s.Cascaded, s.Batches = s.Deleted+done.deleted, s.Cascaded+done.cascaded, s.Batches+1
+	s.Deleted, s.Cascaded, s.Batches = s.Deleted+done.Deleted, s.Cascaded+done.Cascaded, s.Batches+1
 }
 
 // seed lets the counters of deleted rows begin with what is on record of all executors' runs, once: a process that was started again is none
@@ -31,7 +32,7 @@ func (w *worker) seed(ctx context.Context) {
 	if w.seeded || w.deletedSome() {
 		return // what this process deleted is counted, and on record
 	}
-	totals, err := planner.Totals(ctx, w.session.control)
+	totals, err := planner.Totals(ctx, w.session.Control)
 	if err != nil {
 		w.log.Warn("what was deleted before is not counted yet", "error", stripped("count", err))
 		return

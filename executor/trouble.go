@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/planner"
 	"lapse/planner/functions"
 	"lapse/schemas"
@@ -14,15 +15,15 @@ import (
 
 // failed does what a batch's error asks for: at once a careful one, or a smaller one, or the shard waits or is put aside. Any other error
 // it returns. Of a leaf that is locked as a whole no careful batch gets a row either, and no row is to be looked for.
-func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, err error) (turnEnd, error) {
+func (w *worker) failed(ctx context.Context, t *turn, a *batch.Assignment, o batch.Order, err error) (turnEnd, error) {
 	m, state := t.memory, schemas.StateOf(err)
-	whole := state == schemas.SQLStateLockNotAvailable && !w.session.mute() && w.tableLocked(ctx, m, a.leaf, a.cascades)
-	if !whole && m.sizing.blocked(a.shard, o, err) {
+	whole := state == schemas.SQLStateLockNotAvailable && !w.session.Mute() && w.tableLocked(ctx, m, a.Leaf, a.Cascades)
+	if !whole && m.sizing.blocked(a.Shard, o, err) {
 		w.metrics.failed(t.policy, Retry.String())
 		return turnGoesOn, nil
 	}
 	decision := grade(err, circumstances{
-		limit: o.limit, stepOver: o.stepOver, trusted: a.trusted, lost: w.session.lost(), own: true, locks: m.locks.tried(a.shard, err), whole: whole,
+		limit: o.Limit, stepOver: o.StepOver, trusted: a.Trusted, lost: w.session.Lost(), own: true, locks: m.locks.tried(a.Shard, err), whole: whole,
 	})
 	w.metrics.failed(t.policy, decision.String())
 	switch {
@@ -33,8 +34,8 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 		return w.putAside(ctx, t, a, err)
 	case decision != Retry || state != schemas.SQLStateLockNotAvailable:
 		return turnGoesOn, err
-	case m.locks.othersFirst(a.shard):
-		w.log.Log(ctx, m.locks.level(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.leaf)
+	case m.locks.othersFirst(a.Shard):
+		w.log.Log(ctx, m.locks.level(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.Leaf)
 		return turnShardOver, nil
 	case !t.leaveUnlessLast(): // what is left for this worker is locked, and the others are not held up by that
 		return turnLeft, nil
@@ -44,10 +45,10 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 
 // narrow makes the next batches on the shard search for the row because of which this one failed. One that took too long may have done so
 // because of one row or of all: the next ones tell, and are smaller either way.
-func (w *worker) narrow(t *turn, a *assignment, o order, err error) {
+func (w *worker) narrow(t *turn, a *batch.Assignment, o batch.Order, err error) {
 	m, level, slow := t.memory, slog.LevelDebug, schemas.StateOf(err) == schemas.SQLStateQueryCanceled
-	facts := []any{"policy", t.policy.Name, "relation", a.leaf, "rows", o.limit, "error", stripped("delete a batch", err)}
-	switch already := m.sizing.search(a.shard, o.limit, slow); {
+	facts := []any{"policy", t.policy.Name, "relation", a.Leaf, "rows", o.Limit, "error", stripped("delete a batch", err)}
+	switch already := m.sizing.search(a.Shard, o.Limit, slow); {
 	case slow:
 		m.index.change(func(i *indexFacts) { i.askedAt = time.Time{} })
 		if m.run.first(sayHalved) {
@@ -63,22 +64,22 @@ func (w *worker) narrow(t *turn, a *assignment, o order, err error) {
 }
 
 // putAside gives a shard up for this run because something is in the way that is no single row's fault. The others go on.
-func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause error) (turnEnd, error) {
+func (w *worker) putAside(ctx context.Context, t *turn, a *batch.Assignment, cause error) (turnEnd, error) {
 	p, state := t.policy, schemas.StateOf(cause)
-	until, err := w.session.putAside(ctx, a.lease, state)
+	until, err := w.session.PutAside(ctx, a.Lease, state)
 	if err != nil {
 		return turnGoesOn, err
 	}
 	t.shardDone()
-	t.memory.locks.got(a.shard)
+	t.memory.locks.got(a.Shard)
 	if state == schemas.SQLStateLockNotAvailable {
-		w.log.Log(ctx, t.memory.locks.level(), "somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)
+		w.log.Log(ctx, t.memory.locks.level(), "somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.Leaf, "next_try", until)
 		return turnShardOver, nil
 	}
 	cause = stripped("find one row", cause)
 	t.memory.sizing.putAside()
 	t.memory.run.change(func(r *runFacts) { r.cause = cause })
-	w.log.Error("not even one row is found in time; the shard is put aside", "policy", p.Name, "relation", a.leaf, "error", cause, "next_try", until)
+	w.log.Error("not even one row is found in time; the shard is put aside", "policy", p.Name, "relation", a.Leaf, "error", cause, "next_try", until)
 	return turnShardOver, nil
 }
 
@@ -86,14 +87,14 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 // policy's: the process must stop, or nobody can tell what became of a commit.
 func (w *worker) trouble(t *turn, err error) (turnEnd, error) {
 	p, m := t.policy, t.memory
-	var unknown *unknownCommit
+	var unknown *batch.UnknownCommit
 	if errors.As(err, &unknown) {
 		return turnMore, err
 	}
-	if errors.Is(err, errNoFunction) && m.pauses.missingForGood() {
-		err = &tamperedError{functions.DeleteFunction(p.ID, p.Version), "is not there"}
+	if errors.Is(err, batch.ErrNoFunction) && m.pauses.missingForGood() {
+		err = &batch.TamperedError{Function: functions.DeleteFunction(p.ID, p.Version), What: "is not there"}
 	}
-	decision, state := grade(err, circumstances{limit: 1, lost: w.session.lost(), own: true}), schemas.StateOf(err)
+	decision, state := grade(err, circumstances{limit: 1, lost: w.session.Lost(), own: true}), schemas.StateOf(err)
 	if decision == StopPolicy && state == schemas.SQLStateInsufficientPrivilege {
 		err = w.orRowSecurity(p, err)
 	}
@@ -122,12 +123,12 @@ func (w *worker) trouble(t *turn, err error) (turnEnd, error) {
 
 // orRowSecurity is row security, where that is why a policy may not work on its table, and otherwise the error itself.
 func (w *worker) orRowSecurity(p *planner.InForce, err error) error {
-	if w.session.mute() {
+	if w.session.Mute() {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), lastWordsTime)
 	defer cancel()
-	if blind, failed := p.BehindRowSecurity(ctx, w.session.control); failed == nil && blind != nil {
+	if blind, failed := p.BehindRowSecurity(ctx, w.session.Control); failed == nil && blind != nil {
 		return blind
 	}
 	return err

@@ -171,7 +171,7 @@ func (w *worker) takePart(ctx, work context.Context, t *turn) (turnEnd, error) {
 		}
 	}
 	for {
-		l, err := w.session.acquire(work, t.begun().ID)
+		l, err := w.session.Acquire(work, t.begun().ID)
 		switch {
 		case err != nil:
 			return turnGoesOn, err
@@ -199,7 +199,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if err := m.programs.outdated(); err != nil {
 		return turnGoesOn, err
 	}
-	a, err := w.guards.ask(ctx, w.session.control, p, w.now())
+	a, err := w.guards.ask(ctx, w.session.Control, p, w.now())
 	if err != nil {
 		return turnGoesOn, err
 	}
@@ -222,7 +222,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if err != nil {
 		return turnGoesOn, err
 	}
-	run, err := planner.OpenRun(ctx, w.session.control, p, w.now, planner.NewRun{Due: due, Rows: rows, Cuts: cuts})
+	run, err := planner.OpenRun(ctx, w.session.Control, p, w.now, planner.NewRun{Due: due, Rows: rows, Cuts: cuts})
 	if err != nil {
 		return turnGoesOn, err
 	}
@@ -245,7 +245,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 // finish tells a run that is done from one whose last shards others hold.
 func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 	p, m, run := t.policy, t.memory, t.begun()
-	left, err := w.session.runState(ctx, run.ID)
+	left, err := leftOf(ctx, w.session.Control, run.ID)
 	if err != nil {
 		return turnGoesOn, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/internal/backoff"
 	"lapse/planner"
@@ -18,8 +19,8 @@ type worker struct {
 	*Executor
 	scheduler   *scheduler
 	number      int
-	session     *session
-	kept        *lease       // that was not given back because the connection was lost
+	session     *batch.Session
+	kept        *batch.Lease // that was not given back because the connection was lost
 	aheadTicket guard.Ticket // drawn before the transaction was begun that lies ahead; see commitAndBegin
 	pausedUntil time.Time    // end of the pause after its last gentle batch
 }
@@ -38,7 +39,7 @@ func (w *worker) run(ctx context.Context) error {
 		if w.number > 0 && w.guards.crowded(w.now()) {
 			w.makeRoom(ctx)
 		}
-		connected := !w.session.lost()
+		connected := !w.session.Lost()
 		w.scheduler.hasSession(w.number, connected)
 		t := w.scheduler.next(connected)
 		var err error
@@ -68,7 +69,7 @@ func (w *worker) run(ctx context.Context) error {
 			pause.Reset()
 		case errors.Is(err, ErrStopping):
 			return ErrStopping
-		case !w.scheduler.goal.outlasts(err, w.session.lost()):
+		case !w.scheduler.goal.outlasts(err, w.session.Lost()):
 			return err
 		case wait(ctx, pause.Next()) != nil:
 			return ErrStopping
@@ -81,7 +82,7 @@ const roomTime = 30 * time.Second
 
 // makeRoom gives this worker's connections back for as long as the server has few left, or until ctx ends. The first worker goes on.
 func (w *worker) makeRoom(ctx context.Context) {
-	if !w.session.lost() {
+	if !w.session.Lost() {
 		w.log.Info("a worker gives its connections back: the server has few left", "worker", w.number)
 	}
 	w.close()
@@ -116,7 +117,7 @@ func (w *worker) await(ctx context.Context, t *task) {
 // close ends the worker's session. Its leases were given back at the end of each shard.
 func (w *worker) close() {
 	w.guards.setBackend(w.number, 0)
-	w.session.close()
+	w.session.Close()
 	w.session = nil
 	w.scheduler.hasSession(w.number, false)
 }
@@ -127,15 +128,15 @@ func (w *worker) close() {
 func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 	pause := backoff.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}
 	begun, warned := w.now(), false
-	for w.session.lost() {
+	for w.session.Lost() {
 		if ctx.Err() != nil {
 			return ErrStopping
 		}
 		w.close() // one of its connections may still be there
-		s, err := connect(ctx, w.config.Database, w.holder+"/"+strconv.Itoa(w.number), w.config.Limits)
+		s, err := batch.Connect(ctx, w.config.Database, w.holder+"/"+strconv.Itoa(w.number), w.config.Limits.BatchTime, w.config.Limits.answerTime)
 		if err == nil {
 			w.session = s
-			w.guards.setBackend(w.number, s.batches.PgConn().PID())
+			w.guards.setBackend(w.number, s.Batches.PgConn().PID())
 			w.scheduler.hasSession(w.number, true)
 			w.giveBackKept(ctx)
 			return nil
@@ -203,7 +204,7 @@ func (w *worker) read(ctx context.Context) error {
 func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, error) {
 	work, cancel := outlive(ctx, stopTime)
 	defer cancel()
-	answer, err := w.guards.ask(work, w.session.control, nil, w.now())
+	answer, err := w.guards.ask(work, w.session.Control, nil, w.now())
 	if err != nil {
 		return nil, answer, err
 	}
@@ -211,7 +212,7 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 	if answer.Reason == guard.NotInstalled {
 		return nil, answer, nil
 	}
-	policies, err := planner.LoadInForce(work, w.session.control)
+	policies, err := planner.LoadInForce(work, w.session.Control)
 	if answer.Reason == guard.Standby {
 		if err == nil { // what the primary did is read here too
 			w.seed(work)
@@ -228,7 +229,7 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 			continue
 		}
 		if err := w.advance(work, &policies[i]); err != nil {
-			lost := w.session.lost()
+			lost := w.session.Lost()
 			if lost || grade(err, circumstances{limit: 1, lost: lost, own: true}) == StopProcess {
 				return nil, answer, err
 			}
@@ -249,7 +250,7 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 // answer is only that the position was taken down.
 func (w *worker) advance(ctx context.Context, p *planner.InForce) error {
 	for range 2 {
-		if err := w.session.control.QueryRow(ctx, `select lapse.advance_arming($1)`, int32(p.ID)).Scan(&p.State); err != nil {
+		if err := w.session.Control.QueryRow(ctx, `select lapse.advance_arming($1)`, int32(p.ID)).Scan(&p.State); err != nil {
 			return fmt.Errorf("look whether policy %s may be armed: %w", p.Name, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -135,25 +136,11 @@ func TestTenPoliciesWithBacklogAreServedInTurnsByTwoWorkers(t *testing.T) {
 	})
 }
 
-// Every bound on what a batch or a session may wait lies far below the lease.
-func TestALeaseOutlivesEverythingThatABatchMayWaitFor(t *testing.T) {
+// So do all times of a session: executor/batch has their test.
+func TestALeaseOutlivesThePauseBetweenTwoBatches(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		lease := time.Duration(one[float64](t, db, "select extract(epoch from lapse.lease_time())::float8") * float64(time.Second))
-		settings := []map[string]string{controlSettings(), batchSettings(lockTime(time.Hour), statementTime(time.Hour), withTransactionTimeout)}
-		for _, s := range settings {
-			for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
-				if d, err := time.ParseDuration(s[name]); err != nil || d <= 0 || 2*d > lease {
-					t.Errorf("%s is %q beside a lease of %v (%v)", name, s[name], lease, err)
-				}
-			}
-		}
-		if d, err := time.ParseDuration(settings[1]["transaction_timeout"]); err != nil || d <= 0 || 3*d > 2*lease {
-			t.Errorf("transaction_timeout is %v beside a lease of %v (%v)", d, lease, err)
-		}
-		if answerTime >= lease { // a server that is there ends what it does in 15 s
-			t.Errorf("an answer is waited for up to %v beside a lease of %v", answerTime, lease)
-		}
 		if 2*longestPause > lease {
 			t.Errorf("a pause is up to %v beside a lease of %v", longestPause, lease)
 		}
@@ -167,7 +154,7 @@ func TestALeaseThatALostConnectionLeftBehindIsGivenBack(t *testing.T) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		run := open(t, db, "p")
-		if _, err := run.release(t.Context(), run.a.lease); err != nil {
+		if _, err := run.Release(t.Context(), run.a.Lease); err != nil {
 			t.Fatal(err)
 		}
 		w := newTestWorker(t, db)
@@ -175,11 +162,11 @@ func TestALeaseThatALostConnectionLeftBehindIsGivenBack(t *testing.T) {
 		if err := w.connect(t.Context(), notAtAll); err != nil {
 			t.Fatal(err)
 		}
-		l, err := w.session.acquire(t.Context(), run.run.ID)
+		l, err := w.session.Acquire(t.Context(), run.run.ID)
 		if err != nil || l == nil {
 			t.Fatalf("got %v, %v", l, err)
 		}
-		_ = w.session.control.Close(t.Context())
+		_ = w.session.Control.Close(t.Context())
 		w.giveBack(t.Context(), l)
 		if held := one[int](t, db, "select count(holder) from lapse.shard"); held != 1 {
 			t.Fatalf("%d shards are held while the connection is lost", held)
@@ -200,19 +187,19 @@ func TestWorkersOfOneProcessAreDifferentHolders(t *testing.T) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		run := open(t, db, "p")
-		if _, err := run.release(t.Context(), run.a.lease); err != nil {
+		if _, err := run.Release(t.Context(), run.a.Lease); err != nil {
 			t.Fatal(err)
 		}
 		e := newExecutor(t, db)
 		s := newScheduler(endless{e}, e.memory, e.now)
-		var leases []*lease
+		var leases []*batch.Lease
 		for i := range 2 {
 			w := e.newWorker(i, s)
 			defer w.close()
 			if err := w.connect(t.Context(), notAtAll); err != nil {
 				t.Fatal(err)
 			}
-			l, err := w.session.acquire(t.Context(), run.run.ID)
+			l, err := w.session.Acquire(t.Context(), run.run.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +250,7 @@ func TestAWorkerLeavesItsShardWhenTheTurnHasEndedForAnother(t *testing.T) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		run := open(t, db, "p")
-		if _, err := run.release(t.Context(), run.a.lease); err != nil {
+		if _, err := run.Release(t.Context(), run.a.Lease); err != nil {
 			t.Fatal(err)
 		}
 		w := newTestWorker(t, db)
@@ -271,7 +258,7 @@ func TestAWorkerLeavesItsShardWhenTheTurnHasEndedForAnother(t *testing.T) {
 		if err := w.connect(t.Context(), notAtAll); err != nil {
 			t.Fatal(err)
 		}
-		l, err := w.session.acquire(t.Context(), run.run.ID)
+		l, err := w.session.Acquire(t.Context(), run.run.ID)
 		if err != nil || l == nil {
 			t.Fatalf("got %v, %v", l, err)
 		}
@@ -303,8 +290,8 @@ func TestWhatStopsAPolicyStopsAllItsWorkers(t *testing.T) {
 			}
 		})
 		s, err := e.Once(t.Context(), nil)
-		var tampered *tamperedError
-		found := errors.As(err, &tampered) || errors.Is(err, errFunctionsChanged) // before a batch, or in the other worker's
+		var tampered *batch.TamperedError
+		found := errors.As(err, &tampered) || errors.Is(err, batch.ErrFunctionsChanged) // before a batch, or in the other worker's
 		if !found || only(t, s).Outcome != Stopped {
 			t.Errorf("got %+v, %v; want a stopped policy", s.Policies, err)
 		}

@@ -1,4 +1,4 @@
-package executor
+package batch
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"lapse/schemas"
 )
 
-// program is what a batch of one policy version runs: the policy's deletion function, the one that finds its rows, and those that all
+// Program is what a batch of one policy version runs: the policy's deletion function, the one that finds its rows, and those that all
 // policies share, as this program's builder makes them. A claim holds their digest, so that the ledger says by what text rows
 // were deleted.
 //
 // Each batch compares the catalog with them in its first round trip, and looks before COMMIT whether the catalog's rows are
 // still the same: whoever strips the condition from a function, makes it run in the caller's session or lets somebody else
 // own it stops the policy, and gets nothing out as the system's.
-type program struct {
+type Program struct {
 	expected []schemas.Function
 	names    []string // without schema, as the catalog query takes them
 	digest   schemas.Digest
@@ -35,13 +35,18 @@ type program struct {
 // auditors are the functions that the auditor's login may call too. They only read.
 var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble", "lapse.system_identifier", "lapse.timeline"}
 
-// programOf builds what batches of a policy version run.
-func programOf(p *planner.InForce, roles schemas.Roles) (*program, error) {
+// FunctionsToDelete builds what batches of a policy version run.
+func FunctionsToDelete(p *planner.InForce, roles schemas.Roles) (*Program, error) {
 	return programWith(p, roles, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
 }
 
+// FunctionsToDrop builds what the dropping of a partition runs.
+func FunctionsToDrop(p *planner.InForce, roles schemas.Roles) (*Program, error) {
+	return programWith(p, roles, functions.DropFunction(p.ID, p.Version))
+}
+
 // programWith builds what runs with a function of a policy version's own, the first one, and those that it alone calls.
-func programWith(p *planner.InForce, roles schemas.Roles, names ...string) (*program, error) {
+func programWith(p *planner.InForce, roles schemas.Roles, names ...string) (*Program, error) {
 	all, err := functions.Of(&p.Definition, roles)
 	if err != nil {
 		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
@@ -67,8 +72,8 @@ func programWith(p *planner.InForce, roles schemas.Roles, names ...string) (*pro
 }
 
 // newProgram is what consists of functions of a policy's own and those that they call.
-func newProgram(own, shared []schemas.Function, may func(name, grantee string) bool) *program {
-	f := &program{expected: slices.Concat(own, shared), may: may}
+func newProgram(own, shared []schemas.Function, may func(name, grantee string) bool) *Program {
+	f := &Program{expected: slices.Concat(own, shared), may: may}
 	for i := range f.expected {
 		f.names = append(f.names, strings.TrimPrefix(f.expected[i].Name, "lapse."))
 	}
@@ -82,29 +87,29 @@ const functionVersions = `
 	  from pg_proc p
 	 where p.proname = any ($1::name[]) and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')`
 
-// tamperedError says that a function is not what this program makes.
-type tamperedError struct{ Function, What string }
+// TamperedError says that a function is not what this program makes.
+type TamperedError struct{ Function, What string }
 
-func (e *tamperedError) Error() string {
+func (e *TamperedError) Error() string {
 	return fmt.Sprintf("function %s %s: somebody changed it, or another version of lapse made it: find out who, then run `lapse init` and `lapse apply`", e.Function, e.What)
 }
 
-// errFunctionsChanged says that the functions were changed while a batch ran in them. It is rolled back.
-var errFunctionsChanged = errors.New("a function of schema lapse was changed while a batch ran in it")
+// ErrFunctionsChanged says that the functions were changed while a batch ran in them. It is rolled back.
+var ErrFunctionsChanged = errors.New("a function of schema lapse was changed while a batch ran in it")
 
 // heldCursors are cursors that outlive their transaction: what they read is evaluated at COMMIT, outside every function and
 // with the rights of the session's login. No function of ours opens one.
 const heldCursors = `exists (select from pg_cursors c where c.is_holdable)`
 
-// errCursorLeft says that code inside a batch left something to run at COMMIT. The batch is rolled back.
-var errCursorLeft = errors.New("code inside a batch left a cursor that would be read at COMMIT, with this login's rights: find out who put it there, see docs/security.md")
+// ErrCursorLeft says that code inside a batch left something to run at COMMIT. The batch is rolled back.
+var ErrCursorLeft = errors.New("code inside a batch left a cursor that would be read at COMMIT, with this login's rights: find out who put it there, see docs/security.md")
 
-// errNoFunction says that the policy's function is gone: another version is in force, or is about to be.
-var errNoFunction = errors.New("the policy's deletion function is gone")
+// ErrNoFunction says that the policy's function is gone: another version is in force, or is about to be.
+var ErrNoFunction = errors.New("the policy's deletion function is gone")
 
 // compare reads the functions in the transaction of a batch and holds them against what they must be. versions are those
 // of the same transaction.
-func (f *program) compare(ctx context.Context, conn *pgx.Conn, versions string) error {
+func (f *Program) compare(ctx context.Context, conn *pgx.Conn, versions string) error {
 	if f.found(versions) {
 		return nil
 	}
@@ -120,15 +125,15 @@ func (f *program) compare(ctx context.Context, conn *pgx.Conn, versions string) 
 	for i := range all {
 		found[all[i].Name]++
 		if what := f.differs(&all[i]); what != "" {
-			return &tamperedError{all[i].Name, what}
+			return &TamperedError{all[i].Name, what}
 		}
 	}
 	for i := range f.expected {
 		switch name := f.expected[i].Name; {
 		case found[name] == 0 && i == 0:
-			return errNoFunction
+			return ErrNoFunction
 		case found[name] != 1:
-			return &tamperedError{name, fmt.Sprintf("is there %d times", found[name])}
+			return &TamperedError{name, fmt.Sprintf("is there %d times", found[name])}
 		}
 	}
 	f.mu.Lock()
@@ -138,21 +143,21 @@ func (f *program) compare(ctx context.Context, conn *pgx.Conn, versions string) 
 }
 
 // version tells the catalog's rows that were found equal last.
-func (f *program) version() string {
+func (f *Program) version() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen
 }
 
 // found reports whether these versions of the catalog's rows were found equal, by whichever worker.
-func (f *program) found(versions string) bool {
+func (f *Program) found(versions string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen != "" && versions == f.seen
 }
 
 // differs says in what a function is not as expected, "" if in nothing.
-func (f *program) differs(is *schemas.FoundFunction) string {
+func (f *Program) differs(is *schemas.FoundFunction) string {
 	at := slices.IndexFunc(f.expected, func(e schemas.Function) bool { return e.Name == is.Name })
 	if what := f.expected[at].Differs(is); what != "" {
 		return what

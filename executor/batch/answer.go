@@ -1,4 +1,4 @@
-package executor
+package batch
 
 import (
 	"context"
@@ -28,7 +28,7 @@ var errCommitting = errors.New("no cancel request is sent while a COMMIT is not 
 
 // dialer makes connections that wait for each answer for a bounded time. All that the session sends goes through them,
 // whoever sends it.
-func (s *session) dialer(dial pgconn.DialFunc, bound time.Duration) pgconn.DialFunc {
+func (s *Session) dialer(dial pgconn.DialFunc, bound time.Duration) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if s.committing.Load() {
 			return nil, errCommitting

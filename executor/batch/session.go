@@ -1,6 +1,7 @@
-package executor
+package batch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -35,15 +37,15 @@ const (
 	withTransactionTimeout = 170000
 )
 
-// session is a worker's way to the database. Not safe for concurrent use.
-type session struct {
+// Session is a worker's way to the database. Not safe for concurrent use.
+type Session struct {
 	// control reads the catalog, takes leases and looks at the audit. Nothing of a policy's table is read or run in it.
-	control *pgx.Conn
+	Control *pgx.Conn
 	// batches runs the deletion functions, and nothing else: the table's code may run in it, and change its settings.
-	batches *pgx.Conn
+	Batches *pgx.Conn
 	holder  string   // the worker whose leases it takes
-	planned *program // those that ran in it last
-	ahead   *ahead   // the next batch's transaction, if it was begun with a COMMIT
+	planned *Program // those that ran in it last
+	Ahead   *ahead   // the next batch's transaction, if it was begun with a COMMIT
 	system  uint64   // the cluster's identifier, as claims have it
 	oid     uint32   // the database's
 	// lockTime and statementTime bound a batch's statements where its policy's pace does not ask for less.
@@ -53,27 +55,28 @@ type session struct {
 	committing atomic.Bool
 }
 
-// connect opens a session that takes leases as holder.
-func connect(ctx context.Context, config *pgx.ConnConfig, holder string, limits Limits) (*session, error) {
+// Connect opens a session that takes leases as holder. A batch that takes far longer than batchTime is ended, and an answer is waited
+// for until answer has passed, 0 for answerTime.
+func Connect(ctx context.Context, config *pgx.ConnConfig, holder string, batchTime, answer time.Duration) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	s := &session{holder: holder}
-	if err := s.open(ctx, config, limits.withDefaults()); err != nil {
-		s.close()
+	s := &Session{holder: holder}
+	if err := s.open(ctx, config, batchTime, cmp.Or(answer, answerTime)); err != nil {
+		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *session) open(ctx context.Context, config *pgx.ConnConfig, limits Limits) (err error) {
+func (s *Session) open(ctx context.Context, config *pgx.ConnConfig, batchTime, answer time.Duration) (err error) {
 	config = config.Copy()
-	config.DialFunc = s.dialer(config.DialFunc, limits.answerTime)
-	if s.control, err = pgx.ConnectConfig(ctx, withParameters(config, controlSettings())); err != nil {
+	config.DialFunc = s.dialer(config.DialFunc, answer)
+	if s.Control, err = pgx.ConnectConfig(ctx, withParameters(config, controlSettings())); err != nil {
 		return err
 	}
 	var system, deadlock int64
 	var version int
-	err = s.control.QueryRow(ctx, `
+	err = s.Control.QueryRow(ctx, `
 		select c.system_identifier, d.oid, (select setting::bigint from pg_settings where name = 'deadlock_timeout'),
 		       current_setting('server_version_num')::int
 		  from pg_control_system() c, pg_database d
@@ -82,15 +85,15 @@ func (s *session) open(ctx context.Context, config *pgx.ConnConfig, limits Limit
 		return fmt.Errorf("identify the database: %w", err)
 	}
 	if version >= withTransactionTimeout { // its statements have a bound; before that version the parameter would be refused
-		if _, err := s.control.Exec(ctx, "set transaction_timeout = 0"); err != nil {
+		if _, err := s.Control.Exec(ctx, "set transaction_timeout = 0"); err != nil {
 			return fmt.Errorf("set transaction_timeout: %w", err)
 		}
 	}
 	s.system = uint64(system)
-	s.lockTime, s.statementTime = lockTime(time.Duration(deadlock)*time.Millisecond), statementTime(limits.BatchTime)
+	s.lockTime, s.statementTime = lockTime(time.Duration(deadlock)*time.Millisecond), statementTime(batchTime)
 	batches := withParameters(config, batchSettings(s.lockTime, s.statementTime, version))
 	batches.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no statement has a name
-	s.batches, err = pgx.ConnectConfig(ctx, batches)
+	s.Batches, err = pgx.ConnectConfig(ctx, batches)
 	return err
 }
 
@@ -135,17 +138,17 @@ func statementTime(batchTime time.Duration) time.Duration {
 	return min(max(statementShare*batchTime, leastStatementTime), mostStatementTime)
 }
 
-// batchLimits are what one policy's batches have beside the session's settings, each for its transaction alone.
-type batchLimits struct {
+// Limits are what one policy's batches have beside the session's settings, each for its transaction alone.
+type Limits struct {
 	name            string // application_name
-	lock, statement time.Duration
+	Lock, Statement time.Duration
 }
 
 // limitsFor says what a policy's batches in a run are bounded by, and called.
-func (s *session) limitsFor(p *planner.InForce, run uuid.UUID) batchLimits {
-	l := batchLimits{name: batchName(p.Name, run), lock: s.lockTime, statement: s.statementTime}
-	if gentle(p) {
-		l.lock = min(l.lock, gentleLockTime)
+func (s *Session) limitsFor(p *planner.InForce, run uuid.UUID) Limits {
+	l := Limits{name: batchName(p.Name, run), Lock: s.lockTime, Statement: s.statementTime}
+	if p.Limits.Pace != policyfile.PaceUnlimited {
+		l.Lock = min(l.Lock, gentleLockTime)
 	}
 	return l
 }
@@ -169,20 +172,20 @@ func withParameters(config *pgx.ConnConfig, more map[string]string) *pgx.ConnCon
 	return c
 }
 
-// lost says whether a connection is gone.
-func (s *session) lost() bool { return s == nil || s.control.IsClosed() || s.batches.IsClosed() }
+// Lost says whether a connection is gone.
+func (s *Session) Lost() bool { return s == nil || s.Control.IsClosed() || s.Batches.IsClosed() }
 
-// mute says whether the catalog cannot be written to.
-func (s *session) mute() bool { return s == nil || s.control.IsClosed() }
+// Mute says whether the catalog cannot be written to.
+func (s *Session) Mute() bool { return s == nil || s.Control.IsClosed() }
 
-// close ends the session. PostgreSQL rolls back what was open.
-func (s *session) close() {
+// Close ends the session. PostgreSQL rolls back what was open.
+func (s *Session) Close() {
 	if s == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	for _, conn := range []*pgx.Conn{s.batches, s.control} {
+	for _, conn := range []*pgx.Conn{s.Batches, s.Control} {
 		if conn != nil {
 			_ = conn.Close(ctx)
 		}

@@ -1,4 +1,4 @@
-package executor
+package batch
 
 import (
 	"context"
@@ -19,45 +19,48 @@ var clean = []string{"reset all", "deallocate all", "discard temp", "begin isola
 
 // ahead is a transaction that was begun with the COMMIT of the batch before. It has done nothing yet.
 type ahead struct {
-	of    *assignment
-	begun start
+	of    *Assignment
+	begun Start
 }
 
 // beginOrGoOn returns a transaction that has done nothing: one that was begun ahead, or another.
-func (s *session) beginOrGoOn(ctx context.Context, a *assignment) (start, error) {
-	if next := s.ahead; next != nil && next.of == a {
-		s.ahead = nil
+func (s *Session) beginOrGoOn(ctx context.Context, a *Assignment) (Start, error) {
+	if next := s.Ahead; next != nil && next.of == a {
+		s.Ahead = nil
 		return next.begun, nil
 	}
-	s.abandon(ctx)
+	s.Abandon(ctx)
 	return s.begin(ctx, a)
 }
 
-// abandon ends a transaction that was begun ahead and that nobody wants.
-func (s *session) abandon(ctx context.Context) {
-	if s != nil && s.ahead != nil {
+// BegunAhead reports whether the next batch's transaction was begun with a COMMIT.
+func (s *Session) BegunAhead() bool { return s.Ahead != nil }
+
+// Abandon ends a transaction that was begun ahead and that nobody wants.
+func (s *Session) Abandon(ctx context.Context) {
+	if s != nil && s.Ahead != nil {
 		s.rollback(ctx)
 	}
 }
 
 // begin makes the session clean, opens a transaction and asks for its identity, in one round trip.
-func (s *session) begin(ctx context.Context, a *assignment) (start, error) {
+func (s *Session) begin(ctx context.Context, a *Assignment) (Start, error) {
 	batch := &pgx.Batch{}
 	queueBegin(batch, a)
-	return readBegun(s.batches.SendBatch(ctx, batch))
+	return readBegun(s.Batches.SendBatch(ctx, batch))
 }
 
-func queueBegin(batch *pgx.Batch, a *assignment) {
+func queueBegin(batch *pgx.Batch, a *Assignment) {
 	for _, statement := range clean {
 		batch.Queue(statement)
 	}
 	batch.Queue(`select pg_current_xact_id(), now(), pg_current_wal_insert_lsn(), `+presentHistory+`, (`+functionVersions+`), `+bound,
-		a.functions.names, a.limits.name, milliseconds(a.limits.lock), milliseconds(a.limits.statement))
+		a.functions.names, a.Limits.name, milliseconds(a.Limits.Lock), milliseconds(a.Limits.Statement))
 }
 
 // readBegun reads the answers to what queueBegin queued, and closes them.
-func readBegun(answers pgx.BatchResults) (start, error) {
-	var begun start
+func readBegun(answers pgx.BatchResults) (Start, error) {
+	var begun Start
 	var err error
 	for range clean {
 		if _, failed := answers.Exec(); err == nil {
@@ -65,7 +68,7 @@ func readBegun(answers pgx.BatchResults) (start, error) {
 		}
 	}
 	if err == nil {
-		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert, &begun.history, &begun.timeline, &begun.versions, nil)
+		err = answers.QueryRow().Scan(&begun.xid, &begun.At, &begun.Insert, &begun.history, &begun.timeline, &begun.versions, nil)
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
@@ -78,30 +81,30 @@ func readBegun(answers pgx.BatchResults) (start, error) {
 //
 // pgconn.SafeToRetry is not asked: when a connection is lost while the answer to a simple query is awaited, pgx 5.12
 // reports "conn closed", which is safe to retry by its own word, for a COMMIT that the server may well have done.
-func (s *session) commit(ctx context.Context) error {
-	if s.lost() {
+func (s *Session) commit(ctx context.Context) error {
+	if s.Lost() {
 		return fmt.Errorf("commit a batch: %w", pgconn.ErrConnClosed)
 	}
 	s.committing.Store(true)
-	answer, err := s.batches.Exec(ctx, "commit")
+	answer, err := s.Batches.Exec(ctx, "commit")
 	return s.committed(answer, err)
 }
 
 // committed says what an answer to COMMIT means: see commit.
-func (s *session) committed(answer pgconn.CommandTag, err error) error {
+func (s *Session) committed(answer pgconn.CommandTag, err error) error {
 	if err == nil {
 		s.committing.Store(false)
 		if answer.String() != "COMMIT" {
-			return &countsError{"PostgreSQL answered " + answer.String() + " to the COMMIT of a batch without an error"}
+			return &CountsError{"PostgreSQL answered " + answer.String() + " to the COMMIT of a batch without an error"}
 		}
 		return nil
 	}
 	var server *pgconn.PgError
-	if errors.As(err, &server) && !s.lost() {
+	if errors.As(err, &server) && !s.Lost() {
 		s.committing.Store(false)
 		return fmt.Errorf("commit a batch: %w", err)
 	}
-	return &unknownCommit{err}
+	return &UnknownCommit{err}
 }
 
 // commitAndBegin is commit, and begins the next batch's transaction in the same round trip. The two have one Sync: PostgreSQL does
@@ -115,15 +118,15 @@ func (s *session) committed(answer pgconn.CommandTag, err error) error {
 //
 // The next batch has locked nothing when its transaction lies open, and idle_in_transaction_session_timeout ends it where
 // nobody goes on with it.
-func (s *session) commitAndBegin(ctx context.Context, a *assignment) error {
-	if s.lost() {
+func (s *Session) commitAndBegin(ctx context.Context, a *Assignment) error {
+	if s.Lost() {
 		return fmt.Errorf("commit a batch: %w", pgconn.ErrConnClosed)
 	}
 	batch := &pgx.Batch{}
 	batch.Queue("commit")
 	queueBegin(batch, a)
 	s.committing.Store(true)
-	answers := s.batches.SendBatch(ctx, batch)
+	answers := s.Batches.SendBatch(ctx, batch)
 	if err := s.committed(answers.Exec()); err != nil {
 		_ = answers.Close() // what it says follows from the COMMIT's error
 		s.rollback(ctx)
@@ -134,19 +137,19 @@ func (s *session) commitAndBegin(ctx context.Context, a *assignment) error {
 		s.rollback(ctx)
 		return nil
 	}
-	s.ahead = &ahead{a, begun}
+	s.Ahead = &ahead{a, begun}
 	return nil
 }
 
 // rollback ends the transaction, or the connection if that does not work: either way nothing of it stays.
-func (s *session) rollback(ctx context.Context) {
+func (s *Session) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	s.ahead = nil
-	if s.lost() {
+	s.Ahead = nil
+	if s.Lost() {
 		return
 	}
-	if _, err := s.batches.Exec(ctx, "rollback"); err != nil {
-		s.close()
+	if _, err := s.Batches.Exec(ctx, "rollback"); err != nil {
+		s.Close()
 	}
 }

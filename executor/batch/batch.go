@@ -1,0 +1,227 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner"
+	"lapse/planner/functions"
+	"lapse/schemas"
+)
+
+// insertPosition asks for the end of the log. All that was committed before lies below it.
+const insertPosition = `select pg_current_wal_insert_lsn()`
+
+// presentHistory asks for the number of the history that is in force, 0 for none, and for the server's timeline. It calls no
+// function of schema lapse, which are compared afterwards.
+const presentHistory = `coalesce((select h.number from lapse.history h order by h.number desc limit 1), 0),
+	('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int`
+
+// Assignment is what a row of batches works on: one shard, under one policy version.
+type Assignment struct {
+	*Lease
+	Policy    schemas.PolicyID
+	version   schemas.PolicyVersion
+	Name      schemas.PolicyName
+	holds     schemas.HoldVersion
+	Cascades  []uint32
+	Trusted   bool // code of the table's owner may run, and delete more from the target
+	functions *Program
+	Limits    Limits
+}
+
+// Assign says what batches on a leased shard are to claim.
+func Assign(ctx context.Context, s *Session, p *planner.InForce, l *Lease, f *Program) (*Assignment, error) {
+	var cascades []uint32
+	if p.Definition.Soft == nil {
+		var err error
+		if cascades, err = planner.Cascades(ctx, s.Control, l.Leaf); err != nil {
+			return nil, fmt.Errorf("find what foreign keys reach: %w", err)
+		}
+	}
+	return &Assignment{
+		Lease: l, Policy: p.ID, version: p.Version, Name: p.Name, holds: p.HoldVersion,
+		Cascades:  append([]uint32{}, cascades...), // not null where there are none
+		Trusted:   p.Trusted,
+		functions: f, Limits: s.limitsFor(p, l.Run),
+	}, nil
+}
+
+// Start is what a transaction knows of itself, and of the functions that it will run.
+type Start struct {
+	xid      schemas.XID
+	At       time.Time
+	Insert   schemas.LSN
+	history  schemas.History  // the newest number
+	timeline schemas.Timeline // the server's
+	versions string
+}
+
+// Result is what one batch did.
+type Result struct {
+	Batch    uuid.UUID
+	XID      schemas.XID
+	Shape    string // in which it found its rows
+	Picked   int64
+	Deleted  int64         // from the target
+	Cascaded int64         // from relations that refer to it
+	PassOver bool          // it ended because no more rows were there, not because it may be no larger
+	Finished bool          // nothing is left in the shard
+	behind   bool          // but for due rows that somebody has locked
+	Rested   int64         // rows that a careful batch entered in the quarantine
+	Locker   int32         // a process that has rows locked which were left; 0: none, or it is gone
+	Took     time.Duration // from BEGIN to the answer to COMMIT
+	Work     time.Duration // the deletion function's call
+	First    bool          // it is the first of its policy in its session, which makes plans
+}
+
+// Order is what one batch is to do.
+type Order struct {
+	Limit    int    // the most rows
+	Shape    string // how it finds them, one of planner's shapes: "" for the policy's usual one
+	StepOver bool   // it is one row that resists: the row stays, and is entered in the quarantine
+	Careful  bool   // it leaves out rows of which something is locked, or referred to, so that the others go
+	// follows is asked before COMMIT whether another batch of the same assignment follows at once: its BEGIN travels with the COMMIT
+	// then. Nil: it does not.
+	Follows func(*Result) bool
+}
+
+// CountsError says that what a batch reports of itself does not add up. It is rolled back.
+type CountsError struct{ text string }
+
+func (e *CountsError) Error() string { return e.text }
+
+// UnknownCommit says that COMMIT was sent and no answer came.
+type UnknownCommit struct{ Cause error }
+
+func (e *UnknownCommit) Error() string { return "the commit was not answered: " + e.Cause.Error() }
+func (e *UnknownCommit) Unwrap() error { return e.Cause }
+
+// Delete deletes up to so many rows in one transaction as is ordered. Durable when it returns nil; with *unknownCommit it may have
+// happened or not (the result says what, if it did); with any other error nothing has happened.
+//
+//	crash before BEGIN                    nothing has happened
+//	crash before the function is called   the transaction ends with its connection; it has written nothing
+//	crash before COMMIT is sent           the same: rows, ledger and cursor are as before
+//	crash before COMMIT is answered       all of it happened, or nothing. The cursor is part of it, so whoever takes the
+//	                                      shard next goes on at the right place either way
+//	crash after                           all of it happened; only this process's counters forget it
+func (s *Session) Delete(ctx context.Context, a *Assignment, key schemas.Key, o Order) (Start, Result, error) {
+	begun, err := s.beginOrGoOn(ctx, a)
+	if err != nil {
+		s.rollback(ctx)
+		return begun, Result{}, fmt.Errorf("begin a batch: %w", err)
+	}
+	if err := a.functions.compare(ctx, s.Batches, begun.versions); err != nil {
+		s.rollback(ctx)
+		return begun, Result{}, err
+	}
+	done, err := s.call(ctx, a, key, begun, o)
+	if err != nil {
+		s.rollback(ctx)
+		return begun, Result{}, err
+	}
+	if o.Follows != nil && o.Follows(&done) {
+		return begun, done, s.commitAndBegin(ctx, a)
+	}
+	return begun, done, s.commit(ctx)
+}
+
+// deleteCall calls a deletion function with a claim, its MAC and the lease.
+const deleteCall = `(row($1::text, $2::oid, $3::int, $4::int, $5::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid,
+	$12::timestamptz, $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea,
+	row($18::bigint, $19::bigint, $20::text, $21::int, nullif($22::text, ''), $23::bool, $24::bool)::lapse.work)`
+
+func deleteArguments(c *schemas.Claim, mac []byte, l *Lease, holder string, o Order) []any {
+	return []any{
+		strconv.FormatUint(c.SystemIdentifier, 10), c.DatabaseOID, c.History, c.Timeline, c.XID, c.StartedAt, c.Batch, c.PolicyID, c.Policy,
+		c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.Shard, l.Term, holder, o.Limit, o.Shape, o.StepOver, o.Careful,
+	}
+}
+
+// claim is what a transaction on a shard says of itself before it does anything.
+func (s *Session) claim(a *Assignment, begun Start) (schemas.Claim, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return schemas.Claim{}, fmt.Errorf("make a batch id: %w", err)
+	}
+	return schemas.Claim{
+		SystemIdentifier: s.system, DatabaseOID: s.oid, History: begun.history, Timeline: begun.timeline, XID: begun.xid, StartedAt: begun.At, Batch: id,
+		PolicyID: a.Policy, Policy: a.Name, PolicyVersion: a.version, Run: a.Run, Cutoff: a.cutoff,
+		HoldVersion: a.holds, Target: a.Leaf, Cascades: a.Cascades,
+		Functions: a.functions.digest,
+	}, nil
+}
+
+// call signs the claim, runs the deletion function, looks whether the functions are still the same, and checks what they
+// say.
+func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begun Start, o Order) (Result, error) {
+	claim, err := s.claim(a, begun)
+	if err != nil {
+		return Result{}, err
+	}
+	done := Result{Batch: claim.Batch, XID: begun.xid, Shape: o.Shape}
+	counts := map[string]int64{}
+	batch := &pgx.Batch{}
+	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(rested, 0), coalesce(locker, 0) from `+functions.DeleteFunction(a.Policy, a.version)+deleteCall,
+		deleteArguments(&claim, claim.MAC(key), a.Lease, s.holder, o)...)
+	batch.Queue("set local search_path = pg_catalog, pg_temp")
+	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
+	began := time.Now()
+	answers := s.Batches.SendBatch(ctx, batch)
+	versions, held := "", false
+	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, &done.behind, &counts, &done.PassOver, &done.Rested, &done.Locker)
+	if err == nil {
+		_, err = answers.Exec()
+	}
+	if err == nil {
+		err = answers.QueryRow().Scan(&versions, &held)
+	}
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	switch {
+	case err != nil:
+		return Result{}, fmt.Errorf("delete a batch: %w", err)
+	case versions != begun.versions:
+		return Result{}, ErrFunctionsChanged
+	case held:
+		return Result{}, ErrCursorLeft
+	}
+	done.Work, done.First = time.Since(began), s.planned != a.functions
+	s.planned = a.functions
+	done.Cascaded, err = check(a, &done, counts, o)
+	return done, err
+}
+
+// check compares what the function says with itself and with what it was allowed. It returns the rows that went by
+// cascade.
+func check(a *Assignment, done *Result, counts map[string]int64, o Order) (cascaded int64, err error) {
+	most := int64(o.Limit)
+	if o.Shape != functions.PicksInstead(o.Shape) {
+		most *= 2 // rows may come into a range meanwhile
+	}
+	if done.Picked > most || done.Deleted > done.Picked {
+		return 0, &CountsError{fmt.Sprintf("a batch of %d rows picked %d and deleted %d", o.Limit, done.Picked, done.Deleted)}
+	}
+	target := strconv.FormatUint(uint64(a.Leaf), 10)
+	if counts[target] != done.Deleted && !a.Trusted {
+		return 0, &CountsError{fmt.Sprintf("a batch deleted %d rows and %d left relation %s", done.Deleted, counts[target], target)}
+	}
+	for relation, n := range counts {
+		oid, err := strconv.ParseUint(relation, 10, 32)
+		if err != nil || uint32(oid) != a.Leaf && !slices.Contains(a.Cascades, uint32(oid)) {
+			return 0, &CountsError{fmt.Sprintf("a batch deleted %d rows from relation %s, which its claim does not name", n, relation)}
+		}
+		if uint32(oid) != a.Leaf {
+			cascaded += n
+		}
+	}
+	return cascaded, nil
+}

@@ -1,0 +1,78 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/functions"
+	"lapse/schemas"
+)
+
+// dropTimeout is the statement_timeout of a drop. The function bounds by itself, below it, how long it counts, and how long it waits
+// for a lock.
+const dropTimeout = 15 * time.Second
+
+// Drop drops an assignment's leaf in one transaction, with the functions of a drop, or says why not. What is durable when it returns, what its errors
+// mean, and what a crash leaves, is as with Delete.
+func (s *Session) Drop(ctx context.Context, of *Assignment, f *Program, key schemas.Key) (Start, Result, string, error) {
+	dropping := *of
+	a := &dropping
+	a.functions, a.Limits.Statement = f, dropTimeout
+	begun, err := s.beginOrGoOn(ctx, a)
+	if err != nil {
+		s.rollback(ctx)
+		return begun, Result{}, "", fmt.Errorf("begin to drop a partition: %w", err)
+	}
+	done, why, err := s.callDrop(ctx, a, key, begun)
+	if err != nil {
+		s.rollback(ctx)
+		return begun, Result{}, "", err
+	}
+	return begun, done, why, s.commit(ctx)
+}
+
+// callDrop signs the claim, runs the function, looks whether the functions are still the same, and checks what they say.
+func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, begun Start) (done Result, why string, err error) {
+	if err := a.functions.compare(ctx, s.Batches, begun.versions); err != nil {
+		return Result{}, "", err
+	}
+	claim, err := s.claim(a, begun)
+	if err != nil {
+		return Result{}, "", err
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(`select dropped, rows, coalesce(why, '') from `+functions.DropFunction(a.Policy, a.version)+deleteCall,
+		deleteArguments(&claim, claim.DropMAC(key), a.Lease, s.holder, Order{Limit: 1})...)
+	batch.Queue("set local search_path = pg_catalog, pg_temp")
+	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
+	answers := s.Batches.SendBatch(ctx, batch)
+	var dropped, held bool
+	versions := ""
+	for _, ask := range []func() error{
+		func() error { return answers.QueryRow().Scan(&dropped, &done.Deleted, &why) },
+		func() error { _, err := answers.Exec(); return err },
+		func() error { return answers.QueryRow().Scan(&versions, &held) },
+	} {
+		if err == nil {
+			err = ask()
+		}
+	}
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	switch {
+	case err != nil:
+		return Result{}, "", fmt.Errorf("drop a partition: %w", err)
+	case versions != begun.versions:
+		return Result{}, "", ErrFunctionsChanged
+	case held:
+		return Result{}, "", ErrCursorLeft
+	case dropped != (why == "") || dropped != (done.Deleted > 0):
+		return Result{}, "", &CountsError{fmt.Sprintf("a partition of %d rows was dropped: %t", done.Deleted, dropped)}
+	}
+	done.Batch, done.XID, done.Picked, done.Finished = claim.Batch, begun.xid, done.Deleted, dropped
+	return done, why, nil
+}

@@ -1,0 +1,110 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner"
+	"lapse/planner/functions"
+	"lapse/schemas"
+)
+
+// FunctionsToFind builds what looks of a policy version run.
+func FunctionsToFind(p *planner.InForce, roles schemas.Roles) (*Program, error) {
+	own, err := functions.Of(&p.Definition, roles)
+	if err != nil {
+		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
+	}
+	shared, err := schemas.LookFunctions(roles)
+	if err != nil {
+		return nil, err
+	}
+	look := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == functions.DueFunction(p.ID, p.Version) })]
+	return newProgram([]schemas.Function{look}, shared, func(name, grantee string) bool {
+		return grantee == roles.Owner || grantee == roles.Executor || grantee == look.Owner ||
+			name != look.Name && strings.HasPrefix(grantee, roles.DeleterPrefix)
+	}), nil
+}
+
+// FindDue runs a policy's look in one round trip, in a clean session and a transaction that may not write. The functions that it runs are
+// held against what they must be in the same statement, and nothing of them runs if they differ.
+func (s *Session) FindDue(ctx context.Context, p *planner.InForce, f *Program, quiet []int64) (planner.Look, error) {
+	for range 2 {
+		look, same, err := s.tryFind(ctx, p, f, quiet)
+		if err != nil || same {
+			return look, err
+		}
+		if err := s.compareFind(ctx, f); err != nil {
+			return look, err
+		}
+	}
+	return planner.Look{}, ErrFunctionsChanged
+}
+
+// beginFind queues what makes the session clean, and the beginning of a look's transaction.
+func beginFind(batch *pgx.Batch) (statements int) {
+	for _, statement := range []string{"reset all", "deallocate all", "discard temp", "begin isolation level read committed read only"} {
+		batch.Queue(statement)
+	}
+	return batch.Len()
+}
+
+func (s *Session) tryFind(ctx context.Context, p *planner.InForce, f *Program, quiet []int64) (look planner.Look, same bool, err error) {
+	batch := &pgx.Batch{}
+	before := beginFind(batch)
+	batch.Queue(planner.LookStatement(p.ID, p.Version, strings.ReplaceAll(functionVersions, "$1", "$3"), "$4::bigint[]"), nil, f.version(), f.names, quiet)
+	batch.Queue("rollback")
+	answers := s.Batches.SendBatch(ctx, batch)
+	for range before {
+		if _, failed := answers.Exec(); err == nil {
+			err = failed
+		}
+	}
+	if err == nil {
+		var rows pgx.Rows
+		if rows, err = answers.Query(); err == nil {
+			look, same, err = planner.ReadLook(rows)
+		}
+	}
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		return look, same, nil
+	}
+	s.rollback(ctx)
+	if schemas.StateOf(err) == schemas.SQLStateUndefinedFunction {
+		return look, false, nil // compareFind says what is missing
+	}
+	return look, false, fmt.Errorf("look for due rows: %w", err)
+}
+
+// compareFind holds the functions of a look against what they must be.
+func (s *Session) compareFind(ctx context.Context, f *Program) error {
+	defer s.rollback(ctx)
+	batch := &pgx.Batch{}
+	before := beginFind(batch)
+	batch.Queue(functionVersions, f.names)
+	answers := s.Batches.SendBatch(ctx, batch)
+	var err error
+	for range before {
+		if _, failed := answers.Exec(); err == nil {
+			err = failed
+		}
+	}
+	versions := ""
+	if err == nil {
+		err = answers.QueryRow().Scan(&versions)
+	}
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("read the functions of a look: %w", err)
+	}
+	return f.compare(ctx, s.Batches, versions)
+}

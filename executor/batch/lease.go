@@ -1,0 +1,76 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// Lease is the right of one worker to work on one shard. It ends when lapse.lease_time has passed since its holder's last
+// batch (the deletion function moves that instant along in each batch's own transaction) or when it is given back.
+//
+// The term is what makes a lease safe: each lease has the next one, and the deletion function refuses any but the
+// last. A process that was stopped for an hour and goes on in the middle of a batch is refused, whatever it believes.
+//
+// Nobody waits long with a lease in hand: a policy that pauses after an error gives its shard back first, and the pause
+// between two batches is bounded by the executor's longestPause. While the outcome of a commit is unknown that transaction itself has the
+// shard's row locked, and nobody can take it. A worker that lost its connection with a lease in hand gives the shard back
+// with its next one, or takes it again, as its own.
+//
+//	crash before the lease commits      the shard is free
+//	crash with the lease in hand        the shard is free when the lease ends; its cursor says where to go on
+//	crash while it is given back        the same, or it is free at once
+type Lease struct {
+	Shard  int64
+	Term   int64
+	Run    uuid.UUID
+	Leaf   uint32 // the table or partition
+	cutoff time.Time
+}
+
+// Acquire takes a shard of run that nobody else holds. It returns nil when there is none. Durable when it returns.
+func (s *Session) Acquire(ctx context.Context, run uuid.UUID) (*Lease, error) {
+	l := Lease{Run: run}
+	err := s.Control.QueryRow(ctx, `select shard, term, leaf, cutoff from lapse.lease($1, $2)`, run, s.holder).
+		Scan(&l.Shard, &l.Term, &l.Leaf, &l.cutoff)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("take a shard of run %v: %w", run, err)
+	}
+	return &l, nil
+}
+
+// Release gives the shard back, unless it is another's by now. It returns a position above all that was committed
+// before.
+func (s *Session) Release(ctx context.Context, l *Lease) (schemas.LSN, error) {
+	batch := &pgx.Batch{}
+	batch.Queue(insertPosition)
+	batch.Queue(`select lapse.release($1, $2, $3)`, l.Shard, l.Term, s.holder)
+	var above schemas.LSN
+	answers := s.Control.SendBatch(ctx, batch)
+	err := answers.QueryRow().Scan(&above)
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return above, fmt.Errorf("release shard %d: %w", l.Shard, err)
+	}
+	return above, nil
+}
+
+// PutAside takes a shard of which a row resists out of its run. It is tried again in a later one, not before until.
+func (s *Session) PutAside(ctx context.Context, l *Lease, state string) (until time.Time, err error) {
+	err = s.Control.QueryRow(ctx, `select lapse.put_aside($1, $2, $3, $4)`, l.Shard, l.Term, s.holder, state).Scan(&until)
+	if err != nil {
+		return until, fmt.Errorf("put shard %d aside: %w", l.Shard, err)
+	}
+	return until, nil
+}

@@ -1,0 +1,38 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// runState is what is left of a run.
+type runState struct {
+	unfinished bool // shards that somebody has, or will have
+	aside      int  // shards in which a row resisted
+	state      string
+	retryAt    *time.Time // when the first of them is tried again
+	behind     bool       // due rows that somebody had locked
+	limited    bool       // it has reached a limit of the policy's: lapse.end_run
+}
+
+// leftOf asks what is left of a run.
+func leftOf(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (r runState, err error) {
+	err = conn.QueryRow(ctx, `
+		select coalesce(bool_or(not s.done and not s.aside), false), count(*) filter (where s.aside and not s.locked),
+		       coalesce(min(s.sqlstate) filter (where s.aside and not s.locked), ''), min(s.retry_at) filter (where s.aside and not s.locked),
+		       coalesce(bool_or(s.left_behind or s.aside and s.locked), false),
+		       coalesce((select r.ended_by is not null from lapse.run r where r.run = $1), false)
+		  from (select done, aside and not done as aside, sqlstate = $2 as locked, sqlstate, retry_at, left_behind
+		          from lapse.shard
+		         where run = $1) s`, run, schemas.SQLStateLockNotAvailable).Scan(&r.unfinished, &r.aside, &r.state, &r.retryAt, &r.behind, &r.limited)
+	if err != nil {
+		return r, fmt.Errorf("look what is left of run %v: %w", run, err)
+	}
+	return r, nil
+}
