@@ -132,7 +132,7 @@
 // # Where to add
 //
 //	another kind of record or event     evidence (an assembler's outcome); the relay carries any number of them
-//	another sink                        a file with its Sink, in the list in sink.go; openPublisher in session.go opens what has a log, and a
+//	another sink                        a file with its Sink, and a line in sink.go that says so; openPublisher in session.go opens what has a log, and a
 //	                                    start reads that by five methods of kafka.Client: Known, Offsets, Has, Backward and Reader
 //	another reason not to go on         see history/doc.go
 //	another reason not to be ready      Ready in auditor.go

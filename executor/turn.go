@@ -151,7 +151,7 @@ func (t *turn) leave(end turnEnd) bool {
 	return t.workers == 0
 }
 
-// work takes part in a turn, with all that a worker has. The steps return plain errors: here alone they are graded.
+// work runs this worker's part of a turn, and grades the error that ends it. The steps return plain errors.
 func (w *worker) work(ctx context.Context, t *turn) (turnEnd, error) {
 	work, cancel := outlive(ctx, stopTime)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 
 // A look asks, before a run is opened, which leaves of a policy have a due row: one statement that changes nothing, whatever the
 // number of partitions. Partitions that cannot have one by their bounds are not opened, a leaf that somebody has locked counts as
-// one to try, and so does one in which more rows than lookRows are past without being due.
+// one to try, and so does one in which more rows than functions.LookRows are past without being due.
 
 // Quiet is a leaf in which nothing is due until something is written to it, as PostgreSQL's statistics have it. They are a hint: to name
 // Mark in a look's quiet leaves it out, and nobody is to do that after Until, by the server's clock.

@@ -84,10 +84,10 @@ type Result struct {
 // Order is what one batch is to do.
 type Order struct {
 	Limit    int    // the most rows
-	Shape    string // how it finds them, one of planner's shapes: "" for the policy's usual one
+	Shape    string // how it finds them, one of package functions' shapes: "" for the policy's usual one
 	StepOver bool   // it is one row that resists: the row stays, and is entered in the quarantine
 	Careful  bool   // it leaves out rows of which something is locked, or referred to, so that the others go
-	// follows is asked before COMMIT whether another batch of the same assignment follows at once: its BEGIN travels with the COMMIT
+	// Follows is asked before COMMIT whether another batch of the same assignment follows at once: its BEGIN travels with the COMMIT
 	// then. Nil: it does not.
 	Follows func(*Result) bool
 }
@@ -103,7 +103,7 @@ type UnknownCommit struct{ Cause error }
 func (e *UnknownCommit) Error() string { return "the commit was not answered: " + e.Cause.Error() }
 func (e *UnknownCommit) Unwrap() error { return e.Cause }
 
-// Delete deletes up to so many rows in one transaction as is ordered. Durable when it returns nil; with *unknownCommit it may have
+// Delete deletes at most o.Limit rows in one transaction. Durable when it returns nil; with *UnknownCommit it may have
 // happened or not (the result says what, if it did); with any other error nothing has happened.
 //
 //	crash before BEGIN                    nothing has happened

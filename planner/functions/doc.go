@@ -19,8 +19,8 @@
 // # What to read
 //
 // To know what can be deleted, read delete.sql.tmpl, or a whole one in testdata/plain.sql: it fits one screen. Its DELETE has the whole
-// condition of the policy, and one of three constant fragments beside it. Whatever find_1_3 returns can only make it delete less. What
-// it calls is in schemas/migrations/0001_11_batch.sql.
+// condition of the policy, and constant fragments added by AND: by row address, by page, or by range. Whatever find_1_3 returns can only make
+// it delete less. The head of schemas/migrations/0001_11_batch.sql lists what it calls.
 //
 // The condition comes from planner/expiry, a file per kind. pick.go, shape.go and slice.go say how a batch finds its rows, soft.go what
 // an UPDATE sets in the place of a DELETE.
