@@ -97,7 +97,7 @@ func (a *applier) run(ctx context.Context) error {
 	if err != nil {
 		return withProblems(file, err)
 	}
-	defer closeConn(conn)
+	defer site.Close(conn)
 	a.auditRequired = installed.AuditRequired
 	does := &apply.Applier{
 		Session:       site.Session{Conn: conn, Roles: a.settings.Roles, Log: a.log},

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"lapse/internal/setup/site"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -93,7 +94,7 @@ func (a *app) showClock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	c, err := readClocks(ctx, owner.Conn)
 	if err != nil {
 		return err
@@ -196,7 +197,7 @@ func (a *app) acceptClock(ctx context.Context, reason string) (*acceptance, erro
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	var done acceptance
 	err = owner.Locked(ctx, "accept the clock", func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `lock table lapse.run in share row exclusive mode`); err != nil {

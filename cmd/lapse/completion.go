@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"lapse/internal/setup/site"
 	"lapse/planner"
 )
 
@@ -76,7 +77,7 @@ func (a *app) complete(
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer closeConn(conn)
+	defer site.Close(conn)
 	found, err := names(ctx, conn)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -12,6 +12,7 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup/doctor"
+	"lapse/internal/setup/site"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -65,7 +66,7 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]doctor.Finding
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(conn)
+	defer site.Close(conn)
 	required := s.Audit == config.AuditRequired
 	found, err := doctor.Doctor{Conn: conn, Roles: s.Roles, Slot: s.Slot, Logins: logins, Now: time.Now}.Examine(ctx)
 	if err != nil || !required {

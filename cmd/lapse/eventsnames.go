@@ -14,6 +14,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
+	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
 	"lapse/planner"
 	"lapse/replication"
@@ -60,7 +61,7 @@ func (c *consumer) readCatalog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(conn)
+	defer site.Close(conn)
 	policies, err := planner.PolicyNames(ctx, conn)
 	if err != nil {
 		return err

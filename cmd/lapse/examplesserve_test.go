@@ -20,6 +20,7 @@ import (
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/site"
 )
 
 // witness is a checker that trusts neither Lapse nor its log. It reads the tables before and after, keeps what a user's own
@@ -109,7 +110,7 @@ func (w *witness) rows(where map[string]string) map[string]bool {
 		}
 	}
 	conn := w.db.Connect(w.t)
-	defer closeConn(conn)
+	defer site.Close(conn)
 	all := map[string]bool{}
 	for _, row := range w.query(conn, strings.Join(parts, " union all ")) {
 		all[row] = true
@@ -142,7 +143,7 @@ func (w *witness) deletes(ctx context.Context, random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(conn)
+	defer site.Close(conn)
 	if _, err := conn.Exec(w.t.Context(), `set timezone = 'UTC'`); err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (c *hider) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer closeConn(conn)
+		defer site.Close(conn)
 		c.does.Session = site.Session{Conn: conn, Roles: s.Roles, Log: c.log}
 		if err := c.does.Execute(ctx, w); err != nil {
 			return err
@@ -124,7 +124,7 @@ func (c *hider) look(ctx context.Context) (*tables.Hiding, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	c.does.Session = *owner
 	policies, err := policiesNamed(ctx, owner.Conn, []string{c.policy})
 	if err != nil && c.does.Drop {

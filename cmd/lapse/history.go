@@ -17,6 +17,7 @@ import (
 	"lapse/executor/state"
 	"lapse/internal/backoff"
 	"lapse/internal/config"
+	"lapse/internal/setup/site"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -119,7 +120,7 @@ func (a *app) showHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	p, err := a.historyAsAuditor(ctx, owner.Conn, s)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched b
 	if err != nil {
 		return err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	p, err := a.historyAsAuditor(ctx, owner.Conn, s)
 	switch {
 	case err != nil:

@@ -106,7 +106,7 @@ func (p *placing) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	placed, err := holds.Place(ctx, owner, order)
 	for _, warning := range placed.Warnings {
 		p.log.Warn("the hold is placed, and there is something to do", "what", warning)

@@ -14,6 +14,7 @@ import (
 
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/site"
 )
 
 // inUse is a database whose table public.sessions has a policy, and an application that uses it.
@@ -55,7 +56,7 @@ func (u *inUse) runs(code int, args ...string) string {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	defer closeConn(watch)
+	defer site.Close(watch)
 	var group errgroup.Group
 	group.Go(func() error { return neverWaits(ctx, watch) })
 	if got := d.ended(); got != code {

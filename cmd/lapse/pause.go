@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"lapse/internal/setup/site"
 	"lapse/internal/status"
 )
 
@@ -73,7 +74,7 @@ func (a *app) halt(ctx context.Context, halted bool, reason string) (*status.Hal
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	var h status.Halt
 	err = owner.Gated(ctx, "turn the switch for all policies", func(tx pgx.Tx) error {
 		was, err := status.ReadHalt(ctx, tx)

@@ -139,7 +139,7 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(conn)
+	defer site.Close(conn)
 	policies, err := planner.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 	looks := &apply.Applier{Session: site.Session{Roles: c.settings.Roles, Log: c.log}, AuditRequired: c.settings.Audit == config.AuditRequired, Draft: draft}
 	conn, refused := c.openToApply(ctx)
 	if conn != nil {
-		defer closeConn(conn)
+		defer site.Close(conn)
 		looks.Conn = conn
 	}
 	changes, mistakes, err := looks.Look(ctx, file)
@@ -245,7 +245,7 @@ func (c *surveyor) openToApply(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(login)
+	defer site.Close(login)
 	var there bool
 	if err := login.QueryRow(ctx, `select to_regnamespace('lapse') is not null`).Scan(&there); err != nil || !there {
 		return nil, err

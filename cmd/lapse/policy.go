@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lapse/internal/setup/site"
 	"lapse/internal/status"
 )
 
@@ -55,7 +56,7 @@ func (a *app) listPolicies(ctx context.Context) (*status.List, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	suspended, err := a.restored(ctx, owner.Conn, settings)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lapse/internal/setup/site"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -49,7 +50,7 @@ func (a *app) readRecord(ctx context.Context, name string) (*planner.PolicyRecor
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(conn)
+	defer site.Close(conn)
 	return readPolicyRecord(ctx, conn, name)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
+	"lapse/internal/setup/site"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -214,7 +215,7 @@ func (a *app) changeStates(
 		return nil, err
 	}
 	conn := owner.Conn
-	defer closeConn(conn)
+	defer site.Close(conn)
 	policies, err := policiesNamed(ctx, conn, names)
 	if err != nil {
 		return nil, err

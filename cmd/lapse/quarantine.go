@@ -91,7 +91,7 @@ func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	rows, err := tables.Quarantine(ctx, owner, policy)
 	return rows, quarantineMistake(err)
 }
@@ -200,7 +200,7 @@ which "lapse quarantine list" shows them.`,
 			if err != nil {
 				return err
 			}
-			defer closeConn(owner.Conn)
+			defer site.Close(owner.Conn)
 			rows, err := change(cmd.Context(), owner, schemas.PolicyName(args[0]), wanted)
 			if err != nil {
 				return quarantineMistake(err)

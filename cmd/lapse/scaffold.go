@@ -99,7 +99,7 @@ func (c *scaffolder) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(conn)
+	defer site.Close(conn)
 	c.does.Session = site.Session{Conn: conn, Roles: s.Roles, Log: c.log}
 	w, err := c.does.Look(ctx)
 	var problem *tables.ScaffoldError

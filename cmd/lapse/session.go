@@ -16,10 +16,7 @@ import (
 	"lapse/schemas"
 )
 
-const (
-	connectTimeout = 10 * time.Second
-	closeTimeout   = 2 * time.Second
-)
+const connectTimeout = 10 * time.Second
 
 // session is a session that a command opens.
 //
@@ -91,7 +88,7 @@ func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) 
 	}
 	installed, err := checkInstalled(ctx, conn, s)
 	if err != nil {
-		closeConn(conn)
+		site.Close(conn)
 		return nil, nil, a.canceled(ctx, s, w, err)
 	}
 	return conn, installed, nil
@@ -117,13 +114,6 @@ func (a *app) openOwner(ctx context.Context, command string) (*site.Session, *co
 		return nil, nil, err
 	}
 	return &site.Session{Conn: conn, Roles: s.Roles, Log: a.log}, s, nil
-}
-
-// closeConn closes a connection; what was open is rolled back.
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	_ = conn.Close(ctx)
 }
 
 // connectError says that a session could not be opened, and what to do where that is known.
@@ -195,7 +185,7 @@ func (a *app) awaitInstallation(
 	for pause := (backoff.Backoff{Min: 250 * time.Millisecond, Max: 10 * time.Second}); ; {
 		conn, installed, err := a.openInstalled(ctx, s, session{command: "lapse", to: c, role: role})
 		if err == nil {
-			closeConn(conn)
+			site.Close(conn)
 			return installed, nil
 		}
 		if impatient || !passing(err) {

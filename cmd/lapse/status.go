@@ -11,6 +11,7 @@ import (
 
 	"lapse/internal/backoff"
 	"lapse/internal/config"
+	"lapse/internal/setup/site"
 	"lapse/internal/status"
 	"lapse/schemas"
 )
@@ -70,7 +71,7 @@ func (a *app) readStatus(ctx context.Context) (*status.Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer closeConn(owner.Conn)
+	defer site.Close(owner.Conn)
 	suspended, err := a.restored(ctx, owner.Conn, settings)
 	if err != nil {
 		return nil, err

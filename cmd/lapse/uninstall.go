@@ -91,7 +91,7 @@ func (u *uninstaller) print(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(conn)
+	defer site.Close(conn)
 	if u.SQL, err = uninstall.SQL(ctx, conn, u.settings.Roles, u.settings.Slot, u.dropHolds); err != nil {
 		return err
 	}
@@ -124,12 +124,12 @@ func (u *uninstaller) execute(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(owner)
+	defer site.Close(owner)
 	auditor, err := u.connect(ctx, s.Database.Auditor, "")
 	if err != nil {
 		return err
 	}
-	defer closeConn(auditor)
+	defer site.Close(auditor)
 	if err := u.confirm(ctx, u.yes, "take Lapse out of database "+owner.Config().Database, "to look: without --execute", "nothing was changed"); err != nil {
 		return err
 	}
