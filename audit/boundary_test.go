@@ -110,8 +110,9 @@ func TestATransactionOfSeveralRecordsIsWholeWhereverTheAuditorDies(t *testing.T)
 	}
 }
 
-// A heartbeat that shows two gaps has two records, the first of which names it. It must not be taken for the log's last
-// heartbeat while the second is missing: it would be missed by itself, and the topic that it speaks of would be known.
+// A heartbeat that shows two gaps has two records, and the first names it. A start must not take it for the log's last
+// heartbeat while the second is missing: it would skip that record and believe that it knows the topic that the record
+// names.
 func TestBothGapsOfAHeartbeatAreInTheLogThoughTheAuditorDiesBetweenThem(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}

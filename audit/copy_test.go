@@ -81,7 +81,7 @@ func (r *rig) mixture(t *testing.T, w *writer) {
 func TestEventsInAFileAreThoseOfTheTopicsByteForByte(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
-		r.db.Exec(t, beatNow) // by which events name roots
+		r.db.Exec(t, beatNow) // events name roots by this heartbeat
 		r.once(t)
 		r.mixture(t, w)
 		before := r.confirmed(t, w.conn)

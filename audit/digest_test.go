@@ -12,7 +12,7 @@ import (
 	"lapse/internal/kafkatest"
 )
 
-// Whoever owns the catalog can have it write another digest than the one that was signed.
+// The catalog's owner can have another digest written than the one that was signed.
 func TestALedgerRowWithAnotherDigestThanWasSignedIsUnverified(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}

@@ -32,8 +32,8 @@ type ends struct {
 	last    time.Time
 	soon    *time.Timer // wakes the stream when the next fence may be written
 
-	// The topics that lost what was in them, until the log has the gap: the ends that the log says are those of before, so that
-	// whoever starts in between finds the loss again.
+	// The topics that lost their records, until the log has the gap. The log's ends stay those of before, so that an
+	// auditor that starts in between finds the loss again.
 	lost []string
 	told evidence.LogPosition // where the gap's last record stands; zero while there is none
 }

@@ -17,8 +17,8 @@ import (
 	"lapse/schemas"
 )
 
-// A clone with the same configuration takes the topics over. Whoever was there before must not take them back: two that
-// fence one another for ever both publish.
+// A clone with the same configuration takes the topics over. The first auditor must not take them back: two that fence
+// each other for ever both publish.
 func TestAnAuditorThatIsFencedEndsAndDoesNotFenceBack(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}

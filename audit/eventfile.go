@@ -55,7 +55,7 @@ const (
 	longestLine = 1 << 20 // more than any event has
 )
 
-// NewEventStream writes to w, of which nothing can be read back.
+// NewEventStream writes to w, which cannot be read back.
 func NewEventStream(name string, w io.Writer) *EventFile {
 	progress := make(chan struct{}, 1)
 	timer := time.AfterFunc(time.Hour, func() {

@@ -50,8 +50,8 @@ func (f *failover) newStandby(t *testing.T, awaited bool) *pgtest.Standby {
 	return standby
 }
 
-// killsUnder kills the primary at a random moment of a load, while some of it is on its way to everywhere, and whoever else is
-// to die with it. It returns what was tried. At another moment before, if before is not nil, it does that.
+// killsUnder kills the primary and the others at a random moment of a load, while some of it is on its way to everywhere.
+// It returns what was tried. Before another moment it calls before, if that is not nil.
 func (f *failover) killsUnder(t *testing.T, before func(), others ...*process) (all []attempt) {
 	t.Helper()
 	w, tried, first, moment := &writer{conn: f.db.Connect(t)}, make(chan attempt), f.random.IntN(20), 20+f.random.IntN(40)
@@ -90,7 +90,7 @@ func (f *failover) killsUnder(t *testing.T, before func(), others ...*process) (
 func (f *failover) draw() (transaction, attempt) {
 	size := 1 + f.random.IntN(8)
 	if f.random.IntN(10) == 0 {
-		size = 300 // of which a part may be published when the server dies
+		size = 300 // a part of it may be published when the server dies
 	}
 	a := attempt{ids: f.rows[:min(size, len(f.rows))], cause: "user"}
 	f.rows = f.rows[len(a.ids):]

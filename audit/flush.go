@@ -115,9 +115,8 @@ func (r *relay) appendRecords(acked uint64) {
 }
 
 // rest waits between two streams until Kafka has answered all that is under way. A server that stopped because Kafka does
-// not answer would have to wait again; and whoever was held up for so long that another has taken over learns from the
-// answer that it is fenced, and must not take the slot again. What is acknowledged meanwhile is flushed, and confirmed by
-// the next stream.
+// not answer would have to wait again. An auditor that was replaced meanwhile learns from the answer that it is fenced,
+// and must not take the slot again. What is acknowledged meanwhile is flushed, and the next stream confirms it.
 func (r *relay) rest(ctx context.Context) error {
 	for {
 		if err := r.flush(); err != nil {

@@ -15,8 +15,8 @@ import (
 	"lapse/schemas"
 )
 
-// Whoever may write into the log may write what looks like a route, or like a record of one that is not there. Nothing is published by
-// it: the auditor says where it is.
+// A writer into the log can forge a route, or a record that names a missing one. Nothing is published by it: the auditor
+// names its place.
 func TestAForgedRouteIsRefusedWithItsPlace(t *testing.T) {
 	t.Parallel()
 	route := func(from, to string) func(value string) string {

@@ -17,7 +17,7 @@ import (
 	"lapse/schemas"
 )
 
-// said is the tag as a deletion function writes it into the WAL. Whoever may connect can write it too.
+// said is the tag as a deletion function writes it into the WAL. Any login can write it too.
 const said = `select pg_logical_emit_message(true, 'lapse', '{"transaction_tag":"RowDeletionPolicy","is_system_transaction":true,"policy":"sessions-30d"}')`
 
 // scripted deletes as a user who runs statements around it; DELETE stands for the deletion.

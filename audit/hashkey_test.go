@@ -30,7 +30,7 @@ func TestAnAuditorWithoutAHashKeyIsRefused(t *testing.T) {
 	}
 }
 
-// Whoever may insert a row may give it a key that PostgreSQL compresses to almost nothing, and that is 900 kB as JSON.
+// A user may insert a key that PostgreSQL compresses to almost nothing, and that is 900 kB as JSON.
 func TestAHugeKeyDoesNotStopTheAudit(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)

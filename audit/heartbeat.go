@@ -69,8 +69,8 @@ func (a *Auditor) writeHeartbeat(ctx context.Context, server *Server) {
 	a.heartbeats.written(time.Now())
 }
 
-// doubt takes the heartbeats back where err is one that only a person can do something about: whoever refuses had the slot, so that no
-// other auditor is at work.
+// doubt takes the heartbeats back where err needs a person. The auditor that refuses had the slot, so no other auditor is
+// at work.
 func (a *Auditor) doubt(ctx context.Context, err error) {
 	var refused *history.RefusalError
 	var bent *history.BentError

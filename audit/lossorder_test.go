@@ -83,7 +83,8 @@ func TestAGapIsInEveryPartitionThoughSomeAreFurther(t *testing.T) {
 	})
 }
 
-// Nothing is published above the gap of a topic before the log has it: whoever starts in between writes the same gap again, and no other.
+// Nothing is published above the gap of a topic before the log has it: an auditor that starts in between writes the same
+// gap again, and no other.
 func TestTheGapOfATopicIsOneThoughTheAuditorDiesBeforeItsRecord(t *testing.T) {
 	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}

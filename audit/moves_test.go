@@ -168,7 +168,7 @@ func TestMovesAndDeletionsAreToldApartWhoeverReads(t *testing.T) {
 	})
 }
 
-// A move is one event, although it is two changes: whoever dies between two of them, none is missing or there twice.
+// A move is one event, although it is two changes: none is missing or there twice when the auditor dies between the two.
 func TestMovesAreWholeWhereverTheAuditorDies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, pgtest.New(t, pgtest.Newest(t)), kafkatest.Broker(t))

@@ -69,7 +69,7 @@ func (r *rig) addPartitions(t *testing.T, n int) {
 	}
 }
 
-// half is a transaction of which some events are in the topics: it lies between these positions.
+// half is a transaction between these positions that has some of its events in the topics.
 type half struct{ above, upTo schemas.LSN }
 
 // halfDone commits a transaction, and leaves half of its events in the topics: the auditor is killed in the middle of it.

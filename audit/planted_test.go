@@ -180,7 +180,7 @@ func TestATrueBatchUnderAFormerHistoryIsNoAlarm(t *testing.T) {
 	})
 }
 
-// Whoever accepts a copy would end the auditor of an original that lives; what strangers write is no auditor's.
+// An accepted copy would end the auditor of an original that lives; what strangers write is no auditor's.
 func TestWatchingALogTellsALivingAuditorFromStrangers(t *testing.T) {
 	onBender(t, func(t *testing.T, b *bender) {
 		b.beat(t)

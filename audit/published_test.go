@@ -34,8 +34,8 @@ func (r *rig) gaps(t *testing.T) (all []gap) {
 	return all
 }
 
-// Whoever changes what the publications publish can hide deletions, or make a system's delete a user's. The auditor notices it
-// even if it was taken back before anybody looked, and what was deleted meanwhile lies in a gap.
+// A change of what the publications publish can hide deletions, or make a system's delete a user's. The auditor notices
+// it even if it was taken back at once, and what was deleted meanwhile lies in a gap.
 func TestPublicationsThatSomebodyChangesAreAGap(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.once(t, r.beating(time.Minute)) // so that there are topics

@@ -118,7 +118,7 @@ func TestASlotThatIsMovedWhileTheStreamIsBrokenIsNoticed(t *testing.T) {
 		w := r.begun(t)
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
-		// Between the end of the stream and its next beginning, whoever is quick can move the slot.
+		// Between the end of the stream and its next beginning, somebody can move the slot.
 		eventually(t, "the auditor gives up", func() bool {
 			_, _ = w.conn.Exec(t.Context(), `select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = $1`, r.settings.Slot)
 			_, _ = w.conn.Exec(t.Context(), beatNow)

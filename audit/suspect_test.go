@@ -107,7 +107,7 @@ func (l *auditLog) after(first, second string) bool {
 	return found && strings.Contains(behind, second)
 }
 
-// common are lines of which there are thousands.
+// There are thousands of these lines.
 var common = []string{"the slot is in use", "a transaction is not what the ledger says", "fits none of the tag keys"}
 
 // tail is the end of the log, without the most common lines.

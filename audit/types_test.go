@@ -17,7 +17,7 @@ import (
 	"lapse/replication"
 )
 
-// typedTable makes a table of which each value is a column of the key, and one row.
+// typedTable makes a table with a key column for each value, and one row.
 func (r *rig) typedTable(t *testing.T, conn *pgx.Conn, table string, values []evidencetest.RecordedValue) {
 	t.Helper()
 	var columns, names, literals []string

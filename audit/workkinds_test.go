@@ -14,8 +14,8 @@ import (
 	"lapse/replication"
 )
 
-// makeKept makes a table of which rows are set and not deleted, and one between whose partitions rows move, and publishes them as apply
-// does for action: soft and for moves: detect.
+// makeKept makes a table whose rows are set and not deleted, and one whose rows move between partitions, and publishes
+// them as apply does for action: soft and for moves: detect.
 func (r *rig) makeKept(t *testing.T) {
 	t.Helper()
 	r.db.Exec(t, `create table kept (id bigint primary key, gone boolean, note text)`,

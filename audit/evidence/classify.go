@@ -29,8 +29,8 @@ const (
 )
 
 // classifier tells system, user and unverified deletes apart. It is a pure function of the source, the tag keys and one
-// transaction's changes in their order: it reads no clock and no catalog, so whoever reads the same WAL with the same
-// keys finds the same. It holds counts per relation and nothing else that grows.
+// transaction's changes in their order: no clock, no catalog. The same WAL with the same keys gives the same answer. It
+// holds counts per relation and nothing else that grows.
 //
 // Not safe for concurrent use.
 type classifier struct {
@@ -43,7 +43,7 @@ type classifier struct {
 	soft    bool         // the claim is one to set a column of the target's rows, and to delete none
 	hashed  bool         // the events under the claim have hashes in the place of keys
 	values  []string     // the columns that events of the target have as values; none: they are told as keys
-	due     *schemas.Due // by which the target's rows are judged; nil: they are not
+	due     *schemas.Due // how to tell whether a row of the target was due; nil: not asked
 	account Account
 	setting uint32     // the target of rows that are set under a batch of this transaction's that no key verifies; 0 for none
 	suspect *uuid.UUID // the last batch that is this transaction's and that no key verifies; nil for none
@@ -105,7 +105,7 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 	case schemas.ResultTable:
 		c.account.Results++
 		c.setting = 0
-		// Whoever writes a ledger row by hand has no reason to write its result. The functions write both.
+		// The functions write a ledger row and its result. A forger has no reason to write the result.
 		if batch, ok := parseBatch(change); ok && c.suspect != nil && batch == *c.suspect && c.account.OwnUnverified == nil {
 			c.account.OwnUnverified = c.suspect
 		}
@@ -152,9 +152,10 @@ func (c *classifier) drop(change *replication.Change, first bool) finding {
 	return finding{}
 }
 
-// examine reads the claim out of a batch row, or the row of a drop, whose MAC is verified otherwise. ours: its database and transaction are this one's, which the deletion functions
-// see to. verifies: its system, history and timeline are this one's too, and one of the keys signed it. A row that cannot be
-// read is neither. It stops nothing: whoever may write such a row could otherwise stop the audit.
+// examine reads the claim of a batch row, or of a drop's row, whose MAC is verified otherwise. ours: it names this
+// database and this transaction, as the deletion functions ensure. verifies: it names this system, history and timeline
+// too, and one of the keys signed it. A row that cannot be read is neither, and is no error: else anybody who may write
+// such a row could stop the audit.
 func (c *classifier) examine(
 	change *replication.Change, claim *schemas.Claim, verify func(*schemas.Claim, schemas.Key, []byte) bool,
 ) (ours, verifies bool) {
@@ -253,9 +254,9 @@ func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, c
 	}
 }
 
-// name takes the columns that name the row, or none of them. Whoever owns a table can have it deleted from in a way that
-// leaves them out, and must not stop the audit with it: before 18, PostgreSQL publishes no generated column, and says of a
-// key of nothing else that the table has none.
+// name takes the columns that name the row, or none of them. A table's owner can have rows deleted without them, and must
+// not stop the audit with it: before 18, PostgreSQL publishes no generated column, and reports no key for a key of
+// generated columns only.
 func (e *Event) name(relation *replication.Relation, values []replication.Value) {
 	for i := range relation.Columns {
 		column := &relation.Columns[i]

@@ -161,7 +161,7 @@ func appendTimes(b []byte, at time.Time) []byte {
 	return appendNanos(append(b, `,"ts_ns":`...), at)
 }
 
-// appendNanos writes nanoseconds, of which an instant has whole microseconds, and 64 bits too few.
+// appendNanos writes nanoseconds. They do not fit 64 bits, and an instant has whole microseconds.
 func appendNanos(b []byte, at time.Time) []byte {
 	micros := at.UnixMicro()
 	if micros == 0 {

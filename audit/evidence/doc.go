@@ -1,6 +1,6 @@
-// Package evidence is the pure part of the audit: it makes of a transaction's changes events and records of the log, and
-// reads both. It imports no Kafka, starts no goroutine and reads no clock. The same write-ahead log, read with the same
-// keys by the same routes, gives the same bytes, whoever reads it and whenever.
+// Package evidence is the pure part of the audit: it makes a transaction's changes into events and records of the log,
+// and reads both. It imports no Kafka, starts no goroutine and reads no clock. The same write-ahead log, keys and routes
+// give the same bytes, in every process and at any time.
 //
 // # A transaction becomes events and records
 //
@@ -16,9 +16,9 @@
 //	   OPEN, WAITING ── commit ──────────────────────▶ done       the event of the delete that waits; markers, records
 //	   any ── Begin ─────────────────────────────────▶ OPEN       what was open is forgotten: the slot sends it again
 //
-// Events are borrowed from the stream's buffer and cost no memory; one delete at most is copied. What waits is a user's delete
-// from a partition of a table of which moves are asked for: an update that moves a row to another partition is a delete and at once
-// an insert. move.go says when the two are one.
+// Events are borrowed from the stream's buffer and cost no memory; one delete at most is copied: a user's delete from a
+// partition, where moves are told from deletions. An update that moves a row to another partition is a delete and then at
+// once an insert. move.go says when the two are one.
 //
 // No file needs one that stands below it here:
 //
@@ -89,8 +89,8 @@
 // # What fails, and what comes of it
 //
 //	what fails                                   what comes of it
-//	a ledger row that cannot be read, or does    it proves nothing, and what it stands over is unverified; whoever may
-//	 not verify                                  insert one can stop nothing
+//	a ledger row that cannot be read, or does    it proves nothing, and the deletes under it are unverified; the audit
+//	 not verify                                  goes on
 //	a row without what names it                  an event without keys that says so
 //	keys longer than a topic takes               long values are hashed, and the event names them
 //	a record of the log in another format        an error; a record of another kind is read as far as all are alike

@@ -36,7 +36,7 @@ type Event struct {
 	Root      string
 	Partition bool
 	Keys      []Key // Delete, SoftDelete and Move only
-	Full      bool  // as above: the server names the row by all its values, none of which is in Keys
+	Full      bool  // as above: the server names the row by all its values, and Keys has none of them
 	Hashed    bool  // System only: values of Keys are not to be told
 	// Values are of a system event the columns of the identity that the policy wants told as values, which are not in Keys; of a Move
 	// what names the row where it is.

@@ -8,8 +8,8 @@ import (
 	"lapse/schemas"
 )
 
-// An index holds keys compressed, so one of 3 kB may be of hundreds of kilobytes, six times that as JSON, and it stands in
-// the record's key and in its value: more than a topic takes. Whoever may insert a row could end the audit with it. So
+// An index holds keys compressed, so one of 3 kB may be hundreds of kilobytes long, and six times that as JSON, in the
+// record's key and again in its value: more than a topic takes. One inserted row could end the audit. So
 // where a row's keys are longer than maxKeys as JSON, those of their values that are longer than maxKeyValue are hashed,
 // and the event says how long they are.
 //

@@ -20,7 +20,7 @@ func accountOf(changes ...*replication.Change) *evidence.Account {
 	return a
 }
 
-// judgedAccount is of a batch of three rows, one of which was not due and one of which cannot be told.
+// judgedAccount has a batch of three rows: one was not due, and of one it is unknown.
 func judgedAccount() *evidence.Account {
 	claim := exampleClaim()
 	_, outcome := assemble(evidence.NewAssembler(source, []schemas.Key{evidencetest.TagKey}, evidence.Standing{}),

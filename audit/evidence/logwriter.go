@@ -17,7 +17,7 @@ type Kind string
 
 // The kinds of log records there are. Others follow; a reader passes over what it does not know.
 const (
-	KindOrigin      Kind = "origin"      // first: the slot, where it begins, by which keys
+	KindOrigin      Kind = "origin"      // first: the slot, its beginning, the keys
 	KindRoute       Kind = "route"       // how events become records from here on
 	KindTransaction Kind = "transaction" // what one transaction claimed, and what was seen of it
 	KindCoverage    Kind = "coverage"    // everything up to here has been read, and there was nothing else
@@ -123,7 +123,7 @@ func (w *LogWriter) Record(e *Entry) schemas.Record {
 	}
 }
 
-// FenceHeaders say in a fence who wrote it, and of which database and timeline it is.
+// FenceHeaders name a fence's writer, database and timeline.
 func FenceHeaders(source *Source, timeline schemas.Timeline, process string) []schemas.Header {
 	return []schemas.Header{
 		{Key: HeaderProcess, Value: []byte(process)},

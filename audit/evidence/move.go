@@ -7,13 +7,13 @@ import (
 	"lapse/replication"
 )
 
-// moves is the pairing for rows that an update moves to another partition. PostgreSQL writes a delete from the one partition and at
-// once an insert into the other. Both are one event where they are of partitions of one table of which a heartbeat has found that
-// moves are asked for (lapse.covered.moves_by), and agree in each column of the identity but those that say into which partition a
-// row belongs; at least one column must be left that agrees.
+// moves is the pairing for rows that an update moves to another partition. PostgreSQL writes a delete from one partition
+// and at once an insert into the other. They are one event if a heartbeat has found that moves are told from deletions in
+// their table (lapse.covered.moves_by), and if they agree in each column of the identity that does not decide about the
+// partition; there must be one.
 //
-// Whoever deletes a row and inserts one of the same name into another partition with the next change does the same: nothing in the
-// WAL tells them apart. A row of that name is there afterwards in either case, and when it is deleted that is an event.
+// A delete and an insert of the same name into another partition as the next change are the same bytes: nothing in the
+// WAL tells them from a move. A row of that name is there afterwards in either case, and its deletion is an event.
 //
 // Only a user's delete waits. Under a claim nothing is a move, so none is taken out of what a batch is reconciled by.
 type moves struct {

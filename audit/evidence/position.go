@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// LogPosition is where a record of the log stands: what it reaches, and its number among the records that reach as far. The
-// changes of rows have another one, replication.LogPosition.
+// LogPosition is the place of a record in the log: what it reaches, and its number among the records that reach as far.
+// Changes of rows have replication.LogPosition instead.
 //
-// Records stand in the log in the order of their positions, each of which is there once.
+// The log has its records in the order of their positions, each once.
 type LogPosition struct {
 	Reach
 	Seq uint32

@@ -14,8 +14,8 @@ const (
 //
 // A claim without a readable result of its own is a mismatch, also when nothing was deleted: the deletion function
 // writes both or, by aborting, neither. So is a claim with anything unverified behind it, however well the counts agree,
-// and one whose two counts of the target differ, which trusted triggers can bring about; and one of which a row was not due, or
-// cannot be told to have been, where the policy says that the auditor finds out.
+// and one whose two counts of the target differ, as trusted triggers can cause. Where the auditor judges due times, so is
+// a claim with a row that was not due or cannot be judged.
 func reconcile(a *Account) Verdict {
 	if a.Claim == nil {
 		return Unclaimed

@@ -20,8 +20,8 @@ type Topic struct {
 // All is how many partitions the log's routes have used.
 func (t Topic) All() int32 { return max(t.Partitions, t.Every) }
 
-// Route is everything that, beside the WAL itself, an event's topic, partition and bytes depend on. It is a record in
-// the log: whoever reads the same WAL by the same routes gets the same bytes.
+// Route is everything, beside the WAL itself, that an event's topic, partition and bytes depend on. It is a record in the
+// log: the same WAL and routes give the same bytes.
 //
 // A log has one route after the other. Each is in force for the transactions that commit at or above what its record
 // reaches, up to the next one: a transaction is routed by one, whole.
@@ -78,8 +78,8 @@ func (r *Route) Follow(former *Route) (changed bool) {
 	return true
 }
 
-// Fingerprint names the route's content. It is in every record of the log, so that the last one says by which route the
-// events before it were routed.
+// Fingerprint names the route's content. Every record of the log has it, so that the last one tells which route the
+// events before it took.
 func (r *Route) Fingerprint() string { return schemas.Fingerprint(r.appendRouting(nil)) }
 
 // appendRouting writes the route's content, without its version and place.

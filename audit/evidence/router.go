@@ -28,7 +28,7 @@ type Router struct {
 
 	routed Routed
 	one    [1]int32
-	every  []int32 // partitions of either topic, as many as were ever used of the one of which more were
+	every  []int32 // partitions of either topic, as many as the larger one ever had
 
 	like    likeness // of the events that format and headers were prepared for
 	format  Format

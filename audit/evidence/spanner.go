@@ -134,7 +134,7 @@ func modType(op Op) string {
 	}
 }
 
-// noValues are the values of a row of which none are told.
+// noValues stands for values that are not told.
 var noValues = []byte("{}")
 
 // appendEvent puts the row's own part into the frame, up to what is said of its keys. A truncate or a drop has none.

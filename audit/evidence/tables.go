@@ -17,7 +17,7 @@ type CoveredTable struct {
 	Root   string // the table that it is a partition of; empty if of none
 	File   uint32 // the number of a partition's file; zero where it is not known
 	Ended  bool
-	// MovesBy are the columns by which rows belong into one partition or another, where moves are to be told from deletions.
+	// MovesBy are the columns that decide a row's partition, where moves are to be told from deletions.
 	MovesBy []string
 }
 

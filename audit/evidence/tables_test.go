@@ -24,7 +24,7 @@ func found(number int, oid uint32, name, root string, ended string) *replication
 	return foundMoving(number, oid, name, root, "", ended)
 }
 
-// foundMoving is found of a table of which rows that move are told from deletions.
+// foundMoving is found for a table where moves are told from deletions.
 func foundMoving(number int, oid uint32, name, root, movesBy, ended string) *replication.Change {
 	return foundInFile(number, oid, name, root, movesBy, nil, ended)
 }

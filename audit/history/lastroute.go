@@ -11,9 +11,9 @@ import (
 	"lapse/schemas"
 )
 
-// A log has one route after the other. What has its records in the log is never routed again, so that of all of them a start
-// needs two: the one in force at the log's end, by which whatever lies above it half in the topics is finished, and the one that
-// the configuration asks for, which follows it.
+// A log has one route after the other. Records in the log are never routed again, so a start needs two routes: the one in
+// force at the log's end, to finish what is half in the topics above it, and the one that the configuration asks for,
+// which follows.
 
 // Events are the topics of events with the partitions that are published to: those of the route in force, and of the one that
 // follows it.
@@ -59,9 +59,9 @@ func (p *Topics) findRoutes(ctx context.Context, client *kafka.Client, configure
 	return nil
 }
 
-// findRoute finds the record of the route that is in force at the log's end. Each record says by which version it was written,
-// and versions only grow, so that halving finds the first of a version: the route's own. Where somebody has copied former records
-// behind it, the log is read back.
+// findRoute finds the record of the route in force at the log's end. Each record names the route's version, and versions
+// only grow, so that halving finds the first record of a version: the route's own. Where somebody has copied former
+// records to the end, the log is read back.
 func (p *Topics) findRoute(ctx context.Context, client *kafka.Client, route *evidence.Route) (found *evidence.Route, err error) {
 	low, high := p.logFirst, p.logEndOffset
 	for low < high {

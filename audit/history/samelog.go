@@ -20,7 +20,7 @@ func (h *Check) checkSource() error {
 	return h.checkKeys()
 }
 
-// checkKeys refuses tag keys of which none is one that the log was begun with: every deletion would be published as
+// checkKeys refuses tag keys if none of them is one that the log began with: every deletion would be published as
 // unverified.
 func (h *Check) checkKeys() error {
 	origin, is := h.Topics.origin.Content.(*evidence.OriginContent)

@@ -34,7 +34,7 @@ type Topics struct {
 	tails map[string][]tail  // by topic and partition
 	ends  map[string][]int64 // by topic: the offset of each partition's next record
 
-	// Topics that lack records of which the log speaks: they were deleted, or their end was cut.
+	// Topics that lack records that the log names: they were deleted, or their end was cut.
 	replaced []string
 }
 

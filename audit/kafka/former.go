@@ -98,8 +98,8 @@ func (p *Publisher) fenceAll(ctx context.Context, before formers) error {
 	}
 }
 
-// fenceFormers fences producers that are not this publisher's, each in its own name: a partition refuses whoever goes on with an epoch
-// below.
+// fenceFormers fences producers that are not this publisher's, each in its own name: a partition refuses a producer with
+// an older epoch.
 func (s *sender) fenceFormers(ctx context.Context, before formers) error {
 	for _, producer := range slices.Sorted(maps.Keys(before)) {
 		if producer == s.p.session.Load().producer || before[producer] == math.MaxInt16 {

@@ -192,7 +192,7 @@ func TestTheTailReachesOverWhatABrokerHasCompacted(t *testing.T) {
 	}
 	closePublisher(t, p)
 	for range 5 {
-		closePublisher(t, open(t, cfg)) // fences, of which compaction leaves the last
+		closePublisher(t, open(t, cfg)) // compaction leaves the last fence
 	}
 	alter(t, broker.Addr(), topic, "cleanup.policy", "compact")
 	waitFor(t, "compaction", func() bool { return len(kafkatest.ReadAllOn(t, broker, topic)) <= 45 })

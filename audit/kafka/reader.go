@@ -14,8 +14,8 @@ import (
 	"lapse/schemas"
 )
 
-// Reader reads one partition in order, whoever wrote it, compressed or not. It ignores transactions of other producers: an
-// aborted record is a record. For one goroutine. There is nothing to close.
+// Reader reads one partition in order, written by anybody, compressed or not. It ignores transactions of other producers:
+// an aborted record is a record. For one goroutine. There is nothing to close.
 type Reader struct {
 	client    *Client
 	topic     string

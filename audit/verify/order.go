@@ -11,8 +11,8 @@ import (
 
 // Order checks what the topics promise: in one partition the events of a database stand in the order of its history, gaps
 // and rewinds included, each of them once; an event of a row is in one partition; and the system topic has the policies'
-// deletes, and no other has one. Whoever breaks that has written into the topic beside the auditor, or taken something out and
-// put it back. Safe for concurrent use.
+// deletes, and no other has one. A break means that somebody has written into the topic beside the auditor, or has moved
+// records. Safe for concurrent use.
 type Order struct {
 	System string            // the topic; empty: it is not held against the causes
 	Broken func(what string) // is told of each break; nil: they are only counted

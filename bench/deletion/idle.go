@@ -26,7 +26,7 @@ type idling struct {
 	WAL          float64 `json:"wal_bytes_per_second"`
 }
 
-// idle measures one policy, and many, of which each is looked at every second and none finds anything.
+// idle measures one policy, and many, that are asked each second and find nothing.
 func (p *plan) idle(ctx context.Context, s *server, r *report) error {
 	for _, policies := range []int{1, p.idlers} {
 		p.Say("PostgreSQL %s, %d policies with nothing due, each every second, for %s", r.Server, policies, p.idleFor)

@@ -21,7 +21,7 @@ type looking struct {
 	setup []string
 }
 
-// lookings are a small table, a large one, and partitions of days, of which the policy keeps thirty.
+// lookings are a small table, a large one, and partitions of days where the policy keeps thirty.
 func lookings(rows int) []looking {
 	plain := func(rows int) []string {
 		return []string{

@@ -49,7 +49,7 @@ func (s sample) String() string {
 	return fmt.Sprintf("%.2f s, %.0f rows/s", s.Seconds, float64(s.rows)/s.Seconds)
 }
 
-// add enters a scenario's samples, n of which are of each way: one a round.
+// add enters a scenario's samples: for each way one a round.
 func (r *report) add(of scenario, due int, ways []string, samples measure.Samples[sample]) {
 	for _, name := range ways {
 		each := func(value func(round int, s sample) float64) measure.Spread {

@@ -20,7 +20,7 @@ type app struct {
 	rate        int
 	accounts    int
 	lasts       time.Duration
-	warm        time.Duration // how long it runs before it is measured: whoever steps back for it has to notice it first
+	warm        time.Duration // how long it runs before it is measured: what slows down for it has to notice it first
 }
 
 // Where the accounts are.

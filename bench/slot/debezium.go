@@ -44,7 +44,7 @@ type connect struct {
 type warmUp struct {
 	Seconds    float64 `json:"seconds"`
 	CPU        float64 `json:"cpu_seconds"`
-	BrokerCPU  float64 `json:"broker_cpu_seconds"` // of which nothing is for this way: it idles, and is asked whether there is a record
+	BrokerCPU  float64 `json:"broker_cpu_seconds"` // the broker does nothing for this way yet: it idles, and is asked whether there is a record
 	SecondHalf float64 `json:"rows_per_second_of_the_second_half"`
 }
 

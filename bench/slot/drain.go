@@ -107,7 +107,7 @@ func (p *place) backlog(ctx context.Context, rows int) (err error) {
 	if err := p.conn.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&p.end); err != nil {
 		return err
 	}
-	// Whoever reads to a position stops at the first message above it, and would wait for one.
+	// A reader to a position stops at the first message above it, and would wait for one.
 	return p.execute(ctx, "delete from shop.sessions where id = (select max(id) from shop.sessions)",
 		fmt.Sprintf("select pg_copy_logical_replication_slot('%s', '%s')", measure.Slot, base), "checkpoint")
 }

@@ -64,7 +64,7 @@ func (i identity) setup() []string {
 	}
 }
 
-// policyFile is the policy, of which events have the other columns if the log does.
+// policyFile is the policy. Its events have the other columns if the log has them.
 func (i identity) policyFile() string {
 	file := `policies:
   - name: bench
