@@ -120,8 +120,8 @@ func TestABatchLooksAtItsOwnRowsOnly(t *testing.T) {
 	})
 }
 
-// Whoever stole the executor's login, but not the tag key, can delete what is due anyway, under a MAC that does not
-// verify. It cannot do anything else.
+// A thief of the executor's login, without the tag key, can delete what is due anyway, under a MAC that does not verify, and
+// can do nothing else.
 func TestAStolenLoginDeletesOnlyWhatIsDueAndItsMACDoesNotVerify(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

@@ -240,7 +240,7 @@ func TestTheNewestThousandBeatsAreNeverRemoved(t *testing.T) {
 	})
 }
 
-// Of months without an executor a heartbeat a day is left, by which lapse.measure finds that the clock did not jump.
+// One heartbeat a day is kept for months without an executor: lapse.measure finds by them that the clock did not jump.
 func TestABeatOfEachDayIsKeptForFourHundredDays(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -31,11 +31,10 @@ func (w *worker) tableRows(ctx context.Context, p *planner.InForce) (*int64, err
 	return &rows, err
 }
 
-// judge tries what is due under a policy before a run is begun: see planner.Judge. A run in which somebody let so many rows go is not judged:
-// it deletes no more. The turn goes on where nothing is strange about
-// it. A survey function that somebody has changed stops the policy as a deletion function does. A policy with max_fraction below 1
-// that cannot be judged is stopped: it asked not to be run then. Another one is run, and meets what is wrong itself: whoever holds the
-// lock of one partition, or took a right away, must not keep it from the others.
+// judge tries what is due under a policy before a run is begun: see planner.Judge. A run that a person has let delete so many rows is
+// not judged: it deletes no more. The turn goes on where nothing is strange. A survey function that somebody has changed stops the
+// policy as a deletion function does. A policy with max_fraction below 1 that cannot be judged is stopped: it asked not to be run then.
+// Any other one is run, and meets what is wrong itself: a lock on one partition, or a missing right, must not keep it from the others.
 //
 //	crash before the breaker is open    no run was begun, and the next turn judges again
 func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {

@@ -125,7 +125,7 @@ func TestWhatCannotBeHeldAgainstMaxFractionIsNotDeleted(t *testing.T) {
 		if _, err := holder.Exec(t.Context(), "rollback"); err != nil {
 			t.Fatal(err)
 		}
-		// Whoever has locked another table is not waited for.
+		// A lock on another table is not waited for.
 		db.Exec(t, "create table other (id int)")
 		db.Exec(t, "update pg_class set reltuples = 100 where oid = 'pg_class'::regclass") // a database of few tables
 		if _, err := holder.Exec(t.Context(), "begin; lock table other in access exclusive mode"); err != nil {

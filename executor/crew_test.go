@@ -38,7 +38,7 @@ func seeded(t testing.TB, n int) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(seed), uint64(n)))
 }
 
-// crew is some executor processes that work on one database until nothing is due, and of which any may be killed.
+// crew is some executor processes that work on one database until nothing is due. Any of them may be killed.
 type crew struct {
 	t       *testing.T
 	db      *pgtest.DB

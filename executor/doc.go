@@ -16,7 +16,7 @@
 // # What it refuses
 //
 // A tag key shorter than 32 bytes; a policy that is not armed; a clock more than five seconds off the server's; counts
-// that do not add up. The deletion function refuses the rest, whoever calls it: see schemas/sqlstate.go.
+// that do not add up. The deletion function refuses the rest, for every caller: see schemas/sqlstate.go.
 //
 // # Order
 //
@@ -58,7 +58,7 @@
 // # When something fails
 //
 //	what                                      is left                      what follows
-//	this process dies                         see batch/doc.go           whoever takes the shard goes on when the lease has ended
+//	this process dies                         see batch/doc.go           another worker takes the shard when the lease has ended
 //	this process is stopped past its lease    nothing                      refused by the term of its lease
 //	one worker's connection is lost           nothing of its batch         the policy pauses; the worker connects again, and gives
 //	                                                                       its shard back first

@@ -11,8 +11,8 @@ import (
 // A policy with drop_partition tries to drop a leaf whole, once for each lease, before it deletes rows of it. What may be dropped is
 // decided in the database, in the transaction that drops: see planner/functions/drop.sql.tmpl and schemas/migrations/0001_18_drop.sql.
 //
-// The counting takes longer than a batch. It holds up nobody: whoever waits to write into the leaf is given way to, and the locks
-// that readers feel are held from the end of the counting to COMMIT, which is two round trips.
+// The counting takes longer than a batch. It holds up nobody: a session that waits to write into the leaf goes first, and the
+// locks that readers feel are held from the end of the counting to COMMIT, which is two round trips.
 
 // dropLeaf tries to drop the shard's leaf. The turn goes on where its rows are to be deleted.
 func (w *worker) dropLeaf(ctx context.Context, t *turn, a *batch.Assignment) (turnEnd, error) {

@@ -10,7 +10,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// fairness is one policy with so much due that it is busy all the time, and small ones beside it of which a row falls due again and again.
+// fairness is one policy with so much due that it is busy all the time, and small ones beside it with a row that falls due again and again.
 type fairness struct {
 	big, small int
 	every      int // seconds: the period of the small ones

@@ -150,7 +150,7 @@ var eventually = fixture.Eventually
 // work is a session of the executor's login with one shard of a policy in hand, for tests of single batches.
 type work struct {
 	*batch.Session
-	holder string // an executor's, of which this is worker 0
+	holder string // an executor's; this is its worker 0
 	policy *planner.InForce
 	run    planner.Run
 	a      *batch.Assignment

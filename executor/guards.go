@@ -87,7 +87,7 @@ func newGuards(list []guard.Guard, memory *state.Folder, log *slog.Logger, m *Me
 }
 
 // ask returns the strictest answer for a policy, or for the whole database where p is nil. It looks at the database at
-// most once in lookInterval: whoever asks during a look waits for its facts, and looks itself if it fails. An error says
+// most once in lookInterval: a worker that asks during a look waits for its facts, and looks itself if it fails. An error says
 // that it could not look.
 func (g *guards) ask(ctx context.Context, q guard.Querier, p *planner.InForce, now time.Time) (guard.Answer, error) {
 	g.mu.Lock()

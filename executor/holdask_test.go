@@ -107,7 +107,7 @@ func TestAnIndexPlantedInALookLearnsOfItsOwnersTablesOnly(t *testing.T) {
 	})
 }
 
-// Whoever has the executor's login and a table with a policy can ask at any time, with code that runs as the table's deleter.
+// Code that runs as the deleter of a table with a policy can ask at any time, with the executor's login.
 func TestADeleterIsAnsweredAboutItsOwnersTablesAndWhatTheirDeletionsReach(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// onHold makes a table of ten due rows, n, with a child m of which row 3 is held, and a policy.
+// onHold makes a table of ten due rows, n, with a child m whose row 3 is held, and a policy.
 func onHold(t *testing.T, db *pgtest.DB, n string) string {
 	t.Helper()
 	owned(t, db, strings.ReplaceAll(`create table {} (id bigint primary key, at timestamptz, c text, d int);

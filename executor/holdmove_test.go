@@ -126,7 +126,7 @@ func TestAHeldPartitionThatIsSplitStopsAndAMemberThatIsDroppedDoesNot(t *testing
 		if got := ids(t, db, "p") + ", " + ids(t, db, "x"); got != "4 5 6, -" {
 			t.Errorf("rows %s stay, want 4 5 6, and none of x", got)
 		}
-		// Whoever releases a hold whose table is gone says that nothing took its place: policies go on, and its content is kept as long as ever.
+		// Releasing a hold whose table is gone says that nothing took its place: policies go on, and its content is kept as long as ever.
 		owned(t, db, "drop table lone cascade")
 		arm(t, db, policies(policy("p", "public.p"), policy("x", "public.x")))
 		wantFaults(t, s, "hold 3 is on public.lone, which is gone", "policy p ", "policy x")

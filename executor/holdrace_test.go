@@ -101,7 +101,7 @@ func TestPlacingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 	})
 }
 
-// A hold that was requested, and whose command was killed, is enforced. Whoever next looks at the holds waits for what is left.
+// A hold that was requested, and whose command was killed, is enforced. The next command that reads the holds waits for what is left.
 func TestAHoldWhoseCommandWasKilledIsEnforcedAndTakenUpAgain(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

@@ -6,7 +6,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// A partition of which every row is due is dropped whole, unless a hold is on one of its rows.
+// A partition is dropped whole when every row in it is due, unless a hold is on one of its rows.
 func TestAPartitionWithAHeldRowIsNotDroppedWhole(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

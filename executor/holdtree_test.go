@@ -9,9 +9,8 @@ import (
 	"lapse/schemas"
 )
 
-// treeCase is what happens to the partitions of a held table. {} is the case's name: {}_p is held, {}_q is the table that the policy
-// deletes from. "fill RELATION" gives it due rows 1 to 10, of which the hold is on the even ones; "look" records, as every look does. Each
-// step is a transaction.
+// treeCase is what happens to the partitions of a held table. {} is the case's name: {}_p is held, and the policy deletes from {}_q. "fill
+// RELATION" gives it due rows 1 to 10; the hold is on the even ones. "look" records, as every look does. Each step is a transaction.
 type treeCase struct {
 	hold string // "" is {}_p
 	before,

@@ -6,8 +6,8 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// A server that commits lazily loses in a crash what everybody has seen, and gives out the same transaction ids again. Whoever kept
-// a copy of a batch's row could delete under it in the transaction that gets its id, and the audit would find it true.
+// A server that commits lazily loses in a crash what everybody has seen, and gives out the same transaction ids again. With a
+// kept copy of a batch's row one could delete under it in the transaction that gets its id, and the audit would find it true.
 func TestABatchWhoseRowWasSeenOutlivesACrashOfAServerThatCommitsLazily(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -20,7 +20,7 @@ import (
 	"lapse/schemas"
 )
 
-// Whoever keeps a table locked is warned of when that begins, and not each time that a turn meets it.
+// A table that stays locked is warned of when that begins, and not each time that a turn meets it.
 func TestATableThatStaysLockedIsWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))

@@ -123,7 +123,7 @@ func (w *worker) noteLook(ctx context.Context, p *planner.InForce, late bool, to
 	return p.Looked(ctx, w.session.Control)
 }
 
-// lookAt looks, and once more where what is known of the table had to be taken down first.
+// lookAt looks, and once more if what is known of the table had to be recorded first.
 func (w *worker) lookAt(ctx context.Context, p *planner.InForce, f *batch.Program, quiet []int64) (planner.Look, error) {
 	look, err := w.session.FindDue(ctx, p, f, quiet)
 	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
@@ -138,7 +138,7 @@ func (w *worker) lookAt(ctx context.Context, p *planner.InForce, f *batch.Progra
 	return look, err
 }
 
-// missing tells a policy of which the version is being replaced, so that all its functions are gone, from one that has no function for
+// missing tells a policy whose version is being replaced, so that all its functions are gone, from one that has no function for
 // looks: somebody dropped it, or another version of Lapse made the others.
 func (w *worker) missing(ctx context.Context, p *planner.InForce, gone error) error {
 	var deletes bool

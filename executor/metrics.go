@@ -121,7 +121,7 @@ func (m *Metrics) limited(p *planner.InForce, which string) {
 	m.limits.WithLabelValues(string(p.Name), p.TableName, which).Inc()
 }
 
-// failed counts a batch of which nothing stays.
+// failed counts a batch that left nothing.
 func (m *Metrics) failed(p *planner.InForce, outcome string) {
 	m.batches.WithLabelValues(string(p.Name), p.TableName, outcome).Inc()
 }

@@ -96,7 +96,7 @@ func (o *onceGoal) listed(policies []planner.InForce, a *guard.Answer, fresh fun
 	return nil
 }
 
-// refuse records of which policies no row may be deleted.
+// refuse records the policies that may delete no row.
 func (o *onceGoal) refuse(policies []planner.InForce, a *guard.Answer) {
 	whole := stopsAll(a)
 	for i := range policies {

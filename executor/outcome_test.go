@@ -123,8 +123,8 @@ func awaitsOutcome(t *testing.T, db *pgtest.DB) {
 	})
 }
 
-// While the former backend still has the transaction open, a look into the ledger finds nothing, and then it commits:
-// whoever does not wait counts it wrong.
+// While the former backend still has the transaction open, the ledger shows nothing, and then it commits: without waiting it is
+// counted wrong.
 func TestACommitInProgressIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

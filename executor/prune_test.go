@@ -151,7 +151,7 @@ func TestWhatAnUnfinishedRunOrAnUnsettledBatchNeedsIsNotPruned(t *testing.T) {
 	})
 }
 
-// Whoever can become the catalog's owner has its tables. The rows of the ledger leave on the terms of prune all the same.
+// A login that can become the catalog's owner has its tables. Even so, rows leave the ledger only on the terms of prune.
 func TestNobodyRemovesFromTheLedgerWhatPruneWouldNot(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

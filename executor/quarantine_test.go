@@ -16,7 +16,7 @@ import (
 	"lapse/schemas"
 )
 
-// obstacle is what keeps some of the rows of sessions from being deleted: those of which the id is a multiple of 137.
+// obstacle keeps some of the rows of sessions from being deleted: those whose id is a multiple of 137.
 type obstacle struct {
 	ddl    []string // after the rows are there
 	policy []string // further keys
@@ -128,7 +128,7 @@ var obstacles = map[string]obstacle{
 	},
 }
 
-// obstructed makes a schema for each obstacle, with 1,000 due rows of which 7 cannot be deleted, and arms a policy for each.
+// obstructed makes a schema for each obstacle, with 1,000 due rows, and arms a policy for each. 7 of the rows cannot be deleted.
 func obstructed(t testing.TB, db *pgtest.DB, names []string) {
 	t.Helper()
 	entries := make([]string, len(names))
@@ -149,7 +149,7 @@ func obstructed(t testing.TB, db *pgtest.DB, names []string) {
 	arm(t, db, policies(entries...))
 }
 
-// 1,000 rows of which 7 cannot be deleted: 993 go, 7 are named, and the next run does not stumble over them.
+// 7 of 1,000 rows cannot be deleted: 993 go, 7 are named, and the next run does not stumble over them.
 func TestOfAThousandRowsSevenThatResistAreNamedAndTheOthersGo(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
@@ -344,7 +344,7 @@ func TestAStolenLoginEntersNothingIntoTheQuarantine(t *testing.T) {
 	})
 }
 
-// A row of which somebody holds a child's lock is left, and is not in quarantine: the others go, and the process that has the lock is known.
+// A row with a locked child is left, and is not in quarantine: the others go, and the process that has the lock is known.
 func TestARowWithALockedChildIsLeft(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -33,7 +33,7 @@ func (q *quiet) foundNothing(noted, now time.Time) bool {
 	return true
 }
 
-// add records of which leaves a look said that nothing will be due until something is written to them.
+// add records the leaves where a look said that nothing will be due until something is written to them.
 func (q *quiet) add(leaves []planner.Quiet) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

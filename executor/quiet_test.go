@@ -8,8 +8,8 @@ import (
 	"lapse/planner"
 )
 
-// The statistics by which a look leaves out partitions are a hint: one that does not move is looked at again all the same, by another process
-// at once, and by this one within half the policy's latitude.
+// Looks leave out partitions by their statistics, which are a hint. A partition whose statistics do not change is looked at
+// again all the same: by another process at once, by this one within half the policy's latitude.
 func TestAPartitionThatLooksLeaveOutIsLookedAtAgainWithinHalfTheLatitude(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// searched runs a search for row bad of n, by which batches fail, and returns how many there were and how many of them failed.
+// searched runs a search for row bad of n, which makes batches fail, and returns how many there were and how many of them failed.
 func searched(n, bad int, slow bool) (batches, failed int, found bool) {
 	cursor, s := 0, &search{}
 	s.failed(n, slow)

@@ -14,8 +14,8 @@ import (
 	"lapse/schemas"
 )
 
-// hostile are settings that a DBA, or whoever owns the database, makes for all sessions in it, each by itself. Which version has one that
-// others have not: since.
+// hostile are settings that a DBA, or the database's owner, makes for all sessions in it, each by itself. since is the first
+// version that has one.
 var hostile = []struct {
 	setting string
 	since   int

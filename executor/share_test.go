@@ -65,7 +65,7 @@ func TestAShareOfATableThatNobodyHasAnalyzedIsCounted(t *testing.T) {
 	})
 }
 
-// A limit that slows does not stop: whoever has a partition locked is not waited for, and the catalog's own number is taken.
+// A limit that slows does not stop: a locked partition is not waited for, and the catalog's own number is taken.
 func TestAShareThatCannotBeCountedIsOneOfTheCatalogsEstimate(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
@@ -82,7 +82,7 @@ func TestAShareThatCannotBeCountedIsOneOfTheCatalogsEstimate(t *testing.T) {
 	})
 }
 
-// The number is the run's: whoever goes on with it keeps to it, however many rows the table has by then.
+// The number is the run's: a process that goes on with the run keeps to it, however many rows the table has by then.
 func TestARunKeepsTheShareThatItBeganWith(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

@@ -13,7 +13,7 @@ const firstBatch = 50
 type batchSize struct {
 	rows  int // 0: nothing is known
 	given int // sizes that were given at gentle pace
-	// resisted says that the last batch did not get through. Whoever looks for the row by halving wants no other size.
+	// resisted says that the last batch did not get through. A search by halving needs the size to stay.
 	resisted bool
 	cost     cost
 }

@@ -113,7 +113,7 @@ func (s *sizing) blocked(shard int64, o batch.Order, err error) bool {
 	return true
 }
 
-// search makes the next batches on a shard search for the row because of which a batch of so many failed, or took too long, and reports
+// search makes the next batches on a shard search for the row that made a batch of so many fail or take too long, and reports
 // whether they did already. Batches that take too long, be it because of one row or of all, become smaller.
 func (s *sizing) search(shard int64, failed int, slow bool) (already bool) {
 	s.mu.Lock()

@@ -112,7 +112,7 @@ func TestTwoWorkersSetNoRowTwice(t *testing.T) {
 	})
 }
 
-// Whoever takes back what was set finds the row set again by the next run: there is no low-water mark behind which it would wait.
+// A row that somebody takes back is set again by the next run: no low-water mark hides it.
 func TestARowThatIsTakenBackIsSetAgain(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

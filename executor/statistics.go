@@ -104,8 +104,8 @@ func (w *worker) remaining(ctx context.Context, p *planner.InForce, run *planner
 // restStopped is why a run rests whose executor was asked to stop. The other reasons are those of guards and errors.
 const restStopped = "stop request"
 
-// noteRest records what a worker's part in a turn came to: why its run rests, where it is not over, and what it did. Whoever asks what
-// becomes of a policy reads it. It is no more than that: where it cannot be said, nothing else changes.
+// noteRest records what a worker's part in a turn came to: why its run rests, where it is not over, and what it did. Only
+// people read it: where it cannot be recorded, nothing else changes.
 func (w *worker) noteRest(ctx, work context.Context, t *turn, end turnEnd) {
 	run := t.begun()
 	var why string

@@ -22,7 +22,7 @@ func rewrite(function, from, to string) string {
 		end $do$`, function, from, to)
 }
 
-// Whoever strips the condition from a function, or lends its rights to somebody, gets nothing deleted by it.
+// A function that lost its condition, or lends its rights, deletes nothing.
 func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 	t.Parallel()
 	const signature = "lapse.delete_1_1(lapse.claim, bytea, lapse.work)"

@@ -50,8 +50,8 @@ func (e *Executor) deletedSome() bool {
 	return len(e.totals) > 0
 }
 
-// Summary says what this process did since it began, in all runs, under each policy of which it deleted something or which is stopped.
-// It is for Run, when it has returned: Once returns its own. Whole is the last run's.
+// Summary says what this process did since it began, in all runs, under each policy that deleted something or is stopped. It is
+// for Run, when it has returned: Once returns its own. Whole is the last run's.
 func (e *Executor) Summary() Summary {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -43,8 +43,8 @@ func (w *worker) failed(ctx context.Context, t *turn, a *batch.Assignment, o bat
 	return turnGoesOn, err
 }
 
-// narrow makes the next batches on the shard search for the row because of which this one failed. One that took too long may have done so
-// because of one row or of all: the next ones tell, and are smaller either way.
+// narrow makes the next batches on the shard search for the row that made this one fail. One that took too long may have done
+// so because of one row or of all: the next ones tell, and are smaller either way.
 func (w *worker) narrow(t *turn, a *batch.Assignment, o batch.Order, err error) {
 	m, level, slow := t.memory, slog.LevelDebug, schemas.StateOf(err) == schemas.SQLStateQueryCanceled
 	facts := []any{"policy", t.policy.Name, "relation", a.Leaf, "rows", o.Limit, "error", stripped("delete a batch", err)}

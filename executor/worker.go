@@ -246,8 +246,8 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 	return policies, answer, nil
 }
 
-// advance opens the gate of an arming policy if the auditor has come far enough. It asks twice: the first time ever, the
-// answer is only that the position was taken down.
+// advance opens the gate of an arming policy if the auditor has come far enough. It asks twice: the first answer ever only
+// means that the position was recorded.
 func (w *worker) advance(ctx context.Context, p *planner.InForce) error {
 	for range 2 {
 		if err := w.session.Control.QueryRow(ctx, `select lapse.advance_arming($1)`, int32(p.ID)).Scan(&p.State); err != nil {

@@ -13,8 +13,8 @@ import (
 	"lapse/schemas"
 )
 
-// overlapping counts the batches that another one ran beside, of which on says what they have in common or not: a and b are
-// rows of lapse.batch. Two batches that follow one another never overlap: the next one starts after the former's end.
+// overlapping counts the batches that ran beside another one. on says what the two have in common or not: a and b are rows of
+// lapse.batch. Two batches that follow one another never overlap: the next one starts after the former's end.
 func overlapping(t testing.TB, db *pgtest.DB, on string) int {
 	t.Helper()
 	return one[int](t, db, `
@@ -147,7 +147,7 @@ func TestALeaseOutlivesThePauseBetweenTwoBatches(t *testing.T) {
 	})
 }
 
-// A worker that lost its connection gives its shard back with the next one, whoever goes on with it.
+// A worker that lost its connection gives its shard back with the next one, before another worker goes on with it.
 func TestALeaseThatALostConnectionLeftBehindIsGivenBack(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -90,8 +90,8 @@ func (s *story) plan(ctx context.Context) error {
 	return s.command(ctx, "plan")
 }
 
-// hold keeps two sessions that are due, one of them with a tag, and shows what is said of a key that is mistyped. Whoever places holds
-// needs no right on the table; with one to read it he is told.
+// hold keeps two sessions that are due, one of them with a tag, and shows what is said of a mistyped key. To place a hold one
+// needs no right on the table; with a right to read it one is told.
 func (s *story) hold(ctx context.Context) error {
 	if _, err := s.db.Exec(ctx, `grant select on public.sessions to `+login); err != nil {
 		return err

@@ -53,8 +53,8 @@ const reachableSuperuser = `
 // errNotPinned says that a session does not have the settings that it was started with.
 var errNotPinned = errors.New("the session was started with settings of its own and does not have them: " + connectDirectly)
 
-// connectDirectly is what to do about whoever stands between us and the server. A pooler in transaction mode also mixes
-// the sessions of several clients.
+// connectDirectly is what to do about anything between us and the server. A pooler in transaction mode also mixes the sessions
+// of several clients.
 const connectDirectly = "connect to PostgreSQL directly, not through a pooler"
 
 // checkPinned refuses a session whose settings a pooler has swallowed, although its login or database may have some of them. The names

@@ -85,7 +85,7 @@ func (a *applier) nothingToSay(c *apply.Change) bool {
 // namedOthers is how many policies a line names that nobody asked about.
 const namedOthers = 5
 
-// others is what is said of the policies of which there is nothing to say: how many they are, and which are not in the file.
+// others is what is said of the policies that do not change: how many they are, and which are not in the file.
 func (a *applier) others(changes apply.Changes) string {
 	unchanged, warned, missing := 0, 0, []string{}
 	for i := range changes {

@@ -191,7 +191,7 @@ type acceptance struct {
 	GivenUp int64     `json:"shards_given_up"`
 }
 
-// acceptClock takes down that the clock is right. No run is opened meanwhile.
+// acceptClock records that the clock is right. No run is opened meanwhile.
 func (a *app) acceptClock(ctx context.Context, reason string) (*acceptance, error) {
 	owner, _, err := a.openOwner(ctx, "lapse clock")
 	if err != nil {

@@ -117,7 +117,7 @@ func TestEveryLinkOfTheDocumentationLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are the names by which a page's headings are linked to.
+// anchors are the names that links give a page's headings.
 func anchors(page string) map[string]bool {
 	names := map[string]bool{}
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {

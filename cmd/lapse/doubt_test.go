@@ -11,8 +11,8 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// The heartbeats of the auditor that was stopped a moment ago are still good when the next one finds its log missing. Nothing is deleted by
-// then, nor afterwards, by whoever runs beside it.
+// The heartbeats of the auditor that was stopped a moment ago are still good when the next one finds its log missing. Neither
+// an executor that runs already nor one that starts afterwards deletes by them.
 func TestWhoDoesNotFindItsLogDeletesNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {

@@ -58,7 +58,7 @@ func TestATruncateIsPrintedOnceThoughItIsInEveryPartition(t *testing.T) {
 	}
 }
 
-// Whoever follows reads each partition as it comes: between two copies of a truncate stand events of other partitions.
+// `lapse events` reads each partition as it comes: between two copies of a truncate are events of other partitions.
 func TestATruncateIsPrintedOnceThoughOthersComeInBetween(t *testing.T) {
 	for _, op := range []string{"truncate", "drop"} {
 		var out bytes.Buffer

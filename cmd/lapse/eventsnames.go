@@ -38,7 +38,7 @@ func (k *known) add(policy string, tables ...string) {
 	}
 }
 
-// catalogPatience is how long the catalog is waited for: whoever reads topics may have no login.
+// catalogPatience is how long the catalog is waited for: a reader of topics may have no login.
 const catalogPatience = 5 * time.Second
 
 // askCatalog reads the names that the catalog has, and completes the name of a table without its schema where one table alone has it.

@@ -96,7 +96,7 @@ func newWitness(t *testing.T, db *pgtest.DB) *witness {
 	return w
 }
 
-// rows are all rows of the tables, or those of which a condition holds, in the tables that have one.
+// rows are the keys of all rows, or of those that meet a condition, in the tables that have one.
 func (w *witness) rows(where map[string]string) map[string]bool {
 	w.t.Helper()
 	var parts []string
@@ -136,8 +136,8 @@ func (w *witness) query(conn *pgx.Conn, sql string, args ...any) []string {
 	return texts
 }
 
-// deletes lets a user delete rows, due or not, until it is told to end: a few in each transaction, some of which are rolled back,
-// and some of which write Lapse's tag into the log. What the statements return is what the user deleted.
+// deletes lets a user delete rows, due or not, until it is told to end: a few in each transaction. Some transactions are rolled
+// back, and some write Lapse's tag into the log. What the statements return is what the user deleted.
 func (w *witness) deletes(ctx context.Context, random *rand.Rand) error {
 	conn, err := pgx.Connect(w.t.Context(), w.db.As(w.db.Name+"_app"))
 	if err != nil {

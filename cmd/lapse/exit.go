@@ -45,7 +45,7 @@ func invalid(err error) error {
 // errNeedsPerson says that the command is done and found something. What it found has been printed.
 var errNeedsPerson = errors.New("done, but a person has to act: see above")
 
-// exitCode is the one place that decides what an error means to whoever called the program.
+// exitCode is the one place that decides what an error means to the caller of the program.
 func exitCode(err error) int {
 	var usage *usageError
 	var input *inputError

@@ -41,7 +41,7 @@ func (u *inUse) waitsForGate(d *daemon) {
 	}
 }
 
-// A batch takes the gates and then its leaf. Whoever takes them the other way round deadlocks with it.
+// A batch takes the gates and then its leaf. The other way round is a deadlock with it.
 func TestApplyTakesTheGatesBeforeTheTable(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -123,7 +123,7 @@ func TestALoginThatOwnsTheTablesIsToldTheWayAndTheWayWorks(t *testing.T) {
 		}
 		_, _ = admin.Exec(t.Context(), "rollback")
 
-		// Whoever goes on without it is told by apply.
+		// Without it, apply says what is missing.
 		db.Exec(t, p.m.lapse("init", "--grants"))
 		p.m.lapse("init", "--keys", "keys")
 		said := p.fails(exitInvalid, "apply", "-f", "policies.yaml", "--yes")

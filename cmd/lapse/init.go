@@ -129,7 +129,7 @@ func (i *initialiser) run(ctx context.Context) (*initReport, error) {
 	return r, nil
 }
 
-// applyAgain says what brings policies back of which another lapse wrote the functions.
+// applyAgain says how to bring policies back whose functions another lapse wrote.
 func applyAgain(policies []schemas.PolicyName) string {
 	names := make([]string, len(policies))
 	for i, name := range policies {

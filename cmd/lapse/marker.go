@@ -36,7 +36,7 @@ func (m *markerBody) facts() *markerFacts {
 	return &m.Lapse
 }
 
-// markerLine says in words what a marker means for whoever consumes the topics.
+// markerLine says in words what a marker means for a consumer of the topics.
 func markerLine(r *schemas.Record) string {
 	op := r.Header(schemas.HeaderOp)
 	var body markerBody

@@ -107,7 +107,7 @@ func asked[T any](p *planted, query string) (answer T) {
 	return answer
 }
 
-// called lists what was called of what is planted, and by whom, each once.
+// called lists what was called of what is planted, and which role called it, each once.
 func (p *planted) called() []string {
 	p.t.Helper()
 	file, err := os.Open(p.db.Server.LogFile())

@@ -80,7 +80,7 @@ type shownPolicy struct {
 	Meaning     []meaning              `json:"meaning"`
 	Functions   []planner.FunctionText `json:"functions,omitempty"`
 
-	heldBack string // which version waits for whom
+	heldBack string // which version waits, and for what
 }
 
 // meaning is one thing that an entry was found to mean.

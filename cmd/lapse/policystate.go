@@ -144,9 +144,9 @@ func (c *rowCount) Set(text string) error {
 // Type is the flag's argument in the help.
 func (c *rowCount) Type() string { return "rows" }
 
-// howMany refuses a yes that says more, or less, than it seems to. A number of rows is for policies whose breaker asks: whoever gives one
-// believes that it limits what goes. And where the breaker asks there must be one: after --accept of some rows a plain yes would let all
-// others go. A yes to a version that is held back is none to what stopped the version in force.
+// howMany refuses a yes that says more, or less, than it seems to. A number of rows is for policies whose breaker asks:
+// elsewhere it would limit nothing. Where the breaker asks there must be a number: after --accept of some rows a plain yes
+// would let all others go. A yes to a version that is held back does not answer what stopped the version in force.
 func (y *yes) howMany(p *planner.InForce, c *planner.Change) error {
 	asks := p.Tripped != nil && c.ToVersion == p.Version
 	switch {
@@ -173,7 +173,7 @@ type stateChange struct {
 	Accepted    int64                 `json:"accepted,omitempty"` // rows that an open breaker lets go, once
 
 	auditOff bool
-	heldBack string // which version waits for whom
+	heldBack string // which version waits, and for what
 }
 
 // stateChanges are what `lapse policy arm`, pause and resume print.

@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// Whoever has CREATE on the database makes schema lapse first, with code of theirs where init and the other commands look.
+// A role with CREATE on the database makes schema lapse first, with code of its own where init and the other commands look.
 func TestNoCommandTouchesASchemaThatSomebodyElseMade(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 15, 18}, func(t *testing.T, db *pgtest.DB) {

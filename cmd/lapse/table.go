@@ -12,7 +12,7 @@ import (
 // another table, which --verbose asks for, in a sentence below, or in --json alone. Where names are longer they are cut for a terminal, and
 // whole for a pipe: programs read them there. Numbers and times are never cut, nor are sentences: what to type next stands in them.
 
-// table is what several commands print. Each cell is on one line, whoever wrote it.
+// table is what several commands print. Each cell is on one line, whatever is in it.
 type table struct {
 	columns []string
 	cuts    []bool // the column holds text, which may be cut
@@ -98,7 +98,7 @@ func padded(text string, width int) string {
 	return text + strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0))
 }
 
-// printTable prints a table for whoever reads: cut to a terminal's width, whole elsewhere.
+// printTable prints a table: cut to a terminal's width, whole elsewhere.
 func (a *app) printTable(t *table) error { return t.write(a.out, a.terminalWidth()) }
 
 // terminalWidth is 0 where results do not go to a terminal.

@@ -9,7 +9,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// Whoever can become the catalog's owner puts a function of theirs in the place of one that commands call.
+// A login that can become the catalog's owner replaces a function that commands call.
 func TestNoCommandCallsAFunctionThatTheCatalogsOwnerChanged(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -14,8 +14,8 @@ func unhidden(text string) string {
 	return escaped(text, func(r rune) bool { return r != '\n' && r != '\t' && hides(r) })
 }
 
-// onOneLine is unhidden without line breaks: what follows one in a name would look like SQL that mends something, and be run by whoever runs
-// what is printed.
+// onOneLine is unhidden without line breaks: in a name, text after a line break would look like SQL that mends something, and
+// be run when the output is run.
 func onOneLine(text string) string { return escaped(text, hides) }
 
 func hides(r rune) bool {

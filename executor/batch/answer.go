@@ -26,8 +26,7 @@ func (e *silentError) Error() string {
 // errCommitting keeps pgx from its cancel request; see session.committing.
 var errCommitting = errors.New("no cancel request is sent while a COMMIT is not answered")
 
-// dialer makes connections that wait for each answer for a bounded time. All that the session sends goes through them,
-// whoever sends it.
+// dialer makes connections that wait for each answer for a bounded time, in everything that the session sends.
 func (s *Session) dialer(dial pgconn.DialFunc, bound time.Duration) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if s.committing.Load() {

@@ -86,7 +86,7 @@ type Order struct {
 	Limit    int    // the most rows
 	Shape    string // how it finds them, one of package functions' shapes: "" for the policy's usual one
 	StepOver bool   // it is one row that resists: the row stays, and is entered in the quarantine
-	Careful  bool   // it leaves out rows of which something is locked, or referred to, so that the others go
+	Careful  bool   // it leaves out rows that are locked or referred to in any part, so that the others go
 	// Follows is asked before COMMIT whether another batch of the same assignment follows at once: its BEGIN travels with the COMMIT
 	// then. Nil: it does not.
 	Follows func(*Result) bool
@@ -109,8 +109,8 @@ func (e *UnknownCommit) Unwrap() error { return e.Cause }
 //	crash before BEGIN                    nothing has happened
 //	crash before the function is called   the transaction ends with its connection; it has written nothing
 //	crash before COMMIT is sent           the same: rows, ledger and cursor are as before
-//	crash before COMMIT is answered       all of it happened, or nothing. The cursor is part of it, so whoever takes the
-//	                                      shard next goes on at the right place either way
+//	crash before COMMIT is answered       all of it happened, or nothing. The cursor is part of it, so the shard's next
+//	                                      worker goes on at the right place either way
 //	crash after                           all of it happened; only this process's counters forget it
 func (s *Session) Delete(ctx context.Context, a *Assignment, key schemas.Key, o Order) (Start, Result, error) {
 	begun, err := s.beginOrGoOn(ctx, a)

@@ -42,5 +42,5 @@
 // its answers. It trusts nothing that the table's owner can change: code of the table may run in the connection for batches, so that one
 // begins each batch clean, has no statement with a name, and reads nothing that the executor believes but the counts, which are checked.
 // Leases, the claim's facts and the catalog of functions are asked in statements that no code of a table's comes before in its transaction.
-// It trusts no login: whoever has the executor's can call the same functions, and lacks the key that signs the claim.
+// It trusts no login: another process with the executor's login can call the same functions, and lacks the key that signs the claim.
 package batch

@@ -19,9 +19,9 @@ import (
 // policies share, as this program's builder makes them. A claim holds their digest, so that the ledger says by what text rows
 // were deleted.
 //
-// Each batch compares the catalog with them in its first round trip, and looks before COMMIT whether the catalog's rows are
-// still the same: whoever strips the condition from a function, makes it run in the caller's session or lets somebody else
-// own it stops the policy, and gets nothing out as the system's.
+// Each batch compares the catalog with them in its first round trip, and checks before COMMIT that the catalog's rows are still
+// the same. A function without its condition, one that runs in the caller's session, or one with another owner stops the
+// policy: it deletes nothing in the system's name.
 type Program struct {
 	expected []schemas.Function
 	names    []string // without schema, as the catalog query takes them

@@ -66,7 +66,7 @@ func (s *Session) Release(ctx context.Context, l *Lease) (schemas.LSN, error) {
 	return above, nil
 }
 
-// PutAside takes a shard of which a row resists out of its run. It is tried again in a later one, not before until.
+// PutAside takes a shard out of its run because one of its rows cannot be deleted. A later run tries it again, not before until.
 func (s *Session) PutAside(ctx context.Context, l *Lease, state string) (until time.Time, err error) {
 	err = s.Control.QueryRow(ctx, `select lapse.put_aside($1, $2, $3, $4)`, l.Shard, l.Term, s.holder, state).Scan(&until)
 	if err != nil {

@@ -19,12 +19,11 @@ import (
 const (
 	connectTimeout = 10 * time.Second
 	closeTimeout   = time.Second
-	// lockShare is the part of the server's deadlock_timeout that a batch waits for a lock, and mostLockTime its bound:
-	// whoever waits longer than deadlock_timeout looks for a deadlock, finds it, and is its victim. That must never be the
-	// application.
+	// lockShare is the part of the server's deadlock_timeout that a batch waits for a lock, and mostLockTime its bound. A session that waits
+	// for longer than deadlock_timeout searches for a deadlock, and the one that finds it is its victim. That must never be the application.
 	lockShare    = 4
 	mostLockTime = 250 * time.Millisecond
-	// gentleLockTime is that bound at gentle pace: whoever queues behind a batch that waits for its lock waits too.
+	// gentleLockTime is that bound at gentle pace: sessions that queue behind a batch that waits for its lock wait too.
 	gentleLockTime = 5 * time.Millisecond
 	// statementShare is how much longer than wanted a batch may take before it is ended, leastStatementTime what it gets at
 	// least, so that a cold disk does not end every batch, and mostStatementTime its bound.
@@ -156,8 +155,8 @@ func (s *Session) limitsFor(p *planner.InForce, run uuid.UUID) Limits {
 // longestName is what PostgreSQL keeps of an application_name.
 const longestName = 63
 
-// batchName names policy and run to whoever looks at pg_stat_activity. Of the run it has what the ids of two runs differ in
-// surely, their last twelve digits, and of a policy's name what else there is room for.
+// batchName shows policy and run in pg_stat_activity: of the run the last twelve digits of its id, which surely differ between
+// two runs, and of the policy's name as much as fits.
 func batchName(p schemas.PolicyName, run uuid.UUID) string {
 	const before = "lapse: "
 	last := " " + run.String()[24:]

@@ -86,7 +86,7 @@ func TestALeaseOutlivesEverythingThatABatchMayWaitFor(t *testing.T) {
 	})
 }
 
-// Whoever waits for a lock for as long as deadlock_timeout finds the deadlock, and is ended by it.
+// A session that waits for a lock for as long as deadlock_timeout finds the deadlock, and is ended by it.
 func TestABatchGivesUpALockLongBeforeAnybodyLooksForADeadlock(t *testing.T) {
 	t.Parallel()
 	for deadlock, want := range map[time.Duration]string{

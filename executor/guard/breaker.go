@@ -15,7 +15,7 @@ const (
 	AbsurdPast = Reason(planner.AbsurdPast)
 )
 
-// breaker refuses a policy of which more, or something else, was due than was to be expected, until somebody says yes.
+// breaker refuses a policy with more due, or something else due, than was to be expected, until somebody says yes.
 type breaker struct{}
 
 func (breaker) Ask(q *Question) Answer {

@@ -19,8 +19,8 @@ type believed struct {
 	ahead       time.Duration // by how much it has jumped since; 0: it has not
 }
 
-// see compares the server's clock with the time that has passed for this process. A clock that went back to where it should be is
-// believed again, and one of which somebody says that it is right.
+// see compares the server's clock with the time that has passed for this process. A clock is trusted again once it is back
+// where it should be, or once somebody accepts it (`lapse clock accept`).
 func (b *believed) see(f *Facts) {
 	if !b.read.IsZero() && f.right == b.right {
 		if ahead := f.clock.Sub(b.clock) - f.read.Sub(b.read); ahead > clockJump {

@@ -21,7 +21,7 @@ func (connections) Ask(q *Question) Answer {
 		"close connections that nobody uses, put a pooler before the application, or raise max_connections")
 }
 
-// Crowded reports whether the server has so few connections left that whoever can do without one should.
+// Crowded reports whether the server has so few connections left that those who can do without one should.
 func (f *Facts) Crowded() bool {
 	return f.load.MaxConnections > 0 && float64(f.load.Connections) > crowdedShare*float64(f.load.MaxConnections)
 }

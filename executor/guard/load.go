@@ -98,7 +98,7 @@ func (p *progress) add(until schemas.LSN, at time.Time) {
 	p.written = kept
 }
 
-// behind is for how long at least something has been written that whoever is at a position has not seen.
+// behind is for how long at least something has been written that lies above a position.
 func (p *progress) behind(position schemas.LSN, now time.Time) time.Duration {
 	for _, w := range p.written {
 		if w.until > position {

@@ -26,7 +26,7 @@ type Memory struct {
 	clock      believed
 }
 
-// Observe takes down what a look showed. ticket was drawn before the look.
+// Observe records what a look showed. ticket was drawn before the look.
 func (m *Memory) Observe(f *Facts, ticket Ticket, now time.Time) {
 	if f.standby || !f.installed {
 		return

@@ -12,9 +12,8 @@ import (
 // value is ready. Safe for concurrent use.
 //
 // A batch lies below every position that is asked for after it has ended. With several workers the answer to one of them
-// may arrive when the batch of another has just ended, above it. So whoever asks draws a ticket first, and the position
-// counts for the batches that had ended by then; later ones wait for the next position. A ticket whose question is never
-// answered costs nothing.
+// may arrive when the batch of another has just ended, above it. So an asker draws a ticket first, and the position counts for the
+// batches that had ended by then; later ones wait for the next position. A ticket whose question is never answered costs nothing.
 type Unconfirmed struct {
 	mu     sync.Mutex
 	number Ticket    // of the batch that ended last

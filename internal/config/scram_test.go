@@ -196,7 +196,7 @@ func login(t *testing.T, mechanism Mechanism, username, file string) sasl.Mechan
 	return login
 }
 
-// tryLogin asks a broker something as whoever has that login.
+// tryLogin asks a broker something under that login.
 func tryLogin(t *testing.T, addr string, over *tls.Config, login sasl.Mechanism) error {
 	t.Helper()
 	transport := &kafkago.Transport{SASL: login, TLS: over}

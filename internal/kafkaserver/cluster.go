@@ -54,8 +54,8 @@ func (m *member) settings() map[string]string {
 	}
 }
 
-// StartCluster makes n brokers and starts them together: three copies of each topic, of which two must have a record
-// before it is acknowledged. Dir, Port and Login of the options have no effect. It returns when every broker knows all others.
+// StartCluster makes n brokers and starts them together, with three copies of each topic: two must have a record before it is
+// acknowledged. Dir, Port and Login of the options have no effect. It returns when every broker knows all others.
 func StartCluster(ctx context.Context, n int, options Options) (*Cluster, error) {
 	install, err := Find()
 	if err != nil {

@@ -39,7 +39,7 @@ func (p *place) applied(owner, table, login string) {
 	if got := one[string](p, `select g.rolname from pg_auth_members m join pg_roles g on g.oid = m.roleid where m.member = $1::regrole`, deleter); got != owner {
 		p.t.Errorf("%s is a member of %s, want %s", deleter, got, owner)
 	}
-	// On 16 and later whoever makes a role may grant it: that is a membership without use.
+	// On 16 and later the maker of a role may grant it: that is a membership without use.
 	members := one[[]string](p, `select array(select distinct u.rolname::text from pg_auth_members m join pg_roles u on u.oid = m.member
 		where m.roleid = $1::regrole
 		  and coalesce((to_jsonb(m) ->> 'inherit_option')::boolean or (to_jsonb(m) ->> 'set_option')::boolean, true))`, deleter)
@@ -309,7 +309,7 @@ func TestATableWithForcedRowSecurityIsAppliedAfterTheStatementThatTheRefusalName
 	})
 }
 
-// Whoever makes a role keeps the right to grant it, on 16 and later.
+// The maker of a role keeps the right to grant it, on 16 and later.
 func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{16, 18}, func(t *testing.T, db *pgtest.DB) {

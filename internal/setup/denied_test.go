@@ -69,7 +69,7 @@ func (p *place) mayRead(conn *pgx.Conn, tables map[string]string) (reads []strin
 	return reads
 }
 
-// nobodys are what none of the four roles may do, whoever of them tries.
+// nobodys are what none of the four roles may do.
 func (p *place) nobodys(conn *pgx.Conn, table string) {
 	p.t.Helper()
 	for _, sql := range []string{

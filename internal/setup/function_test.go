@@ -10,7 +10,7 @@ import (
 	"lapse/internal/setup/site"
 )
 
-// Whoever can become the catalog's owner could have a superuser's commands call what they like.
+// A login that can become the catalog's owner could have a superuser's commands call what it likes.
 func TestACatalogFunctionThatIsNotOursIsRefused(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

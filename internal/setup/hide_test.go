@@ -215,7 +215,8 @@ func TestHidingLeavesTheApplicationsOwnRowSecurityAndViewsAlone(t *testing.T) {
 	})
 }
 
-// Under a soft policy what is set is hidden too, whoever has set it, and what is due at once. The application goes on with the table itself.
+// Under a soft policy rows that are set are hidden too, set by anybody, and what is due at once. The application goes on with
+// the table itself.
 func TestWhatASoftPolicyHasSetIsHiddenToo(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -49,7 +49,7 @@ func TestMembersOfTheRolesThatAreNoLoginsOfTheSettingsAreNamed(t *testing.T) {
 			!strings.Contains(warnings[1], fmt.Sprintf("revoke %s from %s", app, p.roles.Owner)) {
 			t.Errorf("got %q", warnings)
 		}
-		// Whoever made the roles may grant them, and is named only on 14 and 15, where that is a membership like others.
+		// The maker of the roles may grant them, and is named only on 14 and 15, where that is a membership like others.
 		creator := db.NewRole(t, "creator", "createrole")
 		conn := db.ConnectAs(t, creator)
 		if _, err := conn.Exec(t.Context(), fmt.Sprintf("create role %s_x_owner", db.Name)); err != nil {

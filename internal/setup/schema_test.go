@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// trap is something that whoever may create in the database puts where init looks. hit counts how often it ran.
+// trap is something that a role with CREATE in the database puts where init looks. hit counts how often it ran.
 const trapSQL = `
 	create schema evil; grant usage on schema evil to public;
 	create sequence evil.hits; grant all on evil.hits to public;

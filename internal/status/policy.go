@@ -63,7 +63,7 @@ func (o *Overdue) text() string {
 	return text
 }
 
-// Aside are the shards of the last run of which a row resisted.
+// Aside are the shards of the last run that have a row that cannot be deleted.
 type Aside struct {
 	Shards    int       `json:"shards"`
 	SQLStates []string  `json:"sqlstates"`

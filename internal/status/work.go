@@ -192,7 +192,7 @@ func (p *Policy) Remarks() []string {
 		w, text := &p.Work[i], ""
 		switch {
 		case w.HeldBack != "" && w.Silent == 0 && p.staysBy(w.HeldBack): // the notes say it
-		case p.Comes == comesPerson && !w.works(): // the notes say it, and to whom
+		case p.Comes == comesPerson && !w.works(): // the notes say it, and who is to act
 		case w.Silent > 0:
 			text = fmt.Sprintf("%s: executor %s has been silent for %s: if it was killed, its shards are free for others half a minute after its last batch",
 				w.State, w.Holder, w.silent())

@@ -155,7 +155,7 @@ func TestAServerIsFetchedOnce(t *testing.T) {
 			t.Errorf("%s: %v, want it gone", left, err)
 		}
 	}
-	t.Setenv("PATH", t.TempDir()) // Whoever has everything needs no tools.
+	t.Setenv("PATH", t.TempDir()) // Nothing is missing, so no tool is needed.
 	if err := fetchMissing(t.Context(), []server{s}, adviceForServers); err != nil || r.asked.Load() != 1 {
 		t.Errorf("once it is there: %v; the repository was asked %d times", err, r.asked.Load())
 	}

@@ -45,8 +45,8 @@ type deleter struct {
 	Others     string // roles other than the owner that the deleter is a member of
 	Strangers  string // members of the deleter, or who may make members of it, that may not change the catalog either
 	Powerful   bool   // it has an attribute, LOGIN for instance
-	MayGive    bool   // this login may become the deleter, as whoever gives it a function must
-	Inherits   bool   // this login has the rights of the catalog's owner without becoming it, as whoever gives its functions away must
+	MayGive    bool   // this login may become the deleter, as it must to give it a function
+	Inherits   bool   // this login has the rights of the catalog's owner without becoming it, as it must to give its functions away
 	Equipped   bool   // it may call what it needs in schema lapse
 	Recorded   bool
 	Schemas    []string // of the table and its leaves, those that neither deleter nor owner may use, quoted
@@ -104,7 +104,7 @@ const deleterSQL = `
 	       f.options
 	  from facts f`
 
-// lockDeleters keeps two apart of whom one needs a deleter and the other drops it.
+// lockDeleters keeps apart two sessions when one needs a deleter and the other drops it.
 const lockDeleters = `lock table lapse.deleter in share row exclusive mode`
 
 // equipping is one policy's deleter on its way.

@@ -90,7 +90,7 @@ func (e *equipping) refusal(d *deleter) error {
 			Why: fmt.Sprintf("%s is a member of %s and does not inherit its rights", e.name, e.t.Owner),
 		}
 	case d.Blind != "":
-		// A role that this transaction made is not there for whoever reads this.
+		// The reader of this error has no role that only this transaction made.
 		sql := "alter role " + schemas.Identifier(e.name) + " bypassrls"
 		if e.made {
 			sql = "create role " + schemas.Identifier(e.name) + " nologin bypassrls"

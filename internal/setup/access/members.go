@@ -36,8 +36,8 @@ func (e *RoleError) Fix() string {
 // warnings, for a person knows whom they trust: of members that are none of the logins, and of roles that the catalog's
 // owner is a member of, although it needs no right on anybody's table.
 //
-// On 16 and later whoever made a role may grant it, and so is a member of it. Such a one is named unless it is this session's
-// login, or could change the catalog anyway because it made the catalog's owner too.
+// On 16 and later the maker of a role may grant it, and so is a member of it. Such a member is named unless it is this
+// session's login, or could change the catalog anyway because it made the catalog's owner too.
 func CheckRoles(ctx context.Context, q planner.Querier, roles schemas.Roles, logins ...Logins) (warnings []string, err error) {
 	known := []string{roles.Login}
 	for _, l := range logins {
@@ -102,8 +102,8 @@ func LoginOfPower(ctx context.Context, q planner.Querier, roles schemas.Roles, e
 		schemas.Identifier(executor), schemas.Identifier(roles.Owner)), nil
 }
 
-// LoginTrouble says why init does not take the role named roles.Login, which was there before, for the login of everything
-// else, or "". Memberships and an attribute given to it would be given to whoever uses it.
+// LoginTrouble says why init does not take the role named roles.Login, which was there before, as the login of everything else,
+// or "". All its users would get the memberships and the attribute.
 func LoginTrouble(ctx context.Context, q planner.Querier, roles schemas.Roles) (string, error) {
 	var trouble string
 	err := q.QueryRow(ctx, `

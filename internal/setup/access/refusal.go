@@ -41,7 +41,7 @@ func (e *CircleError) Error() string {
 		schemas.Identifier(e.Owner), e.Table, schemas.Identifier(e.CatalogOwner), "have a superuser run: "+leaveRoles(e.CatalogOwner)+schemas.Identifier(e.Owner), circleRecipe(e.CatalogOwner))
 }
 
-// circleRecipe is the way out for whoever applies policies with the login that owns the tables.
+// circleRecipe is the way out if the login that applies policies owns the tables.
 func circleRecipe(catalogOwner string) string {
 	return fmt.Sprintf("take three logins that own no tables, in lapse.yaml: database: { owner: postgres://%[1]sapply@HOST/DATABASE, "+
 		"executor: postgres://%[1]srun@HOST/DATABASE, auditor: postgres://%[1]saudit@HOST/DATABASE }; "+

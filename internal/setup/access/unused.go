@@ -95,8 +95,8 @@ func excessRights(ctx context.Context, q planner.Querier) ([]excessRight, error)
 	return all, nil
 }
 
-// RevokeExcessRights takes from the deleters what policies needed that are gone: best effort, in the login's own name, apart from
-// whoever needs a deleter meanwhile. What stays is a warning with its statement; the next call tries again.
+// RevokeExcessRights takes from the deleters the rights that no policy needs any more: best effort, in the login's own name,
+// while nobody else uses a deleter. What stays is a warning with its statement; the next call tries again.
 func RevokeExcessRights(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) (warnings []string, err error) {
 	if excess, err := excessRights(ctx, conn); err != nil || len(excess) == 0 {
 		return nil, err
@@ -171,7 +171,7 @@ func (d *dropping) drop(ctx context.Context) (warning string, err error) {
 		d.name, schemas.Identifier(d.name)), nil
 }
 
-// look waits for whoever needs the deleter, and asks again.
+// look waits for those who need the deleter, and asks again.
 func (d *dropping) look(ctx context.Context) (needed, exists bool, err error) {
 	if err := Become(ctx, d.tx, d.roles.Owner); err != nil {
 		return false, false, err

@@ -22,7 +22,7 @@ type Applier struct {
 	site.Session
 	AuditRequired bool   // what policies delete from must be published
 	Prune         bool   // policies that are not in the file are dropped
-	Arm           bool   // versions by which more falls due are armed
+	Arm           bool   // arm versions that let more rows fall due
 	Reason        string // for the record
 	// Draft counts what falls due, before anything is written; nil does not count. No count goes further than CountAtMost.
 	Draft       *planner.Draft
@@ -190,7 +190,7 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 	return mistakes, nil
 }
 
-// sayUnarmed warns whoever asked for arming of a policy that is not: its file does not ask for it.
+// sayUnarmed warns that --arm leaves a policy unarmed because its file does not ask for it.
 func (c *Change) sayUnarmed() {
 	if c.ToState != schemas.Observing || c.Kind == planner.Missing {
 		return
@@ -202,7 +202,7 @@ func (c *Change) sayUnarmed() {
 	c.Warnings = append(c.Warnings, fmt.Sprintf("%s: --arm arms what its file lets delete. Look at `lapse plan %s`, then write state: armed in the file, or say yes with `lapse policy arm %[2]s`", what, c.Policy))
 }
 
-// nothingApplied says what became of the other policies of a file of which one was refused.
+// nothingApplied says what became of a file's other policies when one was refused.
 func nothingApplied(mistakes yamldoc.Errors) error {
 	return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", mistakes)
 }

@@ -85,8 +85,8 @@ type indexing struct {
 	super bool   // the owner is a superuser
 }
 
-// indexing opens the session, as the table's owner. What code of the owner's runs while an index is made has the owner's rights
-// only, whoever applies: PostgreSQL sees to that, and this session can do no more.
+// indexing opens the session, as the table's owner. Code of the owner that runs while an index is made has only the owner's
+// rights: PostgreSQL sees to that, and this session can do no more.
 func (a *Applier) indexing(ctx context.Context, relation uint32) (*indexing, error) {
 	if a.Login == nil {
 		return nil, errors.New("make an index: there is no session to make it in")

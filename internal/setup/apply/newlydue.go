@@ -71,8 +71,8 @@ func (n *NewlyDue) rows() string {
 	return fmt.Sprintf("%d rows are", n.Due)
 }
 
-// counts reports whether there is something to decide: a policy that is new, by which more falls due, or that is to be armed. A
-// change that is made without its table is not counted.
+// counts reports whether there is something to decide: a policy that is new, that lets more rows fall due, or that is to be
+// armed. A change that is made without its table is not counted.
 func (c *Change) counts() bool {
 	if c.Resolved == nil || !c.Change.Writes() {
 		return false

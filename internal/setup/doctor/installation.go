@@ -153,8 +153,7 @@ func (e *examination) checkPaused(ctx context.Context) ([]Finding, error) {
 	return ok("deletions are not paused"), nil
 }
 
-// checkHolds counts the legal holds. They are nothing that is wrong, but for one of which nobody waited for the end of all batches that had
-// not seen it.
+// checkHolds counts the legal holds. The only fault is a hold that nobody waited for: batches that have not seen it may still run.
 func (e *examination) checkHolds(ctx context.Context) ([]Finding, error) {
 	if e.installed == nil {
 		return nil, nil

@@ -10,8 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// leastMinor are the releases in which faults were mended by which deletes were lost to a publication, or rows deleted that had
-// moved.
+// leastMinor are the first releases without faults that lost a publication's deletes, or deleted rows that had moved.
 var leastMinor = map[int]int{14: 18, 15: 13, 16: 9, 17: 5}
 
 func (e *examination) checkVersion(context.Context) ([]Finding, error) {

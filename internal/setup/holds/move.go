@@ -19,8 +19,8 @@ import (
 // condition. What it was on before, as far as it is there, stays held. It returns when no batch that did not see that can commit any more.
 //
 //	crash before the first commit     nothing has happened
-//	crash after it                    every batch that begins heeds the hold on both tables; whoever next places, moves, releases or
-//	                                  lists holds, or runs init, waits for the batches that did not see it, and says effective
+//	crash after it                    every batch that begins heeds the hold on both tables; the next command that places, moves, releases
+//	                                  or lists holds, or init, waits for the batches that did not see it, and says effective
 //	crash after the second            all is done
 func Move(ctx context.Context, s *site.Session, id schemas.HoldID, to, reason string) error {
 	err := s.Locked(ctx, fmt.Sprintf("move hold %d", id), func(tx pgx.Tx) error {

@@ -57,8 +57,8 @@ type Placed struct {
 // not placed twice while it is in force.
 //
 //	crash before the first commit     nothing has happened
-//	crash after it                    the hold is requested: every batch that begins heeds it; whoever next places, releases or
-//	                                  lists holds, or runs init, waits for the batches that did not see it, and says effective
+//	crash after it                    the hold is requested: every batch that begins heeds it; the next command that places, releases
+//	                                  or lists holds, or init, waits for the batches that did not see it, and says effective
 //	crash after the second            all is done
 func Place(ctx context.Context, s *site.Session, order Order) (placed Placed, err error) {
 	err = pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
@@ -344,7 +344,7 @@ func Release(ctx context.Context, s *site.Session, id schemas.HoldID, after time
 		case state == "releasing":
 			return &Error{fmt.Sprintf("hold %d is being released already: lapse hold show %d says when it ends", id, id)}
 		}
-		if err := followHolds(ctx, tx); err != nil { // whoever releases a hold whose table is gone says that nothing took its place
+		if err := followHolds(ctx, tx); err != nil { // on a table that is gone, a release says that nothing took its place
 			return err
 		}
 		return writeHoldState(ctx, tx, id, "releasing", after, reason)

@@ -76,7 +76,7 @@ func ReadChanges(ctx context.Context, q planner.Querier, id schemas.HoldID) ([]C
 	return all, nil
 }
 
-// Content is what a hold is on. It names rows: it is shown to whoever asks for it by name, and logged nowhere.
+// Content is what a hold is on. It names rows: it is shown only when asked for by name, and logged nowhere.
 type Content struct {
 	Condition string     `json:"condition"`
 	Keys      [][]string `json:"held_keys,omitempty"`

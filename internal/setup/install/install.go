@@ -64,7 +64,7 @@ type Result struct {
 	SlotAt    schemas.LSN // where it begins then
 	// CatalogFound is the version that the catalog had before, 0 for none.
 	CatalogFound int
-	// Outdated are the policies of which another lapse wrote the functions: nothing is deleted under them until they are applied again.
+	// Outdated are the policies whose functions another lapse wrote: nothing is deleted under them until they are applied again.
 	Outdated []schemas.PolicyName
 }
 

@@ -76,7 +76,7 @@ func (w *installing) equipRoles(ctx context.Context) error {
 	return nil
 }
 
-// mustBeThere is roles for whoever may not make any.
+// mustBeThere is roles for a login that may not make any.
 func (w *installing) mustBeThere(ctx context.Context) error {
 	missing, err := access.MissingRoles(ctx, w.login, w.Roles, w.Logins)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"lapse/schemas"
 )
 
-// Updated are the tables of which a policy sets a column, or detects moves: their inserts and updates are published too.
+// Updated are the tables where a policy sets a column, or detects moves: their inserts and updates are published too.
 type Updated map[uint32]bool
 
 // IsMember says whether a table is published as it must be. One that is in another publication of Lapse's, as an earlier

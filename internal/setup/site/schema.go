@@ -11,8 +11,8 @@ import (
 	"lapse/schemas"
 )
 
-// SchemaError says that schema "lapse" has another owner, or that there is something in it that is not Lapse's. What
-// others put there would run with the rights of whoever reads from it.
+// SchemaError says that schema "lapse" has another owner, or that there is something in it that is not Lapse's. Code that
+// others put there would run with the rights of its readers.
 type SchemaError struct {
 	Owner   string   // of the schema
 	Want    string   // the catalog's owner, as the settings name it
@@ -40,7 +40,7 @@ func (e *SchemaError) Error() string {
 }
 
 // FunctionError says that a function of the catalog's owner is not as this version of Lapse makes it. It would run with the
-// rights of whoever calls it.
+// rights of its callers.
 type FunctionError struct{ Function, What string }
 
 // Error says what to do.
@@ -130,7 +130,7 @@ const schemaSQL = `
 // CheckSchema reports whether there is a schema "lapse", and returns a *SchemaError unless all in it is Lapse's, or a
 // *FunctionError if a function of the catalog's owner is not as this version makes it. It is to be asked before anything in
 // the schema is called: it reads only the system catalog and the installed version, so that no code of others runs.
-// Afterwards none can come but from whoever can become the schema's owner: nobody else can create in it.
+// Afterwards only a role that can become the schema's owner can plant code: nobody else can create in it.
 func CheckSchema(ctx context.Context, q planner.Querier, roles schemas.Roles) (there bool, err error) {
 	rows, err := q.Query(ctx, schemaSQL, roles.Owner, roles.DeleterPrefix)
 	if err != nil {

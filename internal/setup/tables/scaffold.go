@@ -15,8 +15,8 @@ import (
 )
 
 // Scaffolder makes and takes away what gives a table's rows a time to go: see planner.Scaffold. Everything belongs to the
-// table's owner, of which the login is a member. Nothing of the table is read, and no code of its owner runs: a backfill, which
-// would run the table's triggers in this session, is for the owner to run.
+// table's owner; the login is a member of that role. Nothing of the table is read, and no code of its owner runs: the owner
+// runs the backfill, because that would run the table's triggers in this session.
 type Scaffolder struct {
 	site.Session
 	Table          string // schema.table, as SQL writes it
@@ -39,7 +39,7 @@ type Scaffolding struct {
 	Backfill string // another one, for the table's owner to run, "" where it was not asked for
 
 	oid      uint32
-	powerful bool // it belongs to a superuser, or to the database's owner whoever that is
+	powerful bool // it belongs to a superuser or to the database's owner
 }
 
 const scaffoldTableSQL = `

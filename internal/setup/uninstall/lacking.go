@@ -28,9 +28,9 @@ func (e *LackingError) Error() string {
 // Fix is the same for a program.
 func (e *LackingError) Fix() string { return strings.Join(e.SQL, "; ") }
 
-// lackingSQL lists the statements by which the session's login may drop what is Lapse's: publications and schema as the catalog's owner, and
-// the indexes, and the deleters, leaving out those that another database of the cluster needs. Who drops a role has CREATEROLE, its rights, and
-// from PostgreSQL 16 on its admin option, and takes from it first what it was granted on others' objects. On a superuser's, only a superuser takes it away.
+// lackingSQL lists the statements that let the session's login drop what is Lapse's: publications and schema as the catalog's owner,
+// the indexes, and the deleters but those that another database of the cluster needs. To drop a role takes CREATEROLE, its rights, from
+// PostgreSQL 16 on its admin option, and first a revoke of what it was granted on others' objects: a superuser's take a superuser.
 func lackingSQL(owner string, deleters []string, made []apply.MadeIndex) string {
 	indexes := []string{"(null, null)"}
 	for i := range made {
