@@ -46,6 +46,8 @@ type EventFile struct {
 	err            error
 }
 
+var _ Sink = (*EventFile)(nil)
+
 const (
 	syncInterval = 200 * time.Millisecond // the longest time that a written line stays unsynced
 	maxUnsynced  = maxQueued / 2          // lines: the relay's queue is never full of what waits for a sync

@@ -8,10 +8,6 @@ import (
 	"lapse/audit/evidence"
 )
 
-// maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
-// meanwhile is bounded by the sink's buffer.
-const maxQueued = 4096
-
 // pending is a record of the log on its way.
 type pending struct {
 	entry  *evidence.Entry

@@ -7,6 +7,10 @@ import (
 	"lapse/schemas"
 )
 
+// maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
+// meanwhile is bounded by the sink's buffer.
+const maxQueued = 4096
+
 // Sink is where the relay puts events and the log's records. Those of one partition stay in the order in which they were appended. Its
 // kinds: kafka.Publisher, and EventFile, which has no log.
 type Sink interface {
@@ -25,4 +29,4 @@ type Sink interface {
 	End(topic string, partition int32) kafka.End
 }
 
-var _, _ Sink = (*kafka.Publisher)(nil), (*EventFile)(nil)
+var _ Sink = (*kafka.Publisher)(nil)
