@@ -9,9 +9,9 @@ import (
 	"lapse/schemas"
 )
 
-// A version by which more may fall due than was accepted (see accepted.go) is not armed by its file: it is held back until a person
-// says yes. Meanwhile the version in force goes on, where all that it deletes the other one would delete too; otherwise nothing is
-// deleted. What the file says beside that of which rows fall due, limits and schedule for instance, waits for nobody.
+// A version that may let more fall due than was accepted (see accepted.go) is not armed by its file: it is held back until a
+// person says yes. Meanwhile the version in force goes on, where all that it deletes the other one would delete too; otherwise
+// nothing is deleted. Other changes in the file, limits and schedule for instance, wait for nobody.
 
 // says is the state that an entry of a file asks for.
 type says uint

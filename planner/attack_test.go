@@ -19,7 +19,7 @@ import (
 	"lapse/schemas"
 )
 
-// An attack is a way by which a table's owner gets code to run inside a batch. t is the policy's table; f and the operator
+// An attack is a way in which a table's owner gets code to run inside a batch. t is the policy's table; f and the operator
 // ### say who runs them.
 type attack struct {
 	name  string
@@ -230,7 +230,7 @@ func (s *siege) unasked(p *InForce, b *batch) []string {
 // who is the role that a planted function of the attack runs as, nil for nobody.
 func (s *siege) who(a *attack) []string {
 	switch {
-	case a.runs == asOwner, a.name == "a trigger of a child" && s.db.Major >= 18: // it runs as whoever queued it
+	case a.runs == asOwner, a.name == "a trigger of a child" && s.db.Major >= 18: // it runs as the role that queued it
 		return []string{s.app}
 	case a.runs == asDeleter:
 		return []string{s.deleter()}

@@ -20,7 +20,7 @@ import (
 //	sudden_jump    for a policy without max_fraction: far more is due than its last runs make one expect
 //	absurd_past    most of what is due expired before there were such tables: a program that wrote 0 or nothing as a time
 //
-// A table of which little is due never trips it for the last two.
+// A table with little due never trips it for the last two.
 
 // TripCause is why a breaker opened. It is a label of metrics.
 type TripCause string
@@ -95,8 +95,8 @@ const tableRowsSQL = `
 	  join pg_class c on c.oid = l.relation`
 
 // Judge tries what is due under a policy, over a session whose state does not matter: the policy's survey function runs in it.
-// What else there is to know is read over q, another session. Nothing is changed. Whoever has the table or a partition of it locked is
-// not waited for, and who waits to change it is given way to: see ErrAwaited.
+// What else there is to know is read over q, another session. Nothing is changed. A lock on the table or on a partition is not
+// waited for, and a session that waits to change the table goes first: see ErrAwaited.
 func Judge(ctx context.Context, conn *pgx.Conn, q DB, p *InForce, now time.Time) (j Judgement, err error) {
 	j.At = now
 	if j.Rows, err = estimatedRows(ctx, q, p); err != nil {
@@ -146,12 +146,12 @@ func estimatedRows(ctx context.Context, q DB, p *InForce) (rows int64, err error
 	return rows, nil
 }
 
-// nothingExpected is what one expects of a policy of which no run says anything.
+// nothingExpected is what to expect of a policy when no run says anything.
 const nothingExpected = -1
 
-// expected is how many rows the last runs since somebody armed the policy make one expect: as many as the largest of them deleted, or as
-// many as one deletes, for each run that there would have been since the last. It is nothingExpected where there was none, or where
-// the last one left rows behind at its limit: whoever armed the policy said yes to what was due then.
+// expected is how many rows the last runs since somebody armed the policy make one expect: as many as the largest of them
+// deleted, or as many as one deletes, for each run that there would have been since the last. It is nothingExpected where there
+// was none, or where the last one left rows at its limit: the person who armed the policy said yes to what was due then.
 func (p *InForce) expected(ctx context.Context, q Querier, now time.Time) (int64, error) {
 	if p.LastRun == nil || p.LastRun.StartedAt.Before(p.Since) {
 		return nothingExpected, nil

@@ -87,8 +87,8 @@ func (c *Change) Careful() bool {
 	return c.Kind == Removed || c.careful && (c.ToState != schemas.Arming || live(c.FromState))
 }
 
-// FallBack makes of the change what can be made without its table, because of a problem with it, and reports whether that is
-// anything: a policy that is new, or by which more falls due, or that is to be armed, is refused.
+// FallBack makes the part of the change that needs no table, because the table has a problem, and reports whether there is one:
+// a policy that is new, that lets more fall due, or that is to be armed, is refused.
 func (c *Change) FallBack(problem string) bool {
 	if c.fallback == nil {
 		return false
@@ -173,7 +173,7 @@ func (c *Change) Diff() string {
 	return b.String()
 }
 
-// HeldBackText says which version waits for whom, and what is deleted meanwhile; "" where none waits.
+// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" where none waits.
 func (c *Change) HeldBackText() string {
 	return heldBackText(c.Policy, c.ToVersion, c.HeldBack)
 }
@@ -260,8 +260,7 @@ func (s *spec) lines(table string) []FieldChange {
 	return lines
 }
 
-// fieldChanges compares two lists of fields, of which those of the expiry depend on its kind; from is nil for a policy that
-// is not in force.
+// fieldChanges compares two lists of fields; those of the expiry depend on its kind. from is nil for a policy that is not in force.
 func fieldChanges(from, to []FieldChange) []FieldChange {
 	before := map[string]string{}
 	for _, field := range from {

@@ -17,9 +17,9 @@ type unindexed struct {
 	MissingOID []uint32
 }
 
-// unindexedSQL finds foreign keys that refer to any of relations $1 and have no index that serves: a btree of which the leading
-// columns are the key's, in any order, over all rows, or over those in which one of the columns is not null. A partitioned
-// child is looked at partition by partition. Foreign keys are found by their triggers on the table that they refer to.
+// unindexedSQL finds foreign keys that refer to any of relations $1 and have no index that serves: a btree whose leading
+// columns are the key's, in any order, over all rows, or over those where one of the columns is not null. A partitioned child
+// is searched partition by partition. Foreign keys are found by their triggers on the table that they refer to.
 const unindexedSQL = `
 	with keys as (
 	  select distinct on (k.conrelid, k.conkey) k.conname, k.conrelid, k.confrelid, k.conkey
@@ -72,7 +72,7 @@ const unindexedSQL = `
 	 order by 2, 1`
 
 // findUnindexed warns of foreign keys without an index that a delete from the table checks or follows, on the table, on its
-// leaves and on what cascades reach. Each deleted row reads the whole child then, and whoever updates the row waits.
+// leaves and on what cascades reach. Each deleted row reads the whole child then, and an update of the row waits.
 func findUnindexed(ctx context.Context, q Querier, table uint32, leaves, cascades []Relation) ([]string, error) {
 	advice, err := AdviseChildren(ctx, q, table, leaves, cascades)
 	warnings := make([]string, 0, len(advice))

@@ -53,7 +53,7 @@ func TestAForeignKeyWithoutAnIndexIsNamedWithItsIndex(t *testing.T) {
 				w.do(fmt.Sprintf(index, child))
 			}
 		}
-		// Below a cascade, on a partitioned child of which one partition lacks it, and on the table itself.
+		// Below a cascade, on a partitioned child with one partition that lacks it, and on the table itself.
 		w.do(`alter table good1 add unique (s)`)
 		w.do(`create table "Deep"(n int references good1 on delete set null)`)
 		w.do(`create table parts (r text, s bigint, ` + key + `) partition by list (r)`)

@@ -30,8 +30,8 @@ type comparison struct {
 // Difference compares the policies of a file with what is in force, and says what Write would do about each: first what
 // is dropped, then the file's policies in its order, then what is in force without being in the file. It changes
 // nothing. Its error is yamldoc.Errors with all that is wrong in all policies, the file's own problems among it, or a failed
-// query. Beside yamldoc.Errors there are the changes of the policies of which nothing is wrong: what else is wrong with them
-// can be looked for, and nothing may be written.
+// query. Beside yamldoc.Errors there are the changes of the policies without an error: the caller can check them further, and
+// must write nothing.
 //
 // The entry is compared with the record first. Where no more falls due than before, what is wrong with the table is a
 // warning: a table that became unfit keeps nobody from pausing, lengthening or dropping its policy, nor from changing the
@@ -153,7 +153,7 @@ func (c *comparison) kept(ctx context.Context, db DB, p policyfile.Policy) (*Cha
 	return &change, nil
 }
 
-// resolved takes down what becomes of a policy whose table is fit.
+// resolved records what becomes of a policy whose table is fit.
 func (c *comparison) resolved(r *Resolved, kept *Change) {
 	if key, problem := c.shares(r.version()); problem != "" {
 		c.wrong = append(c.wrong, r.Policy.InFile(policyfile.Problems{{Key: key, Text: problem}})...)

@@ -6,7 +6,7 @@
 //   - Exactly the rows that the policy's kind calls due go, and no value raises inside a scan: see planner/expiry, which has a
 //     file per kind. Pick, delete, survey and plan take one condition from there: due, and where, and not held.
 //   - A policy version never changes. Two equal definitions give the same text, byte for byte.
-//   - A deletion function deletes due rows of its policy's table and nothing else, whoever calls it, under whatever
+//   - A deletion function deletes due rows of its policy's table and nothing else, for any caller, under whatever
 //     settings; with its ledger row first, its result last, and a claim that is of this transaction.
 //   - The executor's login may call the functions, and may do nothing else with a user's table.
 //   - Each due row of a run is picked, or in a range counted, once, in the order of (column, key); a row that was locked or
@@ -17,8 +17,8 @@
 //
 // In a policy file: what it does not know, all of it at once, each with its place and the fix. A table whose deletes
 // would leave no trace (unlogged, foreign), or make the application's own fail (no usable replica identity); partitions
-// by themselves, old-style inheritance, temporary and system tables; triggers, rules and foreign keys by which a deletion
-// would do more than the policy says; functions that PostgreSQL would run while it plans or makes one, unless they are a
+// by themselves, old-style inheritance, temporary and system tables; triggers, rules and foreign keys that would make a
+// deletion do more than the policy says; functions that PostgreSQL would run while it plans or makes one, unless they are a
 // superuser's (see lapse.intruders); two policies on one table. A run: of what is not armed, when the table is not the one
 // that apply saw, or under a clock that nobody would expect: more than five seconds off, before the last cutoff, or
 // further after it than lapse.measure says. A batch: see schemas/sqlstate.go, one SQLSTATE for each reason; all of them
@@ -47,7 +47,7 @@
 //
 // After a restore that was accepted, and when the slot is made, all are written again: RestateAll, armed → arming.
 //
-// "More" is everything of which less is not certain: see moreFallDue. Accepted are the version in force (of one that is held
+// "More" is everything that is not certainly less: see moreFallDue. Accepted are the version in force (of one that is held
 // back, the one before it) and what was armed last, under the policy's name and on its table: see accepted.go. A version stops
 // being held back when somebody arms it, when the file says observing or paused, or by an edit that replaces it: one under which no more
 // falls due than was accepted takes it back. Applying the same file again does not do it.
@@ -64,11 +64,11 @@
 // # When something fails
 //
 //	what                                          what is left                       who goes on
-//	we die in Difference or Resolve               nothing                            whoever applies again
-//	we die in Write                               what was in force                  whoever applies again
-//	two apply at once                             the first one's; the other gets    whoever reads the difference again
+//	we die in Difference or Resolve               nothing                            the next apply
+//	we die in Write                               what was in force                  the next apply
+//	two apply at once                             the first one's; the other gets    the second, which reads the difference again
 //	                                              ErrChangedMeanwhile
-//	a table no longer fits, or is gone            the version in force               whoever pauses or drops it; apply of the
+//	a table no longer fits, or is gone            the version in force               a person, who pauses or drops it; apply of the
 //	                                                                                 same file warns, and changes the others
 //	a batch runs while its policy is changed      Write waits for the batch          nobody
 //	a batch comes when its policy was changed     LP002, or 42883 when the former    the executor loads again
@@ -77,7 +77,7 @@
 //	two open a run at once                        one run                            both
 //	a version changes with a run unfinished       the run, closed by the next        the next run, of the new version
 //	                                              OpenRun
-//	the executor dies in a batch                  the shard's cursor before it       whoever takes the lease
+//	the executor dies in a batch                  the shard's cursor before it       the next holder of the lease
 //	a row of a range is locked by somebody        nothing of the batch; LP023 where  the next batches, which pick their rows
 //	or too many are loaded into it                rows were loaded
 //	a row is locked by somebody                   the row                            the residual pass, or the next run
@@ -85,14 +85,14 @@
 //	                                              a range, the DELETE sees it
 //	a partition is made while a run goes on       its rows                           the next run
 //	a partition is dropped or detached            LP005                              the next run
-//	a partition that we drop is written to, or    nothing; 55P03                     whoever tries again: the writer went first
+//	a partition that we drop is written to, or    nothing; 55P03                     the next try: the writer goes first
 //	somebody waits to write to it
 //	a table is dropped, renamed or swapped        LP005, with and without a run      apply
-//	the clock stands before the last cutoff       LP016                              whoever sets it, or accepts it
-//	the clock stands far after it                 LP017                              whoever sets it, or accepts it
+//	the clock stands before the last cutoff       LP016                              a person, who sets it or accepts it
+//	the clock stands far after it                 LP017                              a person, who sets it or accepts it
 //	a column is made again, or another type       LP011                              apply
 //	what is deleted from is not published         LP012                              apply
-//	a trigger is made on what a delete reaches    LP006                              whoever drops it, or disables it
+//	a trigger is made on what a delete reaches    LP006                              a person, who drops it or disables it
 //
 // # Reading it
 //

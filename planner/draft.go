@@ -25,7 +25,7 @@ import (
 // rights of the session's login. A table that a superuser owns is counted by a role that may read everything and do nothing else,
 // and that is undone with the transaction: the owner's code may be trusted, that of its schema's owner may not.
 type Draft struct {
-	// Connect opens a session with the rights of whoever asks, and with SessionSettings.
+	// Connect opens a session with the caller's rights, and with SessionSettings.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 	Roles   schemas.Roles
 }
@@ -98,7 +98,7 @@ type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return e.text }
 
-// count makes the survey function, gives it to whom it must not exceed, and calls it once.
+// count makes the survey function, gives it to the role that it must not exceed, and calls it once.
 func (d *Draft) count(ctx context.Context, tx *draftTx, s *surveyor, at time.Time, to extent) (*found, error) {
 	text, err := s.definition.DraftSurvey(s.table, s.trusts)
 	if err != nil {

@@ -103,7 +103,7 @@ func (t *draftTx) giveOneOf(ctx context.Context, function string, takers []strin
 	return login, nil
 }
 
-// giveAsSuperuser gives the function away, whoever the owner is.
+// giveAsSuperuser gives the function away to any owner.
 func (t *draftTx) giveAsSuperuser(ctx context.Context, w *standing, function string) (counts string, err error) {
 	var script string
 	if w.Login != w.Superuser {

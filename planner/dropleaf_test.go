@@ -116,8 +116,8 @@ func TestAPartitionIsNotDroppedWhole(t *testing.T) {
 	})
 }
 
-// Between two calls everything is as it was: whoever waited for a lock of ours goes on, and a partition of which a writer has ended
-// is counted anew.
+// Between two calls everything is as it was: sessions that waited for our lock go on, and a partition is counted anew when a
+// writer of it has ended.
 func TestAPartitionIsDroppedWholeOnceItsReadersAreGone(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -321,7 +321,7 @@ func TestAPartitionIsDroppedWholeForNobodyWhoseClaimIsForged(t *testing.T) {
 				t.Errorf("%s: %+v, %v", leaf, got, err)
 			}
 		}
-		// Whoever waits behind a lock that is waited for waits no longer than the function says, whatever the session says.
+		// A session that waits behind a waiting lock waits no longer than the function says, whatever the session says.
 		must(t, run(w.exec, `set lock_timeout = 0`))
 		must(t, run(w.exec, `set statement_timeout = '60s'`))
 		reader := db.ConnectAs(t, w.app)

@@ -127,8 +127,8 @@ func (e *entry) onRecord(p *version) *version {
 	return v
 }
 
-// ofTable are the terms of which the table has to say what they come to: what is trusted, which columns there are, what the log
-// has of a row. A new one is among them unless it is taken out here.
+// ofTable are the terms whose meaning the table decides: what is trusted, which columns there are, what the log has of a row. A
+// new term is among them unless it is taken out here.
 func ofTable(t policyfile.Terms) policyfile.Terms {
 	t.Daily, t.Cron, t.Window = nil, nil, nil
 	t.Batch, t.Limits, t.Index, t.Events.Values = 0, policyfile.Limits{}, "", ""

@@ -12,8 +12,8 @@ import (
 	"lapse/schemas"
 )
 
-// What the write-ahead log has of a deleted row is its replica identity. A policy that wants more of it in the evidence, the column by
-// which the row was due or columns for its events, needs an identity that has them. FULL is none: the log would have every column, and
+// The write-ahead log has a deleted row's replica identity. A policy that wants more in the evidence, the column that made the
+// row due or columns for its events, needs an identity that has them. FULL is none: the log would have every column, and
 // nothing would say which of them name the row.
 
 // wantedColumn is a column that must be in the replica identity, with the key of the policy file that wants it.

@@ -92,7 +92,7 @@ func TestAPolicyThatWouldDeleteSoonerThanAFloorIsRefusedByName(t *testing.T) {
 	})
 }
 
-// Whoever calls the library goes through the same gate: the functions are not made.
+// Calls of the library pass the same gate: the functions are not made.
 func TestNoFunctionsAreMadeBelowAFloor(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

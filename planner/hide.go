@@ -36,8 +36,8 @@ type Hide struct {
 	gone          string // SQL that is true of rows in which a soft action's column is set; "" for a policy that deletes
 }
 
-// HideUnder hides what is due under a definition: the same condition as in its functions, at the present time. Under one that sets a
-// column it hides what is set too, by whomever.
+// HideUnder hides what is due under a definition: the same condition as in its functions, at the present time. Under one that
+// sets a column it hides what anybody has set, too.
 func HideUnder(d *functions.Definition) *Hide {
 	h := &Hide{condition: d.Condition()}
 	if d.Soft == nil {

@@ -17,7 +17,7 @@ import (
 	"lapse/schemas"
 )
 
-// HoldRequest says which rows of a table are to be held: those with Keys, or those of which Where is not false.
+// HoldRequest says which rows of a table are to be held: those with Keys, or those where Where is not false.
 type HoldRequest struct {
 	Table   string     // a table or a partition, schema.table as in SQL
 	Columns []string   // that the keys are values of; none: the table's replica identity

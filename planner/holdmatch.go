@@ -12,9 +12,9 @@ import (
 	"lapse/schemas"
 )
 
-// A mistyped key in a legal hold holds nothing, and nobody notices until the row is gone. So whoever places a hold is told which of
-// its keys no row has. It is asked as a draft counts (see Draft), and of what is there at this moment: a hold may well be on rows that
-// are still to come.
+// A mistyped key in a legal hold holds nothing, and nobody notices until the row is gone. So a person who places a hold is told
+// which of its keys no row has. It is asked as a draft counts (see Draft), and about what is there at this moment: a hold may
+// well be on rows that are still to come.
 
 // HoldMatch says which rows of a table a hold is on.
 type HoldMatch struct {
@@ -48,7 +48,7 @@ func (d *Draft) MatchHold(ctx context.Context, h *Hold) (HoldMatch, error) {
 	return m, nil
 }
 
-// match makes the function, gives it to whom it must not exceed, and calls it once.
+// match makes the function, gives it to the role that it must not exceed, and calls it once.
 func (d *Draft) match(ctx context.Context, tx *draftTx, h *Hold) (without []int, err error) {
 	text, err := h.matchText()
 	if err != nil {

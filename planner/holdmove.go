@@ -17,8 +17,8 @@ type HeldTable struct {
 	Columns []expiry.Column
 }
 
-// MoveHold finds the table that a hold is to be moved to, with its own numbers of the hold's columns. A table of which they are other
-// columns is a problem for the person who asked: what was judged there, or read as keys, may mean something else here.
+// MoveHold finds the table that a hold is to be moved to, with its own numbers of the hold's columns. Columns that differ are a
+// problem for the person who asked: what was judged there, or read as keys, may mean something else here.
 func MoveHold(ctx context.Context, tx pgx.Tx, was HeldTable, to string) (now HeldTable, problem string, err error) {
 	t, problem, err := findHeld(ctx, tx, to)
 	if err != nil || problem != "" {

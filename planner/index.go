@@ -58,7 +58,7 @@ type wantedIndex struct {
 	made      string   // the body of one that apply makes, if it is another
 	sparse    normal   // what an index may ask for if the statements do so too: see expiry.TTL
 	predicate []normal // what a partial index may ask for, and still has every row that the kind lets through
-	where     []normal // the policy's where, all of which an index may ask for, or nothing
+	where     []normal // the policy's where: an index may ask for any part of it
 	unset     normal   // of a soft policy: an index that does not ask for it has what was set long ago
 }
 
@@ -236,7 +236,7 @@ func first(index expiry.Index) string {
 	return "what says when a row is due"
 }
 
-// collate is how the index says by which collation it sorts what it begins with.
+// collate is the collation that sorts the index's first column, as the index says it.
 func collate(index expiry.Index) string {
 	if index.Collation == "" {
 		return ""

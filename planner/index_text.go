@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// normal is an expression in a spelling by which two can be compared: without spaces and parentheses that mean nothing, and
-// without the qualifications that PostgreSQL leaves out when it prints an expression. Two that are equal
-// mean the same. Two that differ may do so too: PostgreSQL prints every operation in parentheses, and (a ->> 'b') is not taken
+// normal is an expression in a spelling that two can be compared in: without spaces and parentheses that mean nothing, and
+// without the qualifications that PostgreSQL leaves out when it prints an expression. Equal ones mean the same. Two that differ
+// may do so too: PostgreSQL prints every operation in parentheses, and (a ->> 'b') is not taken
 // for a ->> 'b' inside another operation.
 type normal string
 

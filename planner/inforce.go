@@ -95,7 +95,7 @@ func (p *InForce) Waiting() *InForce {
 	return &is
 }
 
-// HeldBackText says which version waits for whom, and what is deleted meanwhile; "" where none waits.
+// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" where none waits.
 func (p *InForce) HeldBackText() string { return heldBackText(p.Name, p.Version, p.HeldBack) }
 
 // live reports whether a policy in this state deletes, or will without another word of anybody's.

@@ -19,11 +19,11 @@ type Inspection struct {
 	Intruders []Intruder
 	Blocking  []Blocking
 	Set       []Blocking // foreign keys that the column which a soft action sets has come into
-	Unlogged  []Relation // partitions of which no delete is in the write-ahead log
+	Unlogged  []Relation // partitions without deletes in the write-ahead log
 	Changed   []string   // columns, as "table: column, column", that are not those that apply saw; nothing else is looked at then
 }
 
-// Intruder is a trigger, a rule or a function that would run inside a deletion, or a foreign key by which rows would move.
+// Intruder is a trigger, a rule or a function that would run inside a deletion, or a foreign key that would move rows.
 type Intruder struct{ Kind, Name, Relation string }
 
 // Blocking is a foreign key without action: a row that it refers to cannot go.

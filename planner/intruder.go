@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// intruder is a trigger, a rule or a function that would run inside a deletion, or a foreign key by which rows would move.
+// intruder is a trigger, a rule or a function that would run inside a deletion, or a foreign key that would move rows.
 type intruder struct {
 	Kind     string // trigger, rule, foreign key or function
 	Name     string
@@ -72,7 +72,7 @@ func findIntruders(ctx context.Context, q Querier, t *table, updates bool) ([]st
 	return problems, nil
 }
 
-// movingKey is what is wrong with a foreign key by which rows would move.
+// movingKey is what is wrong with a foreign key that would move rows.
 func movingKey(name, relation string) string {
 	return fmt.Sprintf("foreign key %s of %s would move rows to another partition, which is a delete to readers of the write-ahead log: make it on delete cascade or no action",
 		name, relation)
@@ -84,7 +84,7 @@ type loop struct {
 	Table      string
 }
 
-// findLoops looks for foreign keys by which a delete would take other rows of the same table along, due or not.
+// findLoops finds foreign keys that would make a delete take other rows of the same table along, due or not.
 func findLoops(ctx context.Context, q Querier, t *table, leaves, cascades []Relation) ([]string, error) {
 	family := map[uint32]bool{t.OID: true}
 	for _, l := range leaves {

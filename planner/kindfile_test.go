@@ -134,8 +134,7 @@ func wantExplained(t *testing.T, db *pgtest.DB, name string, survey *Survey) {
 	}
 }
 
-// A text column may have any collation, one by which two texts can be equal that are not the same among them: PostgreSQL refuses
-// patterns under those.
+// A text column may have any collation. Under some, two texts are equal that are not the same: PostgreSQL refuses patterns there.
 func TestADateIsReadUnderAnyCollation(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

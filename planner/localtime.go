@@ -9,8 +9,8 @@ import (
 	"lapse/planner/expiry"
 )
 
-// LocalTime says by which zone a column is read that has none. Where an application writes local time and it is read in UTC, rows go hours
-// too early, or too late, and nothing else shows it.
+// LocalTime says in which zone a column without one is read. Where an application writes local time and it is read in UTC, rows
+// go hours too early, or too late, and nothing else shows it.
 type LocalTime struct {
 	Column   string    `json:"column"`
 	Zone     string    `json:"zone"`

@@ -11,7 +11,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// Whoever locks one partition is waited for by batches on that one, and by nobody else.
+// A lock on one partition is waited for by batches on that one, and by no others.
 func TestALockedPartitionBlocksOnlyItself(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

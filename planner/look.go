@@ -25,8 +25,8 @@ type Quiet struct {
 
 // Look is what a look found.
 type Look struct {
-	Due []uint32 // the leaves that have a due row, and those of which it is not known
-	// Unkept are leaves of which the checks' findings are not kept, so that each look makes the checks again. See Acquaint.
+	Due []uint32 // the leaves with a due row, and those where it is not known
+	// Unkept are leaves whose checks' findings are not kept, so that each look makes the checks again. See Acquaint.
 	Unkept  []uint32
 	Quiet   []Quiet
 	Divided bool // how the table is divided is kept, or it is not partitioned
@@ -107,7 +107,7 @@ func (p *InForce) Acquaint(ctx context.Context, q Querier, look *Look) error {
 	return nil
 }
 
-// Looked takes down that nothing was due. Durable when it returns.
+// Looked records that nothing was due. Durable when it returns.
 func (p *InForce) Looked(ctx context.Context, q Querier) error {
 	var nothing any
 	if err := q.QueryRow(ctx, `select lapse.looked($1, $2)`, p.ID, p.Version).Scan(&nothing); err != nil {

@@ -346,7 +346,7 @@ func TestALookThatFoundNothingIsNoReasonToAskAboutTheClock(t *testing.T) {
 		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
 			t.Errorf("after a look under a wrong clock: got %q", got)
 		}
-		// Whoever arms or resumes the policy says that time has passed.
+		// Arming or resuming the policy says that time has passed.
 		must(t, run(w.admin, `insert into lapse.policy_state (policy_id, version, state) values ($1, $2, 'armed')`, p.ID, p.Version))
 		if got := w.jump(&p); got != "" {
 			t.Errorf("after it was armed again: got %q", got)

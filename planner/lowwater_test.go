@@ -250,7 +250,7 @@ func TestAPassThatLeftSomethingMakesNoMark(t *testing.T) {
 	})
 }
 
-// Whoever may delete a row that was kept, or says that other rows are due, finds those that lie behind the mark at once.
+// Some changes let a row be deleted that was kept, or make other rows due: those that lie behind the mark are found at once.
 func TestTheMarkDoesNotCountWhereRowsBehindItMayBeDueAgain(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -19,7 +19,7 @@ func (p *InForce) PublishesChanges() bool { return p.version().publishesChanges(
 // DetectsMoves reports whether rows that move to another partition are told from deletions.
 func (p *InForce) DetectsMoves() bool { return p.spec.Moves == policyfile.MovesDetect }
 
-// PublishesChangesOf is the table of which inserts and updates are published once the change is in force; 0 for none.
+// PublishesChangesOf is the table whose inserts and updates are published once the change is in force; 0 for none.
 func (c *Change) PublishesChangesOf() uint32 {
 	v := c.next
 	if v == nil && c.Kind != Removed {
@@ -60,7 +60,7 @@ const partitionKeysSQL = `
 	  join pg_partitioned_table p on p.partrelid = tree.relation
 	  join pg_attribute a on a.attrelid = p.partrelid and a.attnum = any (p.partattrs::int2[])`
 
-// moves complains about a table of which no row can be recognized that moves.
+// moves complains about a table where a row that moves cannot be recognized.
 func (s *resolution) moves(ctx context.Context, t *table) error {
 	key := s.r.Definition.Key
 	switch {

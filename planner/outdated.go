@@ -16,8 +16,8 @@ func (*OutdatedError) Error() string {
 	return "its functions are those of another lapse, and are not run until you run `lapse apply` with its policy file, which writes them anew"
 }
 
-// Outdated returns an *OutdatedError where this program would write other functions for the policy, which `lapse apply` of the same file
-// does. It writes the text to compare it: whoever asks often keeps the answer, which is the same for all that a version is in force.
+// Outdated returns an *OutdatedError where this program would write other functions for the policy, as `lapse apply` of the same
+// file does. It writes the text to compare it: frequent callers keep the answer, which is the same as long as a version is in force.
 func (p *InForce) Outdated() error {
 	if p.spec.Functions == p.Definition.Digest() {
 		return nil
@@ -59,8 +59,8 @@ func findFunctions(ctx context.Context, q Querier) (*foundFunctions, error) {
 	return f, nil
 }
 
-// are reports whether the functions of a version on record are there, and are as this program writes them. They go with their owner when he
-// is dropped, and whoever owns a function can change it.
+// are reports whether the functions of a version on record are there, and are as this program writes them. They go with their
+// owner when that role is dropped, and their owner can change them.
 func (f *foundFunctions) are(d *functions.Definition) bool {
 	expected, err := functions.Of(d, schemas.Roles{})
 	if err != nil {

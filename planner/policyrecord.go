@@ -155,7 +155,7 @@ func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 	return nil
 }
 
-// FindIndex names the index by which due rows of the version's table are found today, "" for none. A login that may not list the
+// FindIndex names the index that finds due rows of the version's table today, "" for none. A login that may not list the
 // table's partitions is not told: known is false.
 func (v *RecordedVersion) FindIndex(ctx context.Context, q Querier) (name string, known bool, err error) {
 	leaves, _, err := findLeaves(ctx, q, &table{OID: v.TableOID, Name: v.Table})
@@ -250,7 +250,7 @@ func (r *PolicyRecord) At(number schemas.PolicyVersion) *RecordedVersion {
 	return nil
 }
 
-// HeldBackText says which version waits for whom, and what is deleted meanwhile; "" where none waits.
+// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" where none waits.
 func (r *PolicyRecord) HeldBackText() string { return heldBackText(r.Name, r.Version, r.HeldBack) }
 
 // ReplacedAt is when another version came into force in the place of one; nil where none did, or that one never was.

@@ -8,8 +8,8 @@ import (
 	"lapse/schemas"
 )
 
-// What a trusted trigger calls may be replaced by its owner. It runs as the deleter, in the executor's session, and learns all the same
-// nothing of which rows of other owners' tables are held or in quarantine.
+// The owner of what a trusted trigger calls may replace it. It runs as the deleter, in the executor's session, and yet learns
+// nothing about which rows of other owners' tables are held or in quarantine.
 func TestATrustedTriggerDoesNotLearnOfOtherOwnersTables(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -26,7 +26,7 @@ func (w *world) quietOf(p *InForce) (marks []int64, leaves []uint32) {
 	return marks, leaves
 }
 
-// emptied are partitions of a day, of the last so many days but a few, out of each of which a row was deleted.
+// emptied are partitions of a day, of the last so many days but a few. From each of them a row was deleted.
 func (w *world) emptied(table string, n int) {
 	w.t.Helper()
 	for _, sql := range days(table, fmt.Sprintf("now() - interval '%d days'", n+100), n) {

@@ -13,8 +13,8 @@ import (
 )
 
 // Where much is due, a leaf is cut into ranges of the column that its rows expire by, for several workers at once. The first
-// range is open below and the last one above: a row of which a cut says nothing is in one of them all the same. Rows whose
-// column is NULL are in none, and never due. Where the cuts lie decides about nothing but how evenly the work is shared.
+// range is open below and the last one above: a row that no cut speaks of is in one of them all the same. Rows whose column is
+// NULL are in none, and never due. Where the cuts lie decides about nothing but how evenly the work is shared.
 
 const (
 	rangesOfLeaf = 8    // that a leaf is cut into

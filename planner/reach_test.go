@@ -118,8 +118,8 @@ func (f *foreignKeys) reach(targets []uint32) []string {
 	return found
 }
 
-// drawForeignKeys draws the DDL of a few tables, some of them partitioned, with foreign keys between them and their
-// partitions, some of which are attached afterwards. What PostgreSQL refuses is left out.
+// drawForeignKeys draws the DDL of a few tables, some of them partitioned, with foreign keys between them and their partitions.
+// Some partitions are attached afterwards. What PostgreSQL refuses is left out.
 func drawForeignKeys(t *rapid.T, major int) (ddl, relations []string) {
 	referenced := map[string][]string{} // columns that a foreign key may lead to
 	var plain, attached []string

@@ -45,8 +45,8 @@ const (
 	stayTimeout = "2s"
 )
 
-// Staying counts what is due under a policy that something keeps from deleting it: as Remaining, no further than mostStaying, and whoever
-// has the table locked is not waited for. What takes too long is PostgreSQL's estimate.
+// Staying counts what is due under a policy that something keeps from deleting it: as Remaining, no further than mostStaying,
+// and without waiting for a locked table. What takes too long is PostgreSQL's estimate.
 func Staying(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce, at time.Time) (r Remains, err error) {
 	if err := cleanSession(ctx, conn); err != nil {
 		return r, err

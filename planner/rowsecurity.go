@@ -32,8 +32,8 @@ func (e *RowSecurityError) Fix() string {
 	return fmt.Sprintf("alter role %s bypassrls", schemas.Identifier(e.Deleter))
 }
 
-// BehindRowSecurity returns a *RowSecurityError where row security is what keeps a policy from its table, nil where it is not. The deleter is
-// whoever owns the version's deletion function. Nothing of the table is read.
+// BehindRowSecurity returns a *RowSecurityError where row security is what keeps a policy from its table, nil where it is not.
+// The owner of the version's deletion function is the deleter. Nothing of the table is read.
 func (p *InForce) BehindRowSecurity(ctx context.Context, q Querier) (*RowSecurityError, error) {
 	var e RowSecurityError
 	err := q.QueryRow(ctx, `

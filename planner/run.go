@@ -87,7 +87,7 @@ func afterChange(policy schemas.PolicyName, gone bool) string {
 // NewRun is what a run begins with that is not there yet.
 type NewRun struct {
 	Due  []uint32 // leaves that get shards; nil: all
-	Rows *int64   // of the table, by which a share of it is bounded; nil: as the catalog's estimate says
+	Rows *int64   // the table's rows, to bound a share of them; nil: the catalog's estimate
 	Cuts []Cut    // of leaves into ranges
 }
 

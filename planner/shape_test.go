@@ -101,7 +101,7 @@ func TestARangeJudgesAChangedRowByItsNewVersion(t *testing.T) {
 	})
 }
 
-// between is a table of which rows come into a range while its batch has counted it and not deleted: a trigger of the ledger, which
+// loadedMeanwhile lets rows come into a range while its batch has counted it and not deleted: a trigger of the ledger, which
 // only a superuser could make, lets another session load them.
 func loadedMeanwhile(w *world, rows int) {
 	w.t.Helper()
@@ -194,7 +194,7 @@ func TestEveryShapeDeletesTheDueRowsAndNoOthers(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
-		for _, after := range []string{"1 month", "30 days"} { // of which not every candidate is due; and of which each is
+		for _, after := range []string{"1 month", "30 days"} { // not every candidate is due; each is
 			table := "sessions_" + after[:1]
 			w.do(`create table ` + table + ` (like sessions including all)`)
 			w.apply(strings.Replace(policyText("shop."+table, "last_seen", after, "    state: armed"), "name: p", "name: "+table, 1))

@@ -12,7 +12,7 @@ import (
 
 const sidecarPolicy = "policies:\n  - {name: p, table: shop.carts, expire: {sidecar: shop.registry, column: expires}, state: armed}\n"
 
-// seven rows, of which 1, 2 and 3 are due. 8 is nobody's, and 7 is not registered.
+// 1, 2 and 3 of seven rows are due. 8 is nobody's, and 7 is not registered.
 var registered = []string{
 	`create table carts (id int primary key, note text)`,
 	`create table registry (id int primary key, expires timestamptz)`,

@@ -205,8 +205,8 @@ func TestEveryLookUpOfTheChecksIsInTheSignature(t *testing.T) {
 	})
 }
 
-// An entry is a fact that the checks themselves found. Whoever has the executor's login, or runs code as a deleter inside a batch,
-// can have them made, and nothing more.
+// An entry is a fact that the checks themselves found. The executor's login, or code that runs as a deleter inside a batch, can
+// have them made, and nothing more.
 func TestNobodyPlantsAnEntryOfTheChecks(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

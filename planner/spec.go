@@ -22,14 +22,14 @@ type spec struct {
 	// TableOwner is the role that owns the table. Its deleter owns the functions.
 	TableOwner uint32           `json:"table_owner"`
 	Every      *expiry.Interval `json:"every,omitempty"`
-	Apart      *expiry.Interval `json:"apart,omitempty"` // the longest time between two runs of Cron, by which lapse.measure judges the clock
+	Apart      *expiry.Interval `json:"apart,omitempty"` // the longest time between two runs of Cron: lapse.measure judges the clock by it
 	WhereRead  *functions.Where `json:"where_read,omitempty"`
 	Slices     []expiry.Column  `json:"slices,omitempty"` // what shards go by
 	Ranges     bool             `json:"ranges,omitempty"` // whether lapse.open_run may cut leaves into ranges
 	Action     string           `json:"action"`
 	Soft       *expiry.Column   `json:"soft,omitempty"`    // that a soft action sets
 	Trusted    []trustedCode    `json:"trusted,omitempty"` // what was found when the triggers were trusted
-	Due        *schemas.Due     `json:"due,omitempty"`     // by which the auditor judges each row, where evidence is due
+	Due        *schemas.Due     `json:"due,omitempty"`     // how the auditor judges each row, where evidence is due
 	// Functions is the digest of the text of the version's functions, but for its numbers. Another program may write another
 	// text for the same policy, and no batch runs by a text that the program which calls it would not write.
 	Functions string            `json:"functions,omitempty"`

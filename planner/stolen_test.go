@@ -167,7 +167,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 }
 
 // Code of the table's owner that gets to run inside a batch can leave a SECURITY DEFINER function of the deleter's behind.
-// Whoever calls it is not a member of the executor's role; and the executor's login has entered nothing.
+// Its callers are no members of the executor's role; and the executor's login has entered nothing.
 func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
@@ -216,7 +216,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 				continue // the executor's login may do that anyway
 			}
 			if name == "keys" || name == "held" || name == "rest" {
-				continue // a survey asks for them too: whoever has both learns what is held. See docs/holds.md
+				continue // a survey asks for them too: a role with both learns what is held. See docs/holds.md
 			}
 			wantState(t, run(w.exec, `select shop.lent_`+name+row, args...), schemas.SQLStateNotEntered)
 		}

@@ -32,7 +32,7 @@ type Survey struct {
 	Newest  *time.Time            `json:"newest_due,omitempty"`
 	Unread  *Unread               `json:"unread"`               // nil where every value that is there can be read, or none was looked at
 	Local   *LocalTime            `json:"local_time,omitempty"` // nil: what is read has a zone, or is no column
-	// Cascades are the tables of which rows would go along, to any depth.
+	// Cascades are the tables whose rows would go along, to any depth.
 	Cascades []Cascade `json:"cascades"`
 	Sets     string    `json:"sets,omitempty"` // the column that due rows get set, and stay; "" where they are deleted
 	// Drops are the partitions that would be dropped whole, if every row of them turns out to be due when they are counted.
@@ -66,7 +66,7 @@ type Survey struct {
 	Trouble  string   `json:"trouble,omitempty"` // why nothing was counted
 }
 
-// NoSurvey is of a policy of which nothing can be said.
+// NoSurvey is an empty survey, for a policy that could not be counted.
 func NoSurvey(name schemas.PolicyName) *Survey {
 	return &Survey{Policy: name, Cascades: []Cascade{}, Order: []string{}, Shards: []Relation{}, Warnings: []string{}}
 }
@@ -81,7 +81,7 @@ const (
 	MoreThan  Count = "more_than" // it was counted so far, and PostgreSQL expects no more
 )
 
-// Cascade is a table of which rows go along.
+// Cascade is a table whose rows go along.
 type Cascade struct {
 	Table      string `json:"table"`
 	Rows       *int64 `json:"rows,omitempty"`

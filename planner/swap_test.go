@@ -9,8 +9,8 @@ import (
 	"lapse/planner/functions"
 )
 
-// Whoever owns a schema may drop what is in it, and put a view of theirs in a table's place. While they hold the lock for that, a
-// survey waits; it does not read the view, whose functions would run with the rights of the table's owner.
+// A schema's owner may drop what is in it, and put a view in a table's place. While the owner holds the lock for that, a survey
+// waits; it does not read the view, whose functions would run with the rights of the table's owner.
 func TestATableThatBecomesAViewWhileASurveyWaitsIsNotRead(t *testing.T) {
 	t.Parallel()
 	const gone = "shop.sessions is gone, renamed or another table"

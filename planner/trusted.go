@@ -59,7 +59,7 @@ const codeSQL = `
 	  join pg_namespace n on n.oid = r.relnamespace
 	 order by 5, 2, 3, 4`
 
-// trust takes down what would run inside the deletions, for a policy that trusts it. Triggers of what a foreign key reaches
+// trust records what would run inside the deletions, for a policy that trusts it. Triggers of what a foreign key reaches
 // run with the rights of the policy's table's owner up to 17: of another owner's table nothing is trusted.
 func (s *resolution) trust(ctx context.Context, t *table, relations []uint32) (problems []string, err error) {
 	if path := s.p.Triggers.SearchPath; path != "" {

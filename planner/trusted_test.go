@@ -144,7 +144,7 @@ func TestATrustedTriggerThatMisbehaves(t *testing.T) {
 	})
 }
 
-// A trigger of a child runs with the rights of the parent's deleter on 14 to 17, whoever owns the child.
+// A child's trigger runs with the rights of the parent's deleter on 14 to 17, for any owner of the child.
 func TestATriggerOfAnotherOwnersTableIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

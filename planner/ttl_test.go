@@ -19,8 +19,8 @@ import (
 	"lapse/schemas"
 )
 
-// ttlOracle says in the words of the promise whether a row with a ttl of its own is due: a ttl of which no part is negative,
-// and that is no longer than 6000 years, is added to the column.
+// ttlOracle says in the words of the promise whether a row with a ttl of its own is due: a ttl without a negative part that is
+// no longer than 6000 years is added to the column.
 const ttlOracle = `
 	create function shop.ttl_oracle(v anyelement, zone text, ttl interval, cutoff timestamptz) returns boolean language plpgsql
 	set timezone = 'UTC' as $$

@@ -28,9 +28,9 @@ func (u *Unread) String() string {
 	return text
 }
 
-// RowsFit returns what is wrong with a policy by what a survey has found in its rows: an array has no one
-// time, and whoever wrote the policy meant one of them. No index can have an array's earliest element, so that each look would go through
-// all rows with an array; the document's place of the one that counts can be named, and indexed.
+// RowsFit returns what is wrong with a policy by what a survey has found in its rows. An array has no one time: the policy
+// means one of its elements. No index can have an array's earliest element, so that each look would go through all rows with an
+// array; the document's place of the one that counts can be named, and indexed.
 func (r *Resolved) RowsFit(s *Survey) policyfile.Problems {
 	if s.Unread == nil || s.Unread.Arrays == 0 {
 		return nil

@@ -55,8 +55,8 @@ type watch struct {
 	over     Querier
 }
 
-// run reports whether the count was canceled. Where it cannot look any more the count has its statement_timeout, and whoever asks the
-// other session next is told.
+// run reports whether the count was canceled. Where it can ask no longer, the count has its statement_timeout, and the other
+// session's next user gets the error.
 func (w *watch) run() (gave bool) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()

@@ -36,7 +36,7 @@ func (w *world) become(login string) *pgx.Conn {
 	return conn
 }
 
-// A count that goes on for long has the table locked against whoever wants to change it, and with them against everybody.
+// A count that goes on for long keeps the table locked against sessions that want to change it, and with them against everybody.
 func TestACountGivesWayToWhoeverWantsToChangeTheTable(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

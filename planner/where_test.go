@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// orders are rows of which all are past, with every state there is.
+// orders are past rows, with every state there is.
 const orders = `
 	create type state as enum ('open', 'closed');
 	create domain email as text check (value ~ '@');
@@ -131,7 +131,7 @@ func TestWhereIsKeptFromTheRecordWhenTheTableIsGone(t *testing.T) {
 	})
 }
 
-// A batch, a run and a survey refuse a table of which a column that where reads is another one.
+// A batch, a run and a survey refuse a table where a column that where reads is another one.
 func TestAColumnOfWhereThatIsAnotherOneStopsThePolicy(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -264,8 +264,8 @@ func (w *writer) setGate(ctx context.Context) error {
 	return nil
 }
 
-// dropFunctions drops the functions of all versions but those that are in force and held back. Nobody runs in them: whoever does
-// holds the gate.
+// dropFunctions drops the functions of all versions but those that are in force and held back. Nobody runs in them: a batch
+// that did would hold the gate.
 func (w *writer) dropFunctions(ctx context.Context) error {
 	keep := []schemas.PolicyVersion{w.version, w.c.HeldBack}
 	if w.state == schemas.Dropped {

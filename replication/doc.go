@@ -19,7 +19,7 @@
 // # What it refuses
 //
 // To skip anything. What cannot be decoded, a publication that is missing, a slot that was lost: each ends the stream
-// with an error that says so (see GradeOf: Stop). To make a slot by itself: EnsureSlot is for whoever sets up. To publish
+// with an error that says so (see GradeOf: Stop). To make a slot by itself: EnsureSlot is for setup. To publish
 // a table whose own deletes would then fail (CheckIdentity). To read from a standby. To show a row's values in an error
 // or a log.
 //
@@ -48,8 +48,8 @@
 //
 // # One goroutine, two things to wait for
 //
-// A stream belongs to one goroutine, which often waits for something else too: acknowledgements, a deadline. Whoever knows
-// of it calls Wake, from any goroutine, and the Next or Wait that waits, or the next one, returns ErrWoken. Wakes that are
+// A stream belongs to one goroutine, which often waits for something else too: acknowledgements, a deadline. What ends that
+// wait calls Wake, from any goroutine, and the Next or Wait that waits, or the next one, returns ErrWoken. Wakes that are
 // not yet taken count as one, so look at everything after one. Where nothing can be taken from the stream meanwhile, call
 // Wait, or During with the work itself: both keep answering the server.
 //
@@ -75,8 +75,8 @@
 //
 // A sign that is older than 10 s was something else: a busy server asks twice now and then.
 //
-// A server that says nothing is asked each 10 s (Stream.Idle) and given up after a minute. One that reads a transaction of
-// which it sends nothing answers when half of wal_sender_timeout has passed; Open sees to it that this is 20 s at most.
+// A server that says nothing is asked each 10 s (Stream.Idle) and given up after a minute. One that reads a transaction and
+// sends nothing of it answers when half of wal_sender_timeout has passed; Open sees to it that this is 20 s at most.
 //
 // # When something fails
 //

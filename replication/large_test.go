@@ -105,7 +105,7 @@ func TestARowThatPostgresCannotSendIsDeletedWithoutItsValuesOrNotPassed(t *testi
 	}
 }
 
-// Whoever can write a row of evidence that is longer than any can be must not stop who reads it.
+// A row of evidence that is longer than any can be must not stop its readers.
 func TestARowOfEvidenceThatIsTooLongIsDeliveredWithoutValues(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		conn := prepareDatabase(t, db, map[string]string{"lapse.batch": `create schema lapse; create table lapse.batch (id int primary key, note text)`})

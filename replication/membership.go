@@ -29,7 +29,7 @@ func Join(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	return removeTable(ctx, tx, Changes, t)
 }
 
-// JoinChanges is Join for a table of which updates are wanted too: it is published in Changes, and taken out of Deletes.
+// JoinChanges is Join for a table whose updates are wanted too: it is published in Changes, and taken out of Deletes.
 func JoinChanges(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	t, err := lockTable(ctx, tx, relation)
 	if err != nil {

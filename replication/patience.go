@@ -20,8 +20,8 @@ const (
 	askEvery = 10 * time.Second
 	// answerWithin is how long it may say nothing, though asked, before the stream is given up.
 	answerWithin = time.Minute
-	// senderTimeoutAtMost bounds wal_sender_timeout in our own session. A server in the middle of a transaction of which
-	// it sends nothing reads what we say, and answers, when half of that time has passed, and not before.
+	// senderTimeoutAtMost bounds wal_sender_timeout in our own session. A server that reads a transaction and sends nothing of
+	// it reads what we say, and answers, when half of that time has passed, and not before.
 	senderTimeoutAtMost = 40 * time.Second
 
 	// answerPause is the least time between two answers to a server that asks. One that shuts down asks again the
@@ -163,7 +163,7 @@ func newLiveness() liveness {
 }
 
 // Idle is the time since the last byte from the server. It stays below ten seconds or so: a server that says nothing
-// is asked; one that is in the middle of a transaction of which it sends nothing takes twenty to answer. It means nothing
+// is asked; one that reads a transaction and sends nothing of it takes twenty to answer. It means nothing
 // while messages are here that have not been taken. Safe for concurrent use.
 func (s *Stream) Idle() time.Duration {
 	return time.Since(s.liveness.began) - time.Duration(s.receivedAt.Load())

@@ -19,7 +19,7 @@ import (
 // Not -update, which writes what must come out the same each time: positions and transaction ids differ.
 var record = flag.Bool("record", false, "write the recordings of what servers send")
 
-// recordedMajors are those of which testdata has a recording.
+// recordedMajors are those with a recording in testdata.
 var recordedMajors = []int{14, 18}
 
 func recording(major int) string {

@@ -37,7 +37,7 @@ func (d *decoder) mayMove(oid uint32) bool {
 	return d.ordinal > 0 && d.change.Op == OpDelete && d.change.Relation.OID != oid
 }
 
-// decodeHead reads a change of which no more than the head is there. Its values are all Unsent.
+// decodeHead reads a change with nothing but its head there. Its values are all Unsent.
 func (d *decoder) decodeHead(head []byte) (*Message, error) {
 	c := cursor{rest: head}
 	op := Op(c.byte())

@@ -13,7 +13,7 @@ import (
 // called finds calls of functions of the catalog, and what makes them.
 var called = regexp.MustCompile(`\blapse\.([a-z_0-9]+)\(`)
 
-// InDraft writes SQL so that it calls a draft's functions, of which names are all.
+// InDraft writes SQL so that it calls a draft's functions; names are all of them.
 func InDraft(sql string, names []string) string {
 	return called.ReplaceAllStringFunc(sql, func(call string) string {
 		name := strings.TrimSuffix(strings.TrimPrefix(call, "lapse."), "(")

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Due says when a row is due by one column of it, so that whoever reads the write-ahead log can tell without a database. It stands in
-// a policy's version, in the row of each of its batches, and nowhere in the claim.
+// Due says when a row is due by one column of it, so that a reader of the write-ahead log can tell without a database. It is in
+// a policy's version and in the row of each of its batches, and never in the claim.
 type Due struct {
 	Column string   `json:"column"`
 	As     DueAs    `json:"as"`
@@ -37,7 +37,7 @@ type Period struct {
 	Microseconds int64 `json:"microseconds,omitempty"`
 }
 
-// ParseDue reads the JSON of a Due, and refuses one of which it does not know every word: a newer program may have written it.
+// ParseDue reads the JSON of a Due, and refuses one with a word that it does not know: a newer program may have written it.
 func ParseDue(text []byte) (*Due, error) {
 	var due Due
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -13,10 +13,10 @@ type Condition struct {
 	Kind  Kind
 	Where string   // SQL over the row's own columns, "" for no further condition
 	Reads []Column // the columns that Where reads
-	// Indexed says that the index in use has only the rows that meet Where, so that whoever looks for rows asks for those.
+	// Indexed says that the index in use has only the rows that meet Where, so that a search for rows asks for those.
 	Indexed bool
-	// Unset is the part of Where by which a soft action has not set its column, "" for no such action. It raises for no row, and leaves out
-	// what piles up: so whoever looks for rows asks for it, and the index may have only these.
+	// Unset is the part of Where that says that a soft action has not set its column, "" for no such action. It raises for no
+	// row, and leaves out what piles up: so a search for rows asks for it, and the index may have only these.
 	Unset string
 }
 

@@ -110,8 +110,8 @@ func (k *ISO8601) order() string {
 // inC is the SQL of a text in collation C.
 func inC(text string) string { return "(" + text + ` collate "C")` }
 
-// short is the condition that a text column is no longer than the forms, as PostgreSQL writes it; "" for a text in a document, of
-// which no more is looked at. It never raises: a pattern does, for a text of half a gigabyte.
+// short is the condition that a text column is no longer than the forms, as PostgreSQL writes it; "" for a text in a document,
+// whose length does not matter. It never raises: a pattern does, for a text of half a gigabyte.
 func (k *ISO8601) short(table string) string {
 	switch {
 	case k.inJSON():

@@ -75,7 +75,7 @@ func (b Bound) IsZero() bool { return b.Column == "" }
 type Order struct {
 	Column string // its name, if it is a column of the policy's table
 	SQL    string
-	Cast   string // the type by which its text is read back
+	Cast   string // the type to read its text back as
 }
 
 // Join is a relation beside the policy's table.
@@ -116,7 +116,7 @@ type Entry map[string]string
 type family struct {
 	name  string   // on record: "" for the first kind
 	keys  []string // that an entry may have
-	marks []string // of these keys, those by which an entry is of this kind; none: of the kind that nothing else says
+	marks []string // those of these keys that tell this kind from others; none: the kind that nothing else says
 	check func(Entry) []Problem
 	read  func(context.Context, DB, Entry) (Kind, []Problem, error)
 	load  func([]byte) (Kind, error)

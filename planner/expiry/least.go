@@ -2,8 +2,7 @@ package expiry
 
 import "time"
 
-// Lasting is a kind by which a time passes between what the row says and the row's deletion. Of a kind that is not Lasting
-// nothing is known: the row itself says when it goes.
+// Lasting is a kind with a time between what the row says and the row's deletion. For any other kind the row itself says when it goes.
 type Lasting interface {
 	// Least is that time; false: the row itself says when it goes.
 	Least() (Interval, bool)
@@ -83,8 +82,7 @@ func (i Interval) AtLeast(other Interval) bool {
 	return least*day+i.Exact() >= most*day+other.Exact()
 }
 
-// daysOf are the fewest and the most days that so many months can have. A year has a day more each fourth year, but for some,
-// of which the bounds allow one too few and one too many.
+// daysOf are the fewest and the most days that so many months can have. The bounds allow one leap day too few and one too many.
 func daysOf(months int32) (least, most int64) {
 	years, rest := int64(months/12), months%12
 	fewest := [12]int64{0, 28, 59, 89, 120, 150, 181, 212, 242, 273, 303, 334}

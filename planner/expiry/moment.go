@@ -135,8 +135,8 @@ func (*Moment) Joins() []Join { return nil }
 // Scaffold is nothing.
 func (*Moment) Scaffold(string) string { return "" }
 
-// limit is the bound of a column of which every due value is at or before an instant, given as SQL. It leaves -infinity out too:
-// some drivers write that where a program has set no time, into millions of rows that no batch should look at.
+// limit is the bound of a column whose due values are all at or before an instant, given as SQL. It leaves -infinity out too:
+// some drivers write that where a program has set no time, into millions of rows that no batch should read.
 func (m *Moment) limit(instant string) Bound {
 	if !m.inUTC() {
 		instant += " + interval " + schemas.Literal(zoneSlack)

@@ -14,8 +14,8 @@ import (
 
 // Sidecar is the kind {sidecar, column, after}: a registry, a table beside the policy's with the same primary key, says when
 // a row is due: Column of its row + After <= cutoff. A row without one in the registry is never due, and a registry's row
-// without a row does not matter. The pick locks the registry's row too: whoever extends a row's time either does it before the
-// batch sees it, or waits until the row is gone.
+// without a row does not matter. The pick locks the registry's row too: a row's time is either extended before the batch sees
+// it, or the update waits until the row is gone.
 //
 // The columns of the two primary keys are matched by their names if these are the same, or else by their position.
 type Sidecar struct {
@@ -30,7 +30,7 @@ type Sidecar struct {
 // sidecarKey is a column of the registry's primary key, and the one of the table's that it is matched with.
 type sidecarKey struct {
 	Column Column `json:"column"`
-	Cast   string `json:"cast"`  // the type by which its text is read back
+	Cast   string `json:"cast"`  // the type to read its text back as
 	Plain  bool   `json:"plain"` // ordered by PostgreSQL's own order of the type; others by their text
 	Of     Column `json:"of"`    // of the policy's table
 }

@@ -22,8 +22,8 @@ type TTL struct {
 	TTLNumber int16      `json:"ttl_number"`
 	TTLType   ColumnType `json:"ttl_type"`
 	Default   *Interval  `json:"ttl_default,omitempty"`
-	// Sparse says that the index in use has only the rows with a ttl, where the others never expire, so that whoever looks for rows asks
-	// for those.
+	// Sparse says that the index in use has only the rows with a ttl, since the others never expire, so that a search for rows
+	// asks for those.
 	Sparse bool `json:"sparse,omitempty"`
 }
 

@@ -38,7 +38,7 @@ func UnreadOf(k Kind) Unread {
 	return Unread{}
 }
 
-// unread is that of a value in a document; number and text are the conditions by which one is read.
+// unread is that of a value in a document; number and text are the conditions that it is read as one.
 func (v *Value) unread(number, text string) Unread {
 	is := "jsonb_typeof(" + v.json("t.") + ")"
 	return Unread{

@@ -54,7 +54,7 @@ const plantedBefore = `
 	create function f_bool(v mood) returns boolean language plpgsql immutable as $$ begin raise warning 'planted code ran as %', current_user; return true; end $$;
 	create function f_text(v mood) returns text language plpgsql immutable as $$ begin raise warning 'planted code ran as %', current_user; return 'x'; end $$;`
 
-// attempts are texts by which planted code may run, with a part of the refusal; "" for what is read without harm.
+// attempts are texts that may make planted code run, with a part of the refusal; "" for what is read without harm.
 var attempts = []struct{ text, want string }{
 	{`es = '{a}'`, "an array of a domain"},
 	{`array[e] = '{a}'`, "does not mean the same over domains"},

@@ -42,10 +42,10 @@
 // # When something fails
 //
 //	what                                        what is left                   who goes on
-//	we die at any point                         nothing: all is rolled back    whoever applies again
-//	the server is read only                     nothing                        whoever asks elsewhere
+//	we die at any point                         nothing: all is rolled back    the next apply
+//	the server is read only                     nothing                        the next call, elsewhere
 //	the owner may make no temporary tables      a problem with the GRANT       a DBA
-//	an object is replaced after it was judged   a superuser's own doing        whoever applies again
-//	a function that fits better is made later   the warning of open schemas    whoever moves the extension to a schema of its own
-//	an expression raises for a row              the batch, with its SQLSTATE   whoever mends the row or the policy
+//	an object is replaced after it was judged   a superuser's own doing        the next apply
+//	a function that fits better is made later   the warning of open schemas    a DBA, who moves the extension to a schema of its own
+//	an expression raises for a row              the batch, with its SQLSTATE   a person, who mends the row or the policy
 package expression

@@ -117,8 +117,8 @@ func (r *reader) read(ctx context.Context, table uint32, tokens []token, text st
 	return r.canonical(ctx, tokens, &written, j)
 }
 
-// becomeLogin makes the transaction the login's own where that may act as the table's owner and the session's role may not, as the catalog's
-// owner. Whoever looks at a policy and whoever applies it read its text alike then.
+// becomeLogin makes the transaction the login's own where the login may act as the table's owner and the session's role, the
+// catalog's owner, may not. So showing a policy and applying it read its text alike.
 func (r *reader) becomeLogin(ctx context.Context, table uint32) error {
 	var login bool
 	err := r.tx.QueryRow(ctx, `

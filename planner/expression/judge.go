@@ -34,7 +34,7 @@ var refused = map[string]string{
 
 // steady are pg_catalog's stable functions that depend on nothing but settings that every session and function of ours pins
 // (TimeZone, DateStyle, IntervalStyle, extra_float_digits), or on the message locale for names of months. Every other stable
-// function may depend on when or by whom it is asked, or read tables.
+// function may depend on when it is asked and by which role, or read tables.
 var steady = []string{
 	"timestamptz_pl_interval", "timestamptz_mi_interval", "interval_pl_timestamptz", "date_add", "date_subtract", "date_part", "extract",
 	"date_trunc", "date", "timestamp", "timestamptz", "time", "make_timestamptz", "overlaps", "to_timestamp", "to_date",
@@ -96,7 +96,7 @@ func (u *uses) rowComparison(n *node) {
 	}
 }
 
-// cast takes down what a cast is from, and whether anybody wrote it: 2 is PostgreSQL's COERCE_IMPLICIT_CAST.
+// cast records what a cast is from, and whether anybody wrote it: 2 is PostgreSQL's COERCE_IMPLICIT_CAST.
 func (u *uses) cast(n *node) {
 	if len(n.kids) == 0 {
 		return

@@ -69,8 +69,8 @@ func (r *reader) parse(ctx context.Context, columns []tempColumn, types []uint32
 	return r.readBack(ctx, tx, run, table, columns)
 }
 
-// makeRunner makes a function that runs a statement with the rights of the table's owner, or of nobody. What it makes, only it can change:
-// whoever may give a function to the owner need not have the owner's rights, nor EXECUTE by default. Nobody else sees it before it is undone.
+// makeRunner makes a function that runs a statement with the rights of the table's owner, or of nobody. Only its maker can change it: a role
+// that may give a function to the owner need not have the owner's rights, nor EXECUTE by default. Nobody else sees it before it is undone.
 func (r *reader) makeRunner(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := tx.Exec(ctx, `create function pg_temp.`+name+`(statement text) returns void language plpgsql security definer
 		set search_path = pg_catalog, pg_temp as 'begin execute statement; end';

@@ -186,7 +186,7 @@ func oneLine(sql string) (string, string) {
 	return line.String(), ""
 }
 
-// Conjuncts are the parts of a canonical condition of which each is true of every row that the condition is true of.
+// Conjuncts are the parts of a canonical condition: each is true of every row that the condition is true of.
 func Conjuncts(sql string) []string {
 	parts := split(sql)
 	if len(parts) == 1 {

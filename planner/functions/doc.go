@@ -9,7 +9,7 @@
 //	function            text               what it does                                          who calls it
 //	lapse.delete_1_3    delete.sql.tmpl    a batch: ledger row, the one DELETE or UPDATE, result   the executor
 //	lapse.find_1_3      find.sql.tmpl      says by values where a batch's rows are; only reads     lapse.delete_1_3 alone
-//	lapse.drop_1_3      drop.sql.tmpl      drops a partition of which every row is due             the executor
+//	lapse.drop_1_3      drop.sql.tmpl      drops a partition when every row in it is due           the executor
 //	lapse.due_1_3       look.sql.tmpl      which leaves have a due row, before a run; only reads   the executor
 //	lapse.survey_1_3    survey.sql.tmpl    counts what is due, and explains it; only reads         plan, the breaker, the cuts of a run
 //

@@ -18,7 +18,7 @@ func DropFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 	return fmt.Sprintf("lapse.drop_%d_%d", id, version)
 }
 
-// DropsPartitions reports whether partitions of which every row is due are dropped whole.
+// DropsPartitions reports whether a partition is dropped whole when every row in it is due.
 func (d *Definition) DropsPartitions() bool { return d.Action == policyfile.ActionDropPartition }
 
 // DueColumn is the column that rows expire by and its type, if the end of a range of it can be held against the bound; else

@@ -28,7 +28,7 @@ var goldenBases = map[string]string{
 	"soft_sidecar": "sidecar", "ttl": "ttl_where", "ttl_interval": "ttl_where", "ttl_where": "plain",
 }
 
-// goldenWholes are the policies of which a file holds all that a batch calls, whatever it has in common.
+// goldenWholes are the policies whose file holds all that a batch calls, whatever it has in common.
 var goldenWholes = []string{"sidecar", "soft", "ttl_where"}
 
 // wantGolden compares the text of a version's functions with a file.

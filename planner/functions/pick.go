@@ -100,7 +100,7 @@ func (d *Definition) LastPlace(r string) string {
 	return fmt.Sprintf("(select array[%s] from %s r offset (select greatest(count(*) - 1, 0) from %s))", d.places("r", "::text"), r, r)
 }
 
-// findStatement is the statement by which a batch of limit rows finds them among so many candidates, without its cursor.
+// findStatement is how a batch of limit rows finds them among so many candidates, without its cursor.
 func (d *Definition) findStatement(leaf, cutoff, bound, limit, looks string) string {
 	if d.certain() {
 		return d.PickSelect(leaf, cutoff, bound, "") + "\n" + d.PickTail(limit)
@@ -124,14 +124,14 @@ func (d *Definition) LowWater(at string) *expiry.Bound {
 	return &b
 }
 
-// pickStatement is the statement by which a batch finds its rows on one leaf, with literals for what the deletion
-// function has parameters for. leaf is SQL; cutoff and bound are texts, the bound's "" for a kind that has none.
+// pickStatement is how a batch finds its rows on one leaf, with literals for what the deletion function has parameters for.
+// leaf is SQL; cutoff and bound are texts, the bound's "" for a kind that has none.
 func (d *Definition) pickStatement(leaf, cutoff, bound string) string {
 	bound = schemas.Literal(bound) + "::" + BoundOf(d.Expire, "").Type
 	return d.findStatement(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, strconv.Itoa(d.Batch), strconv.Itoa(LookAhead*d.Batch))
 }
 
-// Statement is the statement by which a batch of a shape finds its rows.
+// Statement is how a batch of a shape finds its rows.
 func (d *Definition) Statement(shape, leaf, cutoff, bound string) string {
 	if shape != ShapeHeap {
 		return d.pickStatement(leaf, cutoff, bound)

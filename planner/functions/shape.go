@@ -60,8 +60,8 @@ func (d *Definition) HeapSelect(leaf, cutoff, bound, own string) string {
 
 // fullRange is the SELECT of the place of the last row of a full range, up to its condition, and its end.
 //
-// It is for conditions of which the bound says all, and asks for nothing beside: an index that has the order answers it without the
-// table. The DELETE restates the rest.
+// It is for conditions that are the bound and nothing else: an index that has the order answers it without the table. The
+// DELETE restates the rest.
 func (d *Definition) fullRange(leaf string) (sql, tail string) {
 	c := d.Condition()
 	sql = fmt.Sprintf("select array[%s] from (\nselect %s\n  from %s\n where %s", d.places("s", "::text"), d.orderAs(), c.From("only "+leaf),

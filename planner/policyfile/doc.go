@@ -10,9 +10,9 @@
 //	policy.go     what one entry says
 //	document.go   what a key and a text may be, on top of internal/yamldoc
 //
-// It promises that all that is wrong is said at once, each with file, line, column and the nearest valid name, and that no
-// text makes it panic; and that the policies of which nothing is wrong are there beside the errors, so that the database can be
-// asked about them in the same run. It refuses keys that it does not know.
+// It promises that all that is wrong is said at once, each with file, line, column and the nearest valid name, and that no text
+// makes it panic. Beside the errors it returns the policies without one, so that the database can be asked about them in the
+// same run. It refuses keys that it does not know.
 //
 // A new key of a policy is a field of Terms and a line in keys, both in keys.go; the record, differences and the writer have it from
 // there. It is also in schemas/policies.schema.json, which says the same as the parser, and in docs/configuration.md: testdata has

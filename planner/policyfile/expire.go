@@ -36,7 +36,7 @@ func (r *reading) expire(e yamldoc.Entry) {
 	}
 }
 
-// expireKeys reads a mapping of expire's, of which the keys begin with prefix in planner/expiry.
+// expireKeys reads a mapping of expire's. In planner/expiry its keys begin with prefix.
 func (r *reading) expireKeys(entries []yamldoc.Entry, what, prefix string) {
 	keys := expireKeys(prefix)
 	for _, e := range entries {

@@ -12,7 +12,7 @@ import (
 // File is what policy files say, one or several together. Nothing in it has been compared with a database.
 type File struct {
 	Names    []string // of the files, as errors name them
-	Policies []Policy // of which nothing is wrong so far
+	Policies []Policy // those without an error so far
 	// Problems are what is wrong, in the files' order. A file with problems is not applied; what else is wrong with its
 	// policies can be found out all the same.
 	Problems yamldoc.Errors
@@ -28,7 +28,7 @@ type Text struct {
 }
 
 // Parse reads the text of a policy file. Its error is the file's Problems: yamldoc.Errors, all that is wrong, each with its
-// place. There is a file beside the error, with the policies of which nothing is wrong.
+// place. There is a file beside the error, with the policies that have none.
 func Parse(name string, text []byte) (*File, error) { return ParseAll([]Text{{name, text}}) }
 
 // ParseAll is Parse for several files that are one policy file together: no name and no table may be in two of them.

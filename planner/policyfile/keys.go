@@ -102,7 +102,7 @@ func one(name string, value func(*Policy) string) func(*Policy) []expiry.Field {
 	return func(p *Policy) []expiry.Field { return []expiry.Field{{Name: name, Value: value(p)}} }
 }
 
-// found is a key of which what was found in the database is shown.
+// found is a key that is shown as it was found in the database.
 func found(k key) key {
 	k.shown = nil
 	return k
