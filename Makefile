@@ -47,7 +47,7 @@ test-long: servers-or-less ## the demonstration and the measuring from end to en
 	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriod' ./executor
 	@go test -tags long -count=1 -timeout 10m -run 'TestKafkasOwnConsumer|TestAClusterGoesOn|TestTheSDKForPython' ./audit ./audit/evidence ./internal/kafkaserver
 	@go test -tags long -count=1 -timeout 10m -run 'TestADjangoSite|TestPgBoss' ./cmd/lapse
-	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/throughput ./bench/pace ./bench/slot
+	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/deletion ./bench/throughput ./bench/pace ./bench/slot
 
 .PHONY: race
 race: servers-or-less ## the same with the race detector, on the newest PostgreSQL: slower, needs a C compiler
@@ -88,7 +88,7 @@ torture-plan: servers-or-less ## plan -f against apply in drawn schemas, for MIN
 bench: bench-deletion bench-pace bench-slot bench-throughput ## all that is measured side by side, about an hour; ratios first, figures in bench/out/
 
 .PHONY: bench-deletion
-bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a loop of ctid batches; a look that finds nothing
+bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a loop of ctid batches, on thirteen tables; BENCH=-quick: two minutes
 	@go run ./bench/deletion -lapse bin/lapse $(BENCH)
 
 # BENCH="-disks slow -rate 500" narrows it; go run ./bench/pace -help says more.

@@ -1,36 +1,38 @@
-// Command deletion measures `lapse run` beside what else deletes what is due, in one run on one machine:
+// Command deletion measures `lapse run` beside what else deletes what is due, in one run on one machine, on the tables that people have:
 //
 //	go build -o bin/lapse ./cmd/lapse
-//	go run ./bench/deletion -lapse bin/lapse -pg 17 -rounds 5
+//	go run ./bench/deletion -lapse bin/lapse -pg 17 -rounds 3
+//	go run ./bench/deletion -quick
+//	go run ./bench/deletion -tables bigint,wide -ways "lapse 1"
 //
-// Half of a table's rows are due. In each round every way gets a fresh copy of the same database; the ways change places from
-// round to round. What is printed is the ratio to one giant DELETE of the same round: median, least, most. The ways:
+// Half of each table's rows are due. In each round every way gets a fresh copy of the same database; the ways change places from
+// round to round. Whole commands are timed, each from its start to its end, and each must leave exactly the rows that are not due. What is
+// printed is the ratio to one giant DELETE of the same round: median, least, most. The ways:
 //
-//	giant              one DELETE of all that is due
-//	loop               pg_ttl_index's loop, written anew from its document: 10,000 rows by ctid, 10 ms pause, one transaction
-//	loop, index        the same with enable_seqscan = off: its other plan
-//	lapse              lapse run --now, pace unlimited, one worker
-//	lapse 2 workers    the same with two workers
-//	lapse 4 executors  four processes of one worker each
+//	giant     one DELETE of all that is due
+//	loop      the loop that everybody writes: 10,000 rows by their ctid, a commit, and 10 ms pause, until nothing is due
+//	no pause  the same without the pause
+//	lapse 1   lapse run --now, pace unlimited, one worker
+//	lapse 2   the same with two workers
 //
-// A scenario is an order of the rows (clustered: by due time, as they were written; shuffled: by chance), with or without a
-// snapshot that is held open meanwhile. Lapse writes its ledger, tags and MACs as always; `audit: off` leaves out the auditor,
-// which is measured by bench/throughput.
+// Lapse writes its ledger, tags and MACs as always; `audit: off` leaves out the auditor, which is measured by bench/throughput. Beside
+// the time: how much of it lies before Lapse's first batch, bytes of the write-ahead log for each deleted row, and CPU seconds of the
+// server and of the deleting process for a million rows.
 //
-// Beside the time: bytes of the write-ahead log for each deleted row, and CPU seconds of the server and of the deleting process
-// for a million rows.
+// Beside the tables, by names that -tables knows too:
 //
-// Before that, what a look costs that finds nothing: on a small table, on a large one, and on 1,000 partitions by the due column.
-// And what an executor costs that has nothing to do: CPU seconds of server and process for a minute with one policy, and with two hundred,
-// each looked at every second. This alone:
-//
-//	go run ./bench/deletion -lapse bin/lapse -ways idle
+//	looks  what a look costs that finds nothing: on a small table, on a large one, and on 1,000 partitions by the due column
+//	idle   what an executor costs that has nothing to do: CPU seconds of server and process for a minute with one policy, and with
+//	       two hundred, each looked at every second
+//	big    plan and run on a table of 2 M and one of 20 M rows: how long until the first rows are gone, and lapse's memory
 //
 //	main.go     what is measured, in which order
+//	table.go    the tables
 //	way.go      the ways to delete
 //	looks.go    looks that find nothing
 //	idle.go     an executor with nothing to do
+//	big.go      a large table's plan and first run
 //	lapse.go    what is asked of the lapse binary
 //	server.go   the server, its copies of a database, its CPU time
-//	report.go   ratios and the table
+//	report.go   ratios and the tables
 package main

@@ -10,9 +10,6 @@ import (
 	"lapse/bench/internal/measure"
 )
 
-// idleName is what -ways calls it.
-const idleName = "idle"
-
 // warmUp is how long the executor runs before it is measured: its first looks plan and examine what the later ones know.
 const warmUp = 15 * time.Second
 
@@ -66,7 +63,7 @@ func (p *plan) idlePolicies(ctx context.Context, s *server, policies int) error 
 	if err != nil {
 		return err
 	}
-	return p.lapse().Install(ctx, s.settings(installed, 1), file.String())
+	return p.install(ctx, s, file.String())
 }
 
 // idlesFor runs an executor and measures it once it is warm.

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"lapse/bench/internal/measure"
 )
@@ -10,19 +12,23 @@ import (
 // report is all that was measured.
 type report struct {
 	Server  string   `json:"server"`
+	Disk    string   `json:"disk"`
 	Rounds  int      `json:"rounds"`
-	Rows    int      `json:"rows"`
 	Looks   []look   `json:"looks"`
 	Idle    []idling `json:"idle"`
+	Big     []big    `json:"big"`
 	Figures []figure `json:"figures"`
 }
 
-// figure is one line of the table.
+// figure is a way's in a table.
 type figure struct {
-	Scenario  scenario       `json:"scenario"`
+	Table     string         `json:"table"`
+	Title     string         `json:"title"`
+	Due       int64          `json:"due"`
 	Way       string         `json:"way"`
 	Ratio     measure.Spread `json:"ratio"` // of rows a second to the giant DELETE's, in the same round
 	Rows      measure.Spread `json:"rows_per_second"`
+	Before    measure.Spread `json:"seconds_before_first_batch"`
 	WAL       measure.Spread `json:"wal_bytes_per_row"`
 	ServerCPU measure.Spread `json:"server_cpu_seconds_per_million"`
 	LapseCPU  measure.Spread `json:"lapse_cpu_seconds_per_million"`
@@ -38,28 +44,32 @@ type look struct {
 // sample is one way's doing in one round.
 type sample struct {
 	Seconds   float64 `json:"seconds"`
+	Before    float64 `json:"seconds_before_first_batch"`
+	Batches   int     `json:"batches"`
 	WAL       int64   `json:"wal_bytes"`
 	ServerCPU float64 `json:"server_cpu_seconds"`
 	LapseCPU  float64 `json:"lapse_cpu_seconds"`
 
-	rows int // that were deleted
+	begun time.Time
+	rows  int64 // that were deleted
 }
 
 func (s sample) String() string {
-	return fmt.Sprintf("%.2f s, %.0f rows/s", s.Seconds, float64(s.rows)/s.Seconds)
+	return fmt.Sprintf("%.2f s, %.0f rows/s, %.2f s of server CPU", s.Seconds, float64(s.rows)/s.Seconds, s.ServerCPU)
 }
 
-// add enters a scenario's samples: for each way one a round.
-func (r *report) add(of scenario, due int, ways []string, samples measure.Samples[sample]) {
+// add enters a table's samples: for each way one a round.
+func (r *report) add(of *table, due int64, ways []string, samples measure.Samples[sample]) {
 	for _, name := range ways {
 		each := func(value func(round int, s sample) float64) measure.Spread {
 			return measure.Each(samples[name], value)
 		}
 		million := float64(due) / 1e6
 		r.Figures = append(r.Figures, figure{
-			Scenario: of, Way: name, Samples: samples[name],
+			Table: of.name, Title: of.title, Due: due, Way: name, Samples: samples[name],
 			Ratio:     each(func(round int, s sample) float64 { return samples[giant][round].Seconds / s.Seconds }),
 			Rows:      each(func(_ int, s sample) float64 { return float64(due) / s.Seconds }),
+			Before:    each(func(_ int, s sample) float64 { return s.Before }),
 			WAL:       each(func(_ int, s sample) float64 { return float64(s.WAL) / float64(due) }),
 			ServerCPU: each(func(_ int, s sample) float64 { return s.ServerCPU / million }),
 			LapseCPU:  each(func(_ int, s sample) float64 { return s.LapseCPU / million }),
@@ -68,14 +78,14 @@ func (r *report) add(of scenario, due int, ways []string, samples measure.Sample
 }
 
 // Empty says whether nothing was measured.
-func (r *report) Empty() bool { return len(r.Figures)+len(r.Looks)+len(r.Idle) == 0 }
+func (r *report) Empty() bool { return len(r.Figures)+len(r.Looks)+len(r.Idle)+len(r.Big) == 0 }
 
 // Print writes the tables.
 func (r *report) Print(out io.Writer) error {
 	for _, part := range []struct {
 		lines int
 		print func(io.Writer) error
-	}{{len(r.Looks), r.printLooks}, {len(r.Idle), r.printIdle}, {len(r.Figures), r.printFigures}} {
+	}{{len(r.Looks), r.printLooks}, {len(r.Idle), r.printIdle}, {len(r.Big), r.printBig}, {len(r.Figures), r.printRatios}, {len(r.Figures), r.printFigures}} {
 		if part.lines == 0 {
 			continue
 		}
@@ -106,14 +116,38 @@ func (r *report) printIdle(out io.Writer) error {
 	})
 }
 
+// printRatios writes a line for each table, as Markdown.
+func (r *report) printRatios(out io.Writer) error {
+	fmt.Fprintf(out, "\nPostgreSQL %s on %s, half of the rows due, whole commands: × giant DELETE, medians of %d rounds (least–most)\n\n", r.Server, r.Disk, r.Rounds)
+	var ways []string
+	for i := range r.Figures {
+		if f := &r.Figures[i]; f.Table == r.Figures[0].Table && f.Way != giant {
+			ways = append(ways, f.Way)
+		}
+	}
+	fmt.Fprintf(out, "| table | %s | server CPU s/M: %s, %s | bytes of log a row |\n|%s\n",
+		strings.Join(ways, " | "), giant, strings.Join(ways, ", "), strings.Repeat("---|", len(ways)+3))
+	for i := 0; i < len(r.Figures); i += len(ways) + 1 {
+		of := r.Figures[i : i+len(ways)+1]
+		var ratios, cpu, wal []string
+		for j := range of {
+			if of[j].Way != giant {
+				ratios = append(ratios, of[j].Ratio.String())
+			}
+			cpu, wal = append(cpu, fmt.Sprintf("%.2f", of[j].ServerCPU.Median)), append(wal, fmt.Sprintf("%.0f", of[j].WAL.Median))
+		}
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", of[0].Title, strings.Join(ratios, " | "), strings.Join(cpu, ", "), strings.Join(wal, ", "))
+	}
+	return nil
+}
+
 func (r *report) printFigures(out io.Writer) error {
-	fmt.Fprintf(out, "\nPostgreSQL %s, %d of %d rows due, medians of %d rounds (least–most); the ratio is that of rows a second to one giant DELETE\n\n",
-		r.Server, r.Rows/2, r.Rows, r.Rounds)
-	return measure.Table(out, "RATIO\tWAY\tROWS/S\tWAL B/ROW\tSERVER CPU S/M\tLAPSE CPU S/M\tSCENARIO", func(w io.Writer) {
+	fmt.Fprintln(out)
+	return measure.Table(out, "TABLE\tDUE\tWAY\tRATIO\tROWS/S\tBEFORE FIRST BATCH, S\tBATCHES\tLAPSE CPU S/M", func(w io.Writer) {
 		for i := range r.Figures {
 			f := &r.Figures[i]
-			fmt.Fprintf(w, "%s\t%s\t%.0f\t%.0f\t%.2f\t%.2f\t%s\n",
-				f.Ratio, f.Way, f.Rows.Median, f.WAL.Median, f.ServerCPU.Median, f.LapseCPU.Median, f.Scenario)
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.0f\t%.2f\t%d\t%.2f\n",
+				f.Table, f.Due, f.Way, f.Ratio, f.Rows.Median, f.Before.Median, f.Samples[0].Batches, f.LapseCPU.Median)
 		}
 	})
 }

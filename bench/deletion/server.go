@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"strconv"
-	"strings"
-	"sync"
+	"fmt"
 	"time"
 
 	"lapse/bench/internal/measure"
@@ -19,38 +17,20 @@ const (
 	measured  = "measured"
 )
 
-// orderSQL is the place of row n in time, of $1 rows.
-var orderSQL = map[string]string{
-	"clustered": "n",
-	"shuffled":  "(n::bigint * 7919) % $1 + 1",
-}
-
 // server is where all ways delete.
-type server struct {
-	*measure.Server
-
-	mu    sync.Mutex
-	spent time.Duration // CPU time of lapse's processes
-}
+type server struct{ *measure.Server }
 
 func startServer(ctx context.Context, install pgserver.Install) (*server, error) {
-	made, err := measure.StartServer(ctx, install, map[string]string{"shared_buffers": "1GB", "fsync": "on"})
-	return &server{Server: made}, err
+	made, err := measure.StartServer(ctx, install, map[string]string{"shared_buffers": "1GB", "fsync": "on", "max_locks_per_transaction": "256"})
+	return &server{made}, err
 }
 
-// fill makes the table, half of whose rows are due: none falls due, or is no longer due, while others are measured.
-func (s *server) fill(ctx context.Context, order string, rows int) error {
+// fill makes the table, half of whose rows are due.
+func (s *server) fill(ctx context.Context, of *table, rows int) error {
 	if err := s.Copy(ctx, "template1", filled); err != nil {
 		return err
 	}
-	return s.Execute(ctx, filled,
-		"create schema shop", "create role app", "alter schema shop owner to app", "set role app",
-		"create table shop.sessions (id bigint primary key, user_id int not null, at timestamptz not null, note text not null)",
-		strings.ReplaceAll(`insert into shop.sessions
-			select n, n % 1000, now() - case when m <= $1 / 2 then interval '61 days' else interval '59 days' end + interval '60 days' * (m::float8 / $1),
-			       repeat('x', 100)
-			  from (select n, `+orderSQL[order]+` as m from generate_series(1, $1) n) r`, "$1", strconv.Itoa(rows)),
-		"create index on shop.sessions (at, id)", "reset role", "vacuum analyze shop.sessions", "checkpoint")
+	return s.Execute(ctx, filled, of.create(rows)...)
 }
 
 // dropAll takes the databases and their roles away.
@@ -72,31 +52,35 @@ func (s *server) holdSnapshot(ctx context.Context, database string) (release fun
 	return func() { _ = conn.Close(context.WithoutCancel(ctx)) }, nil
 }
 
-// left counts the rows that are there.
-func (s *server) left(ctx context.Context) (n int64, err error) {
-	conn, err := s.Connect(ctx, measured)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	err = conn.QueryRow(ctx, "select count(*) from shop.sessions").Scan(&n)
-	return n, err
+// count says how many rows a database has, and how many of them are due.
+func (s *server) count(ctx context.Context, database string, of *table) (c counts, err error) {
+	return c, s.ask(ctx, database, "select count(*), count(*) filter (where "+of.due+") from shop.sessions", &c.all, &c.due)
 }
 
-// add takes CPU time of a process down.
-func (s *server) add(spent time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.spent += spent
+type counts struct{ all, due int64 }
+
+// ask asks a database for one row.
+func (s *server) ask(ctx context.Context, database, sql string, into ...any) error {
+	conn, err := s.Connect(ctx, database)
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.QueryRow(ctx, sql).Scan(into...), conn.Close(context.WithoutCancel(ctx)))
+}
+
+// batches reads from the ledger how many there were, when the first began and when its rows were gone.
+func (s *server) batches(ctx context.Context) (n int, first, gone time.Time, err error) {
+	err = s.ask(ctx, measured, `select count(*), coalesce(min(b.started_at), now()), coalesce(min(r.finished_at), now())
+		from lapse.batch b join lapse.batch_result r using (batch) where r.deleted > 0`, &n, &first, &gone)
+	return n, first, gone, err
 }
 
 // watch measures what happens while something is done.
-func (s *server) watch(ctx context.Context, what func() (float64, error)) (got sample, err error) {
+func (s *server) watch(ctx context.Context, what func() (float64, time.Duration, error)) (got sample, err error) {
 	if _, err := s.Admin.Exec(ctx, "checkpoint"); err != nil {
 		return got, err
 	}
-	s.spent = 0
-	var from, to string
+	var from string
 	if err := s.Admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&from); err != nil {
 		return got, err
 	}
@@ -104,14 +88,28 @@ func (s *server) watch(ctx context.Context, what func() (float64, error)) (got s
 	if err != nil {
 		return got, err
 	}
-	if got.Seconds, err = what(); err != nil {
+	got.begun = time.Now()
+	var spent time.Duration
+	if got.Seconds, spent, err = what(); err != nil {
 		return got, err
 	}
 	after, err := measure.CPU(s.PID())
 	if err != nil {
 		return got, err
 	}
-	got.ServerCPU, got.LapseCPU = (after - before).Seconds(), s.spent.Seconds()
-	err = s.Admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::int8", from).Scan(&to, &got.WAL)
+	got.ServerCPU, got.LapseCPU = (after - before).Seconds(), spent.Seconds()
+	err = s.Admin.QueryRow(ctx, "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::int8", from).Scan(&got.WAL)
 	return got, err
+}
+
+// verify says whether exactly what was due is gone.
+func (s *server) verify(ctx context.Context, of *table, was counts) error {
+	left, err := s.count(ctx, measured, of)
+	if err != nil {
+		return err
+	}
+	if left.due != 0 || left.all != was.all-was.due {
+		return fmt.Errorf("%d rows are left, %d of them due; there were %d, of which %d were due", left.all, left.due, was.all, was.due)
+	}
+	return nil
 }

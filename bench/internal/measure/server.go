@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"syscall"
 
 	"github.com/jackc/pgx/v5"
 
@@ -98,4 +99,17 @@ func Execute(ctx context.Context, conn *pgx.Conn, statements ...string) error {
 		}
 	}
 	return nil
+}
+
+// Disk says what a folder's files are on.
+func Disk(path string) (string, error) {
+	const tmpfs = 0x01021994
+	var of syscall.Statfs_t
+	if err := syscall.Statfs(path, &of); err != nil {
+		return "", fmt.Errorf("file system of %s: %w", path, err)
+	}
+	if of.Type == tmpfs {
+		return "memory, where fsync costs nothing (TMPDIR, LAPSE_TMPDIR)", nil
+	}
+	return "disk", nil
 }
