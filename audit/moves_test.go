@@ -54,7 +54,7 @@ func (r *rig) happened(t *testing.T) []string {
 
 // Rows are moved, deleted, and both, in every way that there is. The events are exactly so, whether an auditor is started anew between any
 // two heartbeats or one reads everything at once.
-func TestMovesAndDeletionsAreToldApartWhoeverReads(t *testing.T) {
+func TestMovesAndDeletionsAreToldApartByEveryReader(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
 		twin := *r

@@ -105,7 +105,7 @@ func TestALogThatIsNotKeptForEverIsRefused(t *testing.T) {
 	})
 }
 
-func TestWhoeverLosesTheLogIsToldHowToBeginAnother(t *testing.T) {
+func TestALostLogIsReportedWithTheWayToAnother(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
 		wants := func(err error, reason error, fix string) {

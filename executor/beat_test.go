@@ -220,7 +220,7 @@ func TestABeatIsOfTheServerThatItIsWrittenOn(t *testing.T) {
 		}
 		const chain = `select count(*) || ' ' || count(former) || ' ' || count(*) filter (where exists (select from lapse.heartbeat f where f.nonce = h.former)) from lapse.heartbeat h`
 		if got := one[string](t, db, chain); got != "2 1 1" {
-			t.Errorf("beats, with a former one, of which one is there: %s", got)
+			t.Errorf("beats, with a former one; one is to be there: %s", got)
 		}
 	})
 }

@@ -174,7 +174,7 @@ func TestADeleterIsAnsweredAboutItsOwnersTablesAndWhatTheirDeletionsReach(t *tes
 		db.Exec(t, "revoke select on people from "+deleter, "alter table people add column session bigint references sessions on delete set null")
 		refused("about a table that it cannot read", keys)
 		db.Exec(t, "grant select on people to "+deleter)
-		refused("about a table of which a deletion takes nothing along", keys)
+		refused("about a table whose deletions take nothing along", keys)
 		db.Exec(t, "alter table people drop column session, add column session bigint references sessions on delete cascade")
 		if state := ask(keys); state != "" {
 			t.Errorf("about a table that its deletions reach and that it may read: %s", state)

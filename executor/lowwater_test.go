@@ -73,7 +73,7 @@ func wantDeleted(t *testing.T, e *Executor, when string, want int64) {
 	}
 }
 
-func TestWhoeverAsksForARunGetsWhatLiesBehindAMarkToo(t *testing.T) {
+func TestARunThatSomebodyAsksForFindsRowsBelowAMarkToo(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 1500, 10)

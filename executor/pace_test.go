@@ -111,7 +111,7 @@ func TestABatchThatFailsIsFollowedByARestToo(t *testing.T) {
 		batches := int(counted(t, e, "lapse_batches_total"))
 		failed := batches - int(counted(t, e, "lapse_batches_total", outcomeCommitted))
 		if failed == 0 || len(r.rested) < batches-1 {
-			t.Errorf("%d pauses for %d batches, of which %d failed", len(r.rested), batches, failed)
+			t.Errorf("%d pauses for %d batches; %d failed", len(r.rested), batches, failed)
 		}
 	})
 }

@@ -224,7 +224,7 @@ func TestWhatTheChecksFoundOfAPartitionThatIsGoneIsPruned(t *testing.T) {
 }
 
 // Several executors prune at once, and none waits for another.
-func TestWhoeverFindsAnotherPruningGoesOn(t *testing.T) {
+func TestAProcessThatFindsAnotherPruningGoesOn(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5, 5)

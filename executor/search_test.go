@@ -52,7 +52,7 @@ func TestASearchForARowThatTakesTooLongFailsSeldom(t *testing.T) {
 			}
 			batches, failed, found := searched(n, bad, true)
 			if digits := len(fmt.Sprintf("%x", n)); failed > digits || batches > 64*digits || !found {
-				t.Fatalf("row %d of %d: %d batches, of which %d failed, found: %v", bad, n, batches, failed, found)
+				t.Fatalf("row %d of %d: %d batches, %d failed, found: %v", bad, n, batches, failed, found)
 			}
 		}
 	}

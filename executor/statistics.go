@@ -167,7 +167,7 @@ func (w *worker) noteDue(ctx context.Context, t *turn) error {
 	}
 	var nothing any
 	if err := w.session.Control.QueryRow(ctx, `select lapse.note_due($1, $2)`, run.ID, *t.due).Scan(&nothing); err != nil {
-		return fmt.Errorf("take down what is due: %w", err)
+		return fmt.Errorf("record what is due: %w", err)
 	}
 	return nil
 }

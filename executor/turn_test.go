@@ -221,7 +221,7 @@ func TestOnceWaitsAMomentForAPolicyThatIsArming(t *testing.T) {
 			s, err := e.Once(t.Context(), []schemas.PolicyName{"p", "p"})
 			answers <- answer{s, err}
 		}()
-		eventually(t, "the position was taken down", func() bool {
+		eventually(t, "the position was recorded", func() bool {
 			return one[bool](t, db, "select arming_lsn is not null from lapse.gate")
 		})
 		if left := one[int](t, db, "select count(*) from sessions"); left != 25 {

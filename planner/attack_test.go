@@ -132,7 +132,7 @@ var attacks = []attack{
 		plant: `create table u partition of t for values from (100) to (200) partition by range (id); create statistics stats on (f(1) + id), last_seen from u`,
 	},
 	{
-		name: "a trigger by which rows move", runs: asOwner, where: "child", intrude: "foreign key child_parent_fkey", says: "would move rows",
+		name: "a trigger that moves rows", runs: asOwner, where: "child", intrude: "foreign key child_parent_fkey", says: "would move rows",
 		plant: `create table child (id int, parent bigint references t on delete set null) partition by list (parent);
 			create table child_null partition of child for values in (null); create table child_some partition of child default;
 			insert into child values (1, 1); ` + triggered("before insert on child_null for each row"),

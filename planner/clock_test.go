@@ -111,7 +111,7 @@ func TestHeartbeatsCarryTheMeasureOfTheClockOn(t *testing.T) {
 		}
 		beat(-20, 1, 30, 119)
 		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
-			t.Errorf("with heartbeats of which one is 89 days after the one before: got %q", got)
+			t.Errorf("with a heartbeat 89 days after the one before: got %q", got)
 		}
 		beat(88, 59)
 		if got := w.jump(&p); got != "" {

@@ -116,7 +116,7 @@ func (b *bare) survey(file string, ask Ask) *Survey {
 
 var untilSessions = policyText("shop.sessions", "last_seen", "30 days")
 
-func TestAPolicyIsSurveyedWithoutACatalogByWhoeverMayRead(t *testing.T) {
+func TestAPolicyIsSurveyedWithoutACatalogByALoginThatMayRead(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		b := newBare(t, db, "", sessions, `create index on sessions (last_seen, id)`)

@@ -167,7 +167,7 @@ func TestCodeOfTheTablesOwnerIsRefusedBeforeAnythingOfItRuns(t *testing.T) {
 }
 
 // A policy's author may trust the owner's code; who asks about the policy lends it no rights by that.
-func TestTrustedCodeIsNotRunWithTheRightsOfWhoeverAsks(t *testing.T) {
+func TestTrustedCodeIsNotRunWithTheCallersRights(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		b := newBare(t, db, "postgres", sessions,

@@ -28,7 +28,7 @@ func TestALeafGoesByItsFileWhereItsIndexWouldLeadToAndFro(t *testing.T) {
 		"in order":                      {span{Rows: 500, Of: 1000, Correlation: &inOrder}, indexed, false},
 		"scattered":                     {span{Rows: 500, Of: 1000, Correlation: &scattered}, indexed, true},
 		"scattered, little of it due":   {span{Rows: 50, Of: 1000, Correlation: &scattered}, indexed, false},
-		"of which nothing is known":     {span{Rows: 500, Of: -1, Correlation: &scattered}, indexed, false},
+		"nothing is known":              {span{Rows: 500, Of: -1, Correlation: &scattered}, indexed, false},
 		"of no known order":             {span{Rows: 500, Of: 1000}, indexed, false},
 		"without an index":              {span{Rows: 500, Of: 1000, Correlation: &inOrder}, plan{Node: "Seq Scan"}, true},
 		"many of one value, sorted":     {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 5e5}, sorted, true},

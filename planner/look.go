@@ -111,7 +111,7 @@ func (p *InForce) Acquaint(ctx context.Context, q Querier, look *Look) error {
 func (p *InForce) Looked(ctx context.Context, q Querier) error {
 	var nothing any
 	if err := q.QueryRow(ctx, `select lapse.looked($1, $2)`, p.ID, p.Version).Scan(&nothing); err != nil {
-		return fmt.Errorf("take down that nothing is due under policy %s: %w", p.Name, err)
+		return fmt.Errorf("record that nothing is due under policy %s: %w", p.Name, err)
 	}
 	return nil
 }

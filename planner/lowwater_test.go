@@ -29,7 +29,7 @@ func (w *world) marked(p *InForce, table string) (marks, counted int) {
 func (w *world) wantMark(p *InForce, table string) {
 	w.t.Helper()
 	if marks, counted := w.marked(p, table); marks != 1 || counted != 1 {
-		w.t.Fatalf("%s has %d marks, %d of which count; want one", table, marks, counted)
+		w.t.Fatalf("%s has %d marks, and %d count; want one", table, marks, counted)
 	}
 }
 

@@ -68,7 +68,7 @@ func Staying(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce, at time
 func (r *Remains) TakeDown(ctx context.Context, q Querier, p *InForce) error {
 	var nothing any
 	if err := q.QueryRow(ctx, `select lapse.counted($1, $2, $3, $4, $5)`, p.ID, p.Version, r.Due, r.Exact, r.Oldest).Scan(&nothing); err != nil {
-		return fmt.Errorf("take down what is due under policy %s: %w", p.Name, err)
+		return fmt.Errorf("record what is due under policy %s: %w", p.Name, err)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (w *world) become(login string) *pgx.Conn {
 }
 
 // A count that goes on for long keeps the table locked against sessions that want to change it, and with them against everybody.
-func TestACountGivesWayToWhoeverWantsToChangeTheTable(t *testing.T) {
+func TestACountGivesWayToASessionThatWantsToChangeTheTable(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table t (id bigint, at timestamptz not null, primary key (id, at)) partition by range (at)`,
@@ -111,7 +111,7 @@ func TestACountGivesWayToWhoeverWantsToChangeTheTable(t *testing.T) {
 }
 
 // A count of a policy that is not applied gives way too, with each of the sessions that it is made of.
-func TestADraftsCountGivesWayToWhoeverWantsToChangeTheTable(t *testing.T) {
+func TestADraftsCountGivesWayToASessionThatWantsToChangeTheTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	b := newBare(t, db, "postgres", sessions)

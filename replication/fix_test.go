@@ -10,7 +10,7 @@ import (
 )
 
 // lapse init makes no slot in the place of one that it has made before, unless it is told to.
-func TestWhoeverLosesTheSlotIsToldHowToGoOn(t *testing.T) {
+func TestALostSlotIsReportedWithTheWayOn(t *testing.T) {
 	t.Parallel()
 	s := &Stream{slot: "lapse_app"}
 	state := func(code string) error { return &pgconn.PgError{Code: code} }

@@ -283,7 +283,7 @@ func TestATransactionLeavesAsManyRecordsAsItIsAbout(t *testing.T) {
 			[]string{"gap publications from 0/19C2000 to 0/19C2A78 at 4", "transaction", "gap beat 3"},
 		},
 		{
-			"two gaps, the first of which has the heartbeat", standing(1, "user"),
+			"two gaps, and the first has the heartbeat", standing(1, "user"),
 			[]*replication.Change{beatRow(3, 2)},
 			[]string{
 				"gap publications from 0/19C2000 to 0/19C2A78 at 0", "gap topic from 0/1000 to 0/19C2A78 at 1", "gap beat 3", "gap",

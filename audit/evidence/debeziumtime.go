@@ -19,7 +19,7 @@ const (
 	microsPerDay    = 24 * microsPerHour
 	minYear         = -10_000
 	maxYear         = 294_000 // from 294247 on 64 bits are too few for microseconds
-	millisDigits    = 3       // digits of a fraction up to which times are in milliseconds
+	millisDigits    = 3       // most digits of a fraction in milliseconds
 	microsDigits    = 6
 )
 

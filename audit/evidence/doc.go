@@ -46,7 +46,7 @@
 //
 // A delete is the system's if it stands under a claim that verifies. The claim is the transaction's first published change: a
 // row of lapse.batch, of this database and this transaction, started within a day of the commit, signed with a tag key. The
-// signature covers the digest of the functions that ran, so the claim says by which text it deleted; the transaction's record
+// signature covers the digest of the functions that ran, so the claim says which text deleted; the transaction's record
 // has that digest. A claim covers deletes of its target and of the relations it lists, up to its batch_result.
 //
 // Under a claim to set a column (lapse.batch.soft: the function's word, which is not in the claim), the system's events are updates of

@@ -170,7 +170,7 @@ func TestADeleteAndTheInsertOfTheSameRowIntoAnotherPartitionAreAMove(t *testing.
 		{"rows that nothing but their place names", []*replication.Change{leaves(leafD1, 0, 1, ""), comes(leafD2, 0, 2, "")}, "0u"},
 		{"under full identity", []*replication.Change{full(leaves(&whole, 1, 1, "k"), 1, 1, "k", "n"), comes(leafA2, 1, 2, "k")}, "0u"},
 		{"a row that is too long to be read", []*replication.Change{leaves(leafA1, 1, 1, "k"), tooLong}, "0u"},
-		{"a row of which a column was not sent", []*replication.Change{leaves(leafA1, 1, 1, "k"), kept}, "0u"},
+		{"a row with a column that was not sent", []*replication.Change{leaves(leafA1, 1, 1, "k"), kept}, "0u"},
 		{"a row without a key", []*replication.Change{leaves(leafB1, 1, 1, ""), insert(leafB2, row(nil, 2))}, "0u"},
 		{"a row that NULL named", []*replication.Change{leaves(leafB1, nil, 1, ""), comes(leafB2, "", 2, "")}, "0u"},
 		{"no row at all", []*replication.Change{leaves(leafB1, 1, 1, ""), insert(leafB2, nil)}, "0u"},

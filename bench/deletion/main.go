@@ -16,7 +16,7 @@ import (
 func main() {
 	var p plan
 	p.Flags("deletion")
-	flag.IntVar(&p.rows, "rows", 4_000_000, "rows of a table, of which half are due; fewer where they are large")
+	flag.IntVar(&p.rows, "rows", 4_000_000, "rows of a table, half of them due; fewer where they are large")
 	flag.StringVar(&p.only, "tables", "", "only these, by their names; looks, idle and big are what doc.go says (default: all)")
 	flag.StringVar(&p.onlyWays, "ways", "", "only these ways beside the giant DELETE, by their names (default: all)")
 	flag.BoolVar(&p.quick, "quick", false, "one round of the first tables with 1.6 M rows: two minutes")

@@ -1,5 +1,5 @@
--- Sample data of the demonstration: 20,000 sessions of which 8,000 are due, with tags that go along, a partitioned table of
--- 24,000 page views of which 12,000 are due, and 1,000 carts of which none is.
+-- Sample data of the demonstration: 20,000 sessions (8,000 are due) with tags that go along, a partitioned table of
+-- 24,000 page views (12,000 are due), and 1,000 carts (none is due).
 create role app login;
 create role mallory login;
 

@@ -25,13 +25,13 @@ the command is interrupted, some policies are applied whole and the others not a
 
 What pauses, drops, observes or lengthens a policy comes first. It takes no lock on a table and checks nothing of it: it
 works when the table is in use, no longer fits, or is gone. A policy in force whose table became unfit is reported, and keeps
-nothing else from being applied; the exit code is 3 then. A new policy, or one by which more falls due, on a table that is
+nothing else from being applied; the exit code is 3 then. A new policy, or one that lets more fall due, on a table that is
 not fit refuses the whole file.
 
 Where the newest values of a column without a zone are hours from now, as if they were written in the database's own zone, it asks, and ends
 with 3 where nobody can be asked: zone: in the policy is the answer.
 
-A version by which more may fall due, than under the one in force or under what was armed last, is not armed by its file: it is
+A version that may let more fall due than the one in force, or than what was armed last, is not armed by its file: it is
 held back until --arm or "lapse policy arm" says yes, and the exit code is 3. Meanwhile the version in force goes on if the other one
 would delete all that it deletes; otherwise nothing is deleted. What lets no more fall due, limits and schedule for instance, comes into
 force at once. How many rows fall due, and how many newly, is counted before anything is written.

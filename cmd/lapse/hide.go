@@ -30,7 +30,7 @@ the same. An application that logs in as the owner sees them all: let it read th
 them too. Under row security nobody else can change or delete a due row, or make a row due by an UPDATE. Queries of a partition
 by its own name are not filtered.
 
-Under a policy with action: soft, rows in which its column is set are hidden too, whoever has set it. Of a policy that deletes such rows
+Under a policy with action: soft, rows whose column is set, by anybody, are hidden too. Of a policy that deletes such rows
 later there is nothing more to hide.
 
 What is hidden is what the policy says now: after a change of it, run this again. Running it twice changes nothing, and --drop takes

@@ -58,7 +58,7 @@ func TestMembersOfTheRolesThatAreNoLoginsOfTheSettingsAreNamed(t *testing.T) {
 		made := p.roles
 		made.Owner = db.Name + "_x_owner"
 		if warnings, err = access.CheckRoles(t.Context(), p.admin, made); err != nil || len(warnings) > 0 {
-			t.Errorf("whoever made the role is named: %q, %v", warnings, err)
+			t.Errorf("the maker of the role is named: %q, %v", warnings, err)
 		}
 		// Unless the catalog's owner is none of theirs.
 		if _, err := conn.Exec(t.Context(), fmt.Sprintf("create role %[1]s_y_executor; create role %[1]s_y_login login", db.Name)); err != nil {

@@ -204,7 +204,7 @@ func TestADeleterThatAnotherDatabaseNeedsStays(t *testing.T) {
 	})
 }
 
-func TestDroppingADeleterWaitsForWhoeverNeedsItAgain(t *testing.T) {
+func TestDroppingADeleterWaitsForAPolicyThatNeedsItAgain(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		p := installed(t, db)

@@ -120,7 +120,7 @@ func TestMoreFallsDueUnlessItIsCertainThatNoMoreDoes(t *testing.T) {
 	both := Condition{Kind: ageOf(), Where: "(t.closed AND t.paid)"}
 	moved := Condition{Kind: ageOf(), Where: b.Where, Reads: []Column{{Name: "closed", Number: 3, Type: "boolean"}}}
 	if a.MoreThan(a) || !a.MoreThan(b) || b.MoreThan(a) || b.MoreThan(b) || both.MoreThan(b) || !b.MoreThan(both) || !b.MoreThan(moved) {
-		t.Error("a where selects no more than one of which it has all parts, about the same columns, and may select more than any other")
+		t.Error("a where selects no more than one whose parts it all has, about the same columns, and may select more than any other")
 	}
 }
 

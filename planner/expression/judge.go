@@ -34,7 +34,7 @@ var refused = map[string]string{
 
 // steady are pg_catalog's stable functions that depend on nothing but settings that every session and function of ours pins
 // (TimeZone, DateStyle, IntervalStyle, extra_float_digits), or on the message locale for names of months. Every other stable
-// function may depend on when it is asked and by which role, or read tables.
+// function may depend on when it is asked and on the role that asks, or read tables.
 var steady = []string{
 	"timestamptz_pl_interval", "timestamptz_mi_interval", "interval_pl_timestamptz", "date_add", "date_subtract", "date_part", "extract",
 	"date_trunc", "date", "timestamp", "timestamptz", "time", "make_timestamptz", "overlaps", "to_timestamp", "to_date",

@@ -27,7 +27,7 @@ comment on column lapse.hold_relation.ended is 'It was dropped.';
 comment on column lapse.hold_relation.columns is 'Its columns that the condition reads, as in lapse.hold, when it was found; null where it was dropped.';
 comment on column lapse.hold_relation.recorded_at is 'When that was found.';
 
--- holds_on says which holds are on rows of which leaves: those on a table that the leaf, or what is above it, is or was a part of; and those that
+-- holds_on gives the holds on rows of each leaf: those on a table that the leaf, or what is above it, is or was a part of; and those that
 -- it may have been a part of: of the same owner, who alone may attach it, and with the hold's columns. A leaf is known to have been where it
 -- is if it was made by the transaction that put it there, or was put there before the hold. pg_inherits has the 32 lower bits of that transaction's number, and is read as the last one that has them: so what is older
 -- than a hold may seem younger, and not the other way round.
@@ -75,7 +75,7 @@ begin
                                          where a.attrelid = w.leaf and a.attname = k.name and not a.attisdropped and format_type(a.atttypid, null) = k.type));
 end
 $lapse$;
-comment on function lapse.holds_on is 'Which holds are on rows of which of these tables and partitions.';
+comment on function lapse.holds_on is 'The holds on rows of each of these tables and partitions.';
 
 -- follow_holds records what has come below held tables, what may have been there before it was attached to a policy's table, and what of
 -- it was dropped. Two at once may write the same row twice.

@@ -48,7 +48,7 @@ func TestTheTimeOfAProcessHasItsChildrens(t *testing.T) {
 	_ = input.Close()
 	_ = child.Wait() // sh fails at the end of its input
 	if took := child.ProcessState.UserTime(); spent() < took-2*tick {
-		t.Errorf("it took %v, of which an ended child took %v", spent(), took)
+		t.Errorf("it took %v, and an ended child %v of it", spent(), took)
 	}
 }
 

@@ -32,7 +32,7 @@ func ManagedServers() []string { return []string{string(RDS), string(CloudSQL), 
 func (m Managed) who() string {
 	const rights = `
 --   PostgreSQL 14 and 15     it has CREATEROLE there, and that is enough
---   PostgreSQL 16 and later  it needs ADMIN OPTION on the owners of the tables beside that; whoever made a role has it
+--   PostgreSQL 16 and later  it needs ADMIN OPTION on the owners of the tables beside that; the maker of a role has it
 --   either                   it owns the database, or may grant CREATE on it, and USAGE on the tables' schemas
 -- Nobody is a superuser there: a table that belongs to the provider's superuser cannot have a policy.
 `
