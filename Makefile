@@ -129,12 +129,20 @@ debezium-or-less:
 	@go run ./internal/servers/fetch -debezium || echo 'going on without Debezium'
 
 .PHONY: check
-check: ## format, vet, lint, import table, sizes, modules, known vulnerabilities
-	@$(MAKE) --no-print-directory -k check-format check-lint check-modules check-vulnerabilities
+check: ## format, vet, lint, import table, sizes, words, modules, known vulnerabilities
+	@$(MAKE) --no-print-directory -k check-format check-words check-lint check-modules check-vulnerabilities
 
 .PHONY: check-format
 check-format: $(LINT)
 	@$(LINT) fmt --diff
+
+# Clauses that have to be read twice, in code, comments, SQL, documents and messages.
+HARD_WORDS = whoever|whomever|\b(of|to) whom\b|\bof which\b|\bby which\b(?! (policy|index|columns))|\b(takes?|taken|taking|took) down\b
+
+.PHONY: check-words
+check-words:
+	@if git grep -inP '$(HARD_WORDS)' -- . ':!Makefile' ':!LICENSE'; then \
+		echo 'say it with a subject, a verb and an object' >&2; exit 1; else [[ $$? == 1 ]]; fi
 
 .PHONY: check-lint
 check-lint: $(LINT)

@@ -26,8 +26,8 @@
 //
 // # Order
 //
-//	policyfile.Parse  text → policyfile.Policy                      pure
-//	Difference        policyfile.File + what is in force → []Change      reads; asks the record first, then Resolve
+//	ParseAll          texts → *policyfile.File                      pure, in planner/policyfile
+//	Difference        *policyfile.File + what is in force → []Change      reads; asks the record first, then Resolve
 //	Resolve           Policy + catalog → Resolved                   reads; finds table, leaves, key, cascades, index
 //	Write             Change → version, functions, gate, state      one transaction, the gate's lock first
 //	advance_arming    arming → armed                                the executor, when the auditor has passed

@@ -154,28 +154,33 @@ func repository(t *testing.T) map[string]bool {
 	return there
 }
 
-func TestEveryFileThatADocGoNamesIsThere(t *testing.T) {
+// The head of an SQL file, a doc.go, a comment beside a line: what one names is in the repository, by its whole path or the end of it.
+func TestEveryFileThatACommentNamesIsThere(t *testing.T) {
 	t.Parallel()
 	there := repository(t)
-	path := regexp.MustCompile(`[\w/]+\.(?:go|tmpl|sql)\b`)
+	source := regexp.MustCompile(`[^/]\.(?:go|sql|tmpl)$`)
+	comment := regexp.MustCompile(`(?m)(?:^|\s)(?://|--)\s.*$`)
+	path := regexp.MustCompile(`(?:^|[^\w/.*}-])(\w[\w/.-]*\.(?:go|sql|tmpl|md))\b`)
 	seen := 0
 	for name := range there {
-		if !strings.HasSuffix(name, "/doc.go") {
+		if !source.MatchString(name) || strings.Contains(name, "/testdata/") {
 			continue
 		}
 		text, err := os.ReadFile("../.." + name)
 		if err != nil {
 			continue // part of a path
 		}
-		seen++
-		for _, named := range path.FindAllString(string(text), -1) {
-			if !there["/"+named] && !there["/"+named+".tmpl"] {
-				t.Errorf("%s names %s, which does not exist", name, named)
+		for _, said := range comment.FindAllString(string(text), -1) {
+			for _, named := range path.FindAllStringSubmatch(said, -1) {
+				seen++
+				if !there["/"+named[1]] && !there["/"+named[1]+".tmpl"] {
+					t.Errorf("%s names %s, which does not exist", name, named[1])
+				}
 			}
 		}
 	}
 	if seen == 0 {
-		t.Fatal("no doc.go")
+		t.Fatal("no comment names a file")
 	}
 }
 

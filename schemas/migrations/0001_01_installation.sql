@@ -50,7 +50,7 @@ comment on column lapse.installation.covered_slot is 'Where the slot began for w
 comment on column lapse.installation.doubted is 'Beats up to this one prove nothing any more: the auditor has taken them back.';
 
 -- The versions of this catalog, one row each, written by init. A program whose files of a version have another checksum is
--- refused: see internal/setup/migration.go.
+-- refused: see internal/setup/site/migration.go.
 create table lapse.migration (
   version    int primary key check (version > 0),
   checksum   text not null check (checksum ~ '^[0-9a-f]{64}$'),

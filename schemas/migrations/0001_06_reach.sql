@@ -1,4 +1,4 @@
--- What a deletion reaches. These functions, and those of intruders.sql, read nothing but the system catalog, with the rights of their
+-- What a deletion reaches. These functions, and those of 0001_07_intruders.sql, read nothing but the system catalog, with the rights of their
 -- caller, by its indexes: 8,000 foreign keys elsewhere cost nothing, and neither do 7,000 partitions beside the one that is asked
 -- about. Left alone, PostgreSQL expects a recursive query to find millions of rows: it reads whole catalogs, plans for each call, and
 -- sizes its hash tables by what it expects, which takes 20 ms. So "lateral (... offset 0)" says in which order to look things up, row

@@ -292,7 +292,7 @@ begin
     return null;
   end if;
   edges := lapse.ways(held_along.root, array(select o.key::oid from jsonb_object_keys(conditions) o(key)), array(select o.key from lapse.overwrites(held_along.updated) o));
-  -- What may go along is read, and locked: see ways.sql. A row can be locked with the right to update any column of it.
+  -- What may go along is read, and locked: see 0001_15_ways.sql. A row can be locked with the right to update any column of it.
   select format('%I.%I', n.nspname, c.relname) as name, format('%I', n.nspname) as schema, min(r.col) as col,
          has_schema_privilege(held_along.reader, n.oid, 'usage') as used, s.hidden into unreadable
     from (select (e ->> 'from')::oid, e ->> 'column' from jsonb_array_elements(edges) e

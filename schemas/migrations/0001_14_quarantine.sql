@@ -1,5 +1,5 @@
 -- Rows that could not be deleted. A batch that steps over a row which resists enters it here, in its own transaction; until the row's next
--- try no batch finds it. What these functions are called by is the head of batch.sql says.
+-- try no batch finds it. The head of 0001_11_batch.sql says who calls these functions.
 --
 -- key is personal data: no log, metric or error has it, and only {{.Owner}} may read it. The executor reads the other columns.
 
