@@ -109,7 +109,7 @@ func (s *server) verify(ctx context.Context, of *table, was counts) error {
 		return err
 	}
 	if left.due != 0 || left.all != was.all-was.due {
-		return fmt.Errorf("%d rows are left, %d of them due; there were %d, of which %d were due", left.all, left.due, was.all, was.due)
+		return fmt.Errorf("%d rows are left, %d of them due; there were %d, %d of them due", left.all, left.due, was.all, was.due)
 	}
 	return nil
 }
