@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,14 +33,14 @@ func (b *bender) forge(t *testing.T, at schemas.LSN) {
 		t.Fatal(err)
 	}
 	value := strings.ReplaceAll(string(model.Value), `"`+e.Lapse.CommitLSN+`"`, `"`+at.String()+`"`)
-	value = strings.ReplaceAll(value, lsnOf(t, e.Lapse.CommitLSN).Hex(), at.Hex())
+	value = strings.ReplaceAll(value, hexOf(lsnOf(t, e.Lapse.CommitLSN)), hexOf(at))
 	headers := []kafka.Header{}
 	for _, name := range []string{
 		"lapse-cause", "lapse-op", "lapse-table", "lapse-xid", "lapse-seq", "lapse-sysid", "lapse-db", "lapse-history", "lapse-tli", "lapse-schema",
 	} {
 		headers = append(headers, kafka.Header{Key: name, Value: []byte(model.Header(name))})
 	}
-	b.echo(t, b.settings.User, value, append(headers, kafka.Header{Key: "lapse-lsn", Value: []byte(at.Hex())})...)
+	b.echo(t, b.settings.User, value, append(headers, kafka.Header{Key: "lapse-lsn", Value: []byte(hexOf(at))})...)
 	b.lost[rowKey(e.Table, "")+" user"]++ // a consumer must be told that it never happened
 }
 
@@ -137,7 +138,7 @@ func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
 			markers = append(markers, "rewind accepted")
 			b.holds(t, markers...)
 			for _, record := range b.read(t, b.settings.User) {
-				met = met || record.Header("lapse-op") == "delete" && record.Header("lapse-lsn") == fork.Hex() &&
+				met = met || record.Header("lapse-op") == "delete" && record.Header("lapse-lsn") == hexOf(fork) &&
 					record.Header("lapse-history") == strconv.Itoa(len(markers)+1)
 			}
 			if met {
@@ -147,3 +148,6 @@ func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
 		t.Error("no commit stood at the fork: the test shows nothing")
 	})
 }
+
+// hexOf is a position as headers have it.
+func hexOf(at schemas.LSN) string { return fmt.Sprintf("%016X", uint64(at)) }

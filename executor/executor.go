@@ -107,7 +107,7 @@ type Executor struct {
 	pruneAt time.Time
 	ready   error
 	paused  string // every deletion, by a person: see Paused
-	status  []PolicyStatus
+	status  []policyStatus
 	totals  map[schemas.PolicyName]*PolicySummary // of all its runs
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -202,4 +203,11 @@ func (w *work) batch(t testing.TB, limit int) (batch.Result, error) {
 	t.Helper()
 	_, done, err := w.Delete(t.Context(), w.a, testKey, batch.Order{Limit: limit})
 	return done, err
+}
+
+// stood is how each policy stood when the list was last read.
+func (e *Executor) stood() []policyStatus {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.status)
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -171,7 +170,7 @@ func surveyed(t testing.TB, db *pgtest.DB, name schemas.PolicyName) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := planner.SurveyInForce(t.Context(), conn, find(list, name), time.Time{})
+	s, err := planner.Ask{}.InForce(t.Context(), conn, find(list, name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -305,17 +305,22 @@ func TestStatusSaysWhyBatchesAreHeldBack(t *testing.T) {
 		var r resting
 		e := newExecutor(t, db, r.config, func(c *Config) { c.Limits.TurnRows = 20 })
 		e.pace.sleep = r.sleep
-		var during PolicyStatus
+		var during delay
+		rows := 0
 		progress := e.config.Progress
 		e.config.Progress = func(p Progress) {
 			progress(p)
-			if s := e.Status(); p.Deleted > 50 && len(s) == 1 {
-				during = s[0]
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			for _, m := range e.known {
+				if p.Deleted > 50 {
+					during, rows = m.pauses.now(), m.sizing.rows()
+				}
 			}
 		}
 		once(t, e)
-		if during.Throttled != throttlePace || during.Share != quietShare || during.BatchRows == 0 {
-			t.Errorf("during the run status says %+v", during)
+		if during.throttled != throttlePace || during.share != quietShare || rows == 0 {
+			t.Errorf("during the run it is said: %+v, batches of %d", during, rows)
 		}
 	})
 }

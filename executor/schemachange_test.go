@@ -102,14 +102,14 @@ func TestASchemaChangeUnderARunIsGoneOnWithOrStopsItsPolicyByName(t *testing.T) 
 		s, _ := e.Once(t.Context(), nil)
 		for i, name := range names {
 			c, p := schemaChanges[name], s.Policies[slices.IndexFunc(s.Policies, func(p PolicySummary) bool { return string(p.Policy) == fmt.Sprintf("case_%d", i) })]
-			m := e.status[slices.IndexFunc(e.status, func(line PolicyStatus) bool { return line.Policy == p.Policy })]
+			m := e.status[slices.IndexFunc(e.status, func(line policyStatus) bool { return line.policy == p.Policy })]
 			switch {
 			case !changed[name]:
 				t.Errorf("%s: nothing was changed: %+v", name, p)
-			case c.cause != "" && (p.Outcome != Stopped || m.Cause != c.cause || !strings.Contains(p.Error, c.says)):
-				t.Errorf("%s: %s, %q, %s; want that it stops, %q, and says %q", name, p.Outcome, m.Cause, p.Error, c.cause, c.says)
+			case c.cause != "" && (p.Outcome != Stopped || m.cause != c.cause || !strings.Contains(p.Error, c.says)):
+				t.Errorf("%s: %s, %q, %s; want that it stops, %q, and says %q", name, p.Outcome, m.cause, p.Error, c.cause, c.says)
 			case c.cause == "" && p.Outcome != Finished:
-				t.Errorf("%s: %s, %q, %s; want that it goes on", name, p.Outcome, m.Cause, p.Error)
+				t.Errorf("%s: %s, %q, %s; want that it goes on", name, p.Outcome, m.cause, p.Error)
 			case c.cause == "":
 				if got := one[string](t, db, "select count(*)::text from "+table[name]); got != c.left {
 					t.Errorf("%s: %s rows are left, want %s", name, got, c.left)

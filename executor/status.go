@@ -3,7 +3,6 @@ package executor
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,25 +11,15 @@ import (
 	"lapse/schemas"
 )
 
-// PolicyStatus is how a policy stands, for a status page.
-type PolicyStatus struct {
-	Policy      schemas.PolicyName    `json:"policy"`
-	Table       string                `json:"table"`
-	Version     schemas.PolicyVersion `json:"version"`
-	State       schemas.State         `json:"state"` // the gate's, or "stopped"
-	Stopped     string                `json:"stopped,omitempty"`
-	Cause       Cause                 `json:"cause,omitempty"` // of the stop, in a word
-	Until       time.Time             `json:"until,omitzero"`  // when a stopped policy is tried again
-	Quarantined int64                 `json:"rows_in_quarantine,omitempty"`
-	NoIndex     string                `json:"no_index,omitempty"` // what is so without an index that is missing
-	Resists     string                `json:"resists,omitempty"`  // what was put aside because a row resists
-	// Throttled is why its batches are held back in the run that is under way: throttlePace, or a guard's reason; throttleLock
-	// before it is begun; "" for not at all.
-	Throttled string `json:"throttled,omitempty"`
-	// Share is the part of the time in which each worker's batches run at gentle pace, and BatchRows the size that batches have
-	// come to. Both are zero before the first batch.
-	Share     float64 `json:"share,omitempty"`
-	BatchRows int     `json:"batch_rows,omitempty"`
+// policyStatus is how a policy stood when the list was last read, for readiness and summaries.
+type policyStatus struct {
+	policy  schemas.PolicyName
+	table   string
+	version schemas.PolicyVersion
+	state   schemas.State // the gate's, or "stopped"
+	stopped string
+	cause   Cause     // of the stop, in a word
+	until   time.Time // when a stopped policy is tried again
 }
 
 // Ready returns nil while policies get their turns, and otherwise why they do not: all of them, or those that are stopped
@@ -46,9 +35,9 @@ func (e *Executor) Ready() error {
 	}
 	var stopped []error
 	for i := range e.status {
-		if s := &e.status[i]; s.Stopped != "" {
-			why := strings.TrimPrefix(s.Stopped, fmt.Sprintf("policy %s: ", s.Policy))
-			stopped = append(stopped, fmt.Errorf("policy %s is stopped: %s", s.Policy, why))
+		if s := &e.status[i]; s.stopped != "" {
+			why := strings.TrimPrefix(s.stopped, fmt.Sprintf("policy %s: ", s.policy))
+			stopped = append(stopped, fmt.Errorf("policy %s is stopped: %s", s.policy, why))
 		}
 	}
 	return errors.Join(stopped...)
@@ -80,38 +69,25 @@ func (e *Executor) Paused() string {
 	return e.paused
 }
 
-// Status returns how each policy stood when the list was last read.
-func (e *Executor) Status() []PolicyStatus {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.status)
-}
-
-// observe takes the list down for Status and metrics, and forgets what is no longer in force. It returns, of the versions that it
+// observe records the list for readiness, summaries and metrics, and forgets what is no longer in force. It returns, of the versions that it
 // forgets, those whose run this process worked on without seeing its end.
 func (e *Executor) observe(policies []planner.InForce) (cut []*policyMemory) {
 	inForce := map[versionKey]bool{}
 	names := map[schemas.PolicyName]bool{}
-	status := make([]PolicyStatus, 0, len(policies))
+	status := make([]policyStatus, 0, len(policies))
 	for i := range policies {
 		p := &policies[i]
 		inForce[versionKey{p.ID, p.Version}], names[p.Name] = true, true
-		m, line := e.memory(p), PolicyStatus{Policy: p.Name, Table: p.TableName, Version: p.Version, State: p.State}
-		is, run := m.pauses.now(), m.run.now()
+		is, line := e.memory(p).pauses.now(), policyStatus{policy: p.Name, table: p.TableName, version: p.Version, state: p.State}
 		switch {
 		case p.State != schemas.Armed:
 		case is.stopped != nil:
-			line.State, line.Stopped, line.Cause, line.Until = stateStopped, is.stopped.Error(), CauseOf(is.stopped), is.until
+			line.state, line.stopped, line.cause, line.until = stateStopped, is.stopped.Error(), CauseOf(is.stopped), is.until
 		case p.Trouble != "":
-			line.State, line.Stopped, line.Cause = stateStopped, p.Trouble+": "+p.Remedy(), CauseTable
+			line.state, line.stopped, line.cause = stateStopped, p.Trouble+": "+p.Remedy(), CauseTable
 		}
-		if run.resists != nil {
-			line.Resists = run.resists.Error()
-		}
-		line.Quarantined, line.NoIndex = p.Quarantine.Rows, m.index.now().missing
 		e.metrics.resting(p, e.now())
-		line.Throttled, line.Share, line.BatchRows = is.throttled, is.share, m.sizing.rows()
-		e.metrics.in(p, line.State)
+		e.metrics.in(p, line.state)
 		status = append(status, line)
 	}
 	e.mu.Lock()
@@ -136,8 +112,8 @@ func (e *Executor) showStopped(p *planner.InForce, err error, until time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range e.status {
-		if e.status[i].Policy == p.Name {
-			e.status[i].State, e.status[i].Stopped, e.status[i].Cause, e.status[i].Until = stateStopped, err.Error(), CauseOf(err), until
+		if e.status[i].policy == p.Name {
+			e.status[i].state, e.status[i].stopped, e.status[i].cause, e.status[i].until = stateStopped, err.Error(), CauseOf(err), until
 		}
 	}
 }

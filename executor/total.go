@@ -62,8 +62,8 @@ func (e *Executor) Summary() Summary {
 	}
 	for i := range e.status {
 		line := &e.status[i]
-		if line.Stopped != "" && all[line.Policy] == nil {
-			all[line.Policy] = &PolicySummary{Policy: line.Policy, Table: line.Table, Version: line.Version}
+		if line.stopped != "" && all[line.policy] == nil {
+			all[line.policy] = &PolicySummary{Policy: line.policy, Table: line.table, Version: line.version}
 		}
 	}
 	for _, s := range all {
@@ -75,8 +75,8 @@ func (e *Executor) Summary() Summary {
 			}
 		}
 		for i := range e.status {
-			if line := &e.status[i]; line.Policy == s.Policy && line.Stopped != "" {
-				s.Outcome, s.Error = Stopped, line.Stopped
+			if line := &e.status[i]; line.policy == s.Policy && line.stopped != "" {
+				s.Outcome, s.Error = Stopped, line.stopped
 			}
 		}
 	}

@@ -253,7 +253,7 @@ func TestRowSecurityThatWouldBlindTheDeleterIsRefused(t *testing.T) {
 		w.do(`alter table sessions force row level security`)
 		_, err := w.call(w.lease(p, w.open(&p)), nil)
 		wantState(t, err, "42501")
-		if s, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{}); err != nil || !strings.HasPrefix(s.Trouble, "row security applies to ") || !strings.HasSuffix(s.Trouble, " bypassrls") {
+		if s, err := surveyInForce(t.Context(), w.exec, &p, time.Time{}); err != nil || !strings.HasPrefix(s.Trouble, "row security applies to ") || !strings.HasSuffix(s.Trouble, " bypassrls") {
 			t.Errorf("the survey says %q, %v", s.Trouble, err)
 		}
 		changes, err := w.difference(policyText("shop.sessions", "last_seen", "31 days"), false)

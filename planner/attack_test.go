@@ -219,7 +219,7 @@ func (s *siege) unasked(p *InForce, b *batch) []string {
 	_, err = s.callIn(tx, b, nil)
 	must(t, err)
 	must(t, tx.Rollback(t.Context()))
-	survey, err := SurveyInForce(t.Context(), s.exec, p, time.Time{})
+	survey, err := surveyInForce(t.Context(), s.exec, p, time.Time{})
 	must(t, err)
 	if survey.Trouble != "" {
 		t.Errorf("without the question the survey says %s", survey.Trouble)
@@ -249,7 +249,7 @@ func (s *siege) wantRefusals(a *attack, schema string, p *InForce, b *batch) {
 		_, err := s.call(b, nil)
 		wantState(t, err, schemas.SQLStateTriggers)
 	}
-	survey, err := SurveyInForce(t.Context(), s.exec, p, time.Time{})
+	survey, err := surveyInForce(t.Context(), s.exec, p, time.Time{})
 	must(t, err)
 	if !strings.Contains(survey.Trouble, "would run") || survey.Due != 0 {
 		t.Errorf("the survey says %+v", survey)

@@ -88,7 +88,7 @@ func TestAForeignKeyWithoutAnIndexIsNamedWithItsIndex(t *testing.T) {
 		// The statement is one that helps, and plan says the same as apply.
 		w.do(`create index on shop.bad0 (s, r)`)
 		w.apply(policyText("shop.sessions", "last_seen", "30 days"))
-		s, err := SurveyInForce(t.Context(), w.exec, &w.inForce()[0], time.Time{})
+		s, err := surveyInForce(t.Context(), w.exec, &w.inForce()[0], time.Time{})
 		must(t, err)
 		if said := ofIndexes(s.Warnings); len(said) != len(warnings)-1 || strings.Contains(strings.Join(said, "\n"), "bad0") {
 			t.Errorf("plan warns of\n%s", strings.Join(said, "\n"))

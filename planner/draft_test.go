@@ -200,7 +200,7 @@ func TestWhatGoesAlongIsCountedPerTableToAnyDepth(t *testing.T) {
 		family(w)
 		w.apply(untilSessions)
 		p := w.inForce()[0]
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		want := map[string]int64{}
 		must(t, expiry.Attempt(t.Context(), w.admin, func(tx pgx.Tx) error { // what PostgreSQL itself takes along
@@ -359,7 +359,7 @@ func TestASurveyLocksNoPartitionThatCannotHoldDueRows(t *testing.T) {
 		must(t, run(holder, `begin`))
 		must(t, run(holder, `lock table shop.visits_new in access exclusive mode`))
 		for what, survey := range map[string]func() (*Survey, error){
-			"in force": func() (*Survey, error) { return SurveyInForce(t.Context(), w.exec, &p, at) },
+			"in force": func() (*Survey, error) { return surveyInForce(t.Context(), w.exec, &p, at) },
 			"a draft": func() (*Survey, error) {
 				b := &bare{w, "postgres", nil}
 				return b.survey(text, Ask{At: at}), nil

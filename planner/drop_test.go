@@ -197,7 +197,7 @@ func TestASurveySaysWhichPartitionsWouldBeDropped(t *testing.T) {
   - {name: p, table: shop.parts, expire: {column: at, after: 30 days}, action: drop_partition, state: armed}
   - {name: q, table: shop.t, expire: {column: at, after: 30 days}, action: drop_partition, state: armed}`)
 		drops := func(p InForce, at time.Time) (text string) {
-			s, err := SurveyInForce(t.Context(), w.exec, &p, at)
+			s, err := surveyInForce(t.Context(), w.exec, &p, at)
 			must(t, err)
 			for _, d := range s.Drops {
 				text += d.Name

@@ -53,7 +53,7 @@ func TestADatabaseInLatin1IsLikeAnyOther(t *testing.T) {
 		if p.TableName != table || p.Definition.Key[0].Name != "Schlüssel" || p.Trouble != "" {
 			t.Errorf("in force is %+v", p)
 		}
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if survey.Due != 100 || survey.Trouble != "" || survey.Index != "nach_Änderung" && survey.Index != `shop."nach_Änderung"` {
 			t.Errorf("the survey says %+v", survey)

@@ -61,7 +61,7 @@ func TestAnExpressionDeletesTheRowsWhoseInstantHasCome(t *testing.T) {
 			run := w.open(&p)
 			due := fmt.Sprintf(`kept is not true and isfinite(%[1]s) and (%[1]s) >= '4713-01-01 BC' and (%[1]s) <= '%[2]s'`, x.text, run.Cutoff.Format(time.RFC3339Nano))
 			want := value[int64](w, `select count(*) from visits where `+due)
-			survey, err := SurveyInForce(t.Context(), w.exec, &p, run.Cutoff)
+			survey, err := surveyInForce(t.Context(), w.exec, &p, run.Cutoff)
 			must(t, err)
 			total := w.deleteAll(p, run, 7)
 			if survey.Due != want || total.Deleted != want || survey.Trouble != "" || want == 0 {
@@ -85,7 +85,7 @@ func TestAnExpressionThatRaisesEndsTheBatch(t *testing.T) {
 		b := w.lease(p, w.open(&p))
 		_, err := w.call(b, nil)
 		wantState(t, err, "22007")
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if survey.Trouble != "counting fails with SQLSTATE 22007" || value[int](w, `select count(*) from notes`) != 3 {
 			t.Errorf("the survey says %+v", survey)
@@ -117,7 +117,7 @@ func TestAnExpressionIsFoundByItsIndex(t *testing.T) {
 			t.Errorf("with the index the warnings are %q", changes[0].Warnings)
 		}
 		p := w.inForce()[0]
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if survey.Method == Sequential || survey.Index == "" {
 			t.Errorf("rows are found by %s, index %q\n%s", survey.Method, survey.Index, survey.Explain)

@@ -246,7 +246,7 @@ func TestAnIndexThatIsMadeLeavesOutRowsThatNeverExpire(t *testing.T) {
 		w.do(`analyze`)
 		w.apply(file)
 		for _, p := range w.inForce() {
-			s, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			s, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
 			due := int64(50)
 			if p.Name == "whole" {

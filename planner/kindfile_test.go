@@ -98,7 +98,7 @@ func TestAPolicyOfEachKindWorksFromTheFileToTheDeletion(t *testing.T) {
 		for _, p := range w.inForce() {
 			w.arm(p.ID)
 			for at, due := range map[time.Time]int64{first: 3, first.Add(-time.Microsecond): 2, {}: 3} {
-				survey, err := SurveyInForce(t.Context(), w.exec, &p, at)
+				survey, err := surveyInForce(t.Context(), w.exec, &p, at)
 				must(t, err)
 				if survey.Due != due || survey.Trouble != "" || survey.Method == Sequential || survey.Index == "" || survey.Newest == nil || survey.Newest.After(first) {
 					t.Errorf("%s: at %s the survey says %+v", p.Name, at, survey)

@@ -33,7 +33,7 @@ func TestTheTemplatesTakeOtherKinds(t *testing.T) {
 			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 				w := newWorld(t, db)
 				p := inForceBy(w, k)
-				survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+				survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 				must(t, err)
 				if survey.Due != 3 || survey.Trouble != "" || survey.Statement == "" || survey.Explain == "" {
 					t.Errorf("the survey says %+v", survey)

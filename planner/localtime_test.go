@@ -85,7 +85,7 @@ func TestTheExamplesOfALocalTimeAreThereWithoutADueRow(t *testing.T) {
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table t (id int primary key, at timestamp)`)
 		w.apply(policyText("shop.t", "at", "30 days"))
-		s, err := SurveyInForce(t.Context(), w.exec, &w.inForce()[0], time.Date(2026, 7, 1, 15, 0, 0, 0, time.UTC))
+		s, err := surveyInForce(t.Context(), w.exec, &w.inForce()[0], time.Date(2026, 7, 1, 15, 0, 0, 0, time.UTC))
 		must(t, err)
 		if want := "at has no zone and is read in UTC: 2026-07-01 00:00:00 is 2026-07-01T00:00:00Z, 2026-06-30 00:00:00 is 2026-06-30T00:00:00Z; where that is wrong, write zone: in the policy"; s.Local.String() != want {
 			t.Errorf("it says %s", s.Local)

@@ -54,7 +54,7 @@ func TestALockedPartitionBlocksOnlyItself(t *testing.T) {
 				t.Errorf("%s: got %+v, %v; want its ten rows deleted", region, got, err)
 			}
 		}
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if !strings.Contains(survey.Trouble, "holds a lock") {
 			t.Errorf("a survey, which reads all of it, says %+v", survey)

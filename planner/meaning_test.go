@@ -35,7 +35,7 @@ func TestAnotherMeaningOfWhereAsksAsAnotherWhereDoes(t *testing.T) {
 		w.do(`alter type state rename value 'fresh' to 'stale'`)
 		_, err := w.call(b, nil)
 		wantState(t, err, schemas.SQLStateColumns)
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		seen, err := Inspect(t.Context(), w.exec, &p)
 		must(t, err)

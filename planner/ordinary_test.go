@@ -85,7 +85,7 @@ func TestOrdinaryTablesAreLetThrough(t *testing.T) {
 		_ = w.armed(file)
 		for i, o := range ordinary {
 			p := w.named(schemas.PolicyName(fmt.Sprintf("o%02d", i)))
-			survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
 			if survey.Trouble != "" || survey.Due != 1 {
 				t.Errorf("%s: the survey says %+v", o.name, survey)

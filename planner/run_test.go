@@ -161,7 +161,7 @@ func TestATableThatIsGoneRenamedOrSwappedStopsItsPolicy(t *testing.T) {
 			if p.Trouble != of(c.trouble) {
 				t.Errorf("%s: loaded with trouble %q, want %q", c.name, p.Trouble, of(c.trouble))
 			}
-			survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
 			if survey.Trouble == "" || survey.Due != 0 {
 				t.Errorf("%s: the survey says %+v", c.name, survey)

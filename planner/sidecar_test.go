@@ -32,7 +32,7 @@ func TestARegistrySaysWhenRowsAreDue(t *testing.T) {
 		}
 		w.arm(1)
 		p := w.named("p")
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if survey.Due != 3 || survey.Trouble != "" || survey.Explain == "" || survey.Oldest == nil {
 			t.Errorf("the survey says %+v", survey)
@@ -66,7 +66,7 @@ func TestARegistrySaysWhenRowsAreDue(t *testing.T) {
 		must(t, run(w.admin, `alter table shop.registry owner to session_user`))
 		_, err = w.call(b, nil)
 		wantState(t, err, "42501")
-		survey, err = SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if !strings.Contains(survey.Trouble, "another owner's") {
 			t.Errorf("of another owner's registry the survey says %q", survey.Trouble)

@@ -77,7 +77,7 @@ func TestASoftActionTakesNothingAlong(t *testing.T) {
 		w.trigger("child", "after delete", "row")
 		w.trigger("t", "before delete", "row")
 		p := w.armed(policyText("shop.t", "at", "30 days", softly))
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, p.Since)
+		survey, err := surveyInForce(t.Context(), w.exec, &p, p.Since)
 		must(t, err)
 		if survey.Trouble != "" || len(survey.Cascades) > 0 || survey.Due != 31 || !strings.Contains(survey.Index, "t_") {
 			t.Errorf("the survey says %+v", survey)
@@ -161,7 +161,7 @@ func TestTheIndexOfASoftPolicyHasWhatIsNotSet(t *testing.T) {
 			w.do(`insert into ` + table + ` select n, now() - interval '60 days' + n * interval '1 second', ` + map[bool]string{true: "true", false: "now()"}[c.gone == "boolean"] + ` from generate_series(1, 6000) n`)
 			w.do(`insert into ` + table + ` select 6000 + n, now() - interval '40 days' from generate_series(1, 3) n`)
 			w.do(`analyze ` + table)
-			survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
 			if survey.Due != 3 || !strings.HasPrefix(survey.Index, table+"_at") {
 				t.Errorf("%s %s: %d rows are due, found by %s %s", c.gone, c.index, survey.Due, survey.Method, survey.Index)

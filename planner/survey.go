@@ -134,11 +134,6 @@ type Ask struct {
 	AtMost int64
 }
 
-// SurveyInForce is Ask.InForce that counts all.
-func SurveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time) (*Survey, error) {
-	return Ask{At: at}.InForce(ctx, conn, p)
-}
-
 // InForce surveys a policy that is applied, through its survey function: nothing of the table is read or planned in this session
 // itself. conn is a session with the executor's rights. It takes no lock that writers wait for, none on partitions that cannot
 // hold due rows, and changes nothing. Who waits to change the table is given way to: then what is due is an estimate, and where an exact

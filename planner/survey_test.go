@@ -24,7 +24,7 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		p := w.inForce()[0]
 		oldest := value[time.Time](w, `select last_seen from sessions where id = 1`)
 
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if survey.Due != 5000 || survey.Oldest == nil || !survey.Oldest.Equal(oldest) || survey.Method != Sequential || survey.Index != "" {
 			t.Errorf("without an index: %+v", survey)
@@ -34,7 +34,7 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		}
 		w.do(`create index sessions_by_age on sessions (last_seen, id)`)
 		w.do(`analyze sessions`)
-		survey, err = SurveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+2500*time.Millisecond))
+		survey, err = surveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+2500*time.Millisecond))
 		must(t, err)
 		if survey.Due != 3 || survey.Method == Sequential || survey.Index != "sessions_by_age" || survey.Shape != functions.ShapeRange {
 			t.Errorf("at an earlier time: %+v", survey)
@@ -45,13 +45,13 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		for after, want := range map[time.Duration]int64{ // the third row's instant, and the microsecond before
 			2 * time.Second: 3, 2*time.Second - time.Microsecond: 2, 0: 1, -time.Microsecond: 0, 4999 * time.Second: 5000, 4999*time.Second - time.Microsecond: 4999,
 		} {
-			survey, err = SurveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+after))
+			survey, err = surveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+after))
 			must(t, err)
 			if survey.Due != want {
 				t.Errorf("%s after the oldest row is due, %d rows are, want %d", after, survey.Due, want)
 			}
 		}
-		survey, err = SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if survey.Due != 5000 || survey.Method != IndexOrder || survey.Index != "sessions_by_age" {
 			t.Errorf("with an index: %+v", survey)
@@ -100,7 +100,7 @@ func TestASurveyIsExactInEveryKindOfColumn(t *testing.T) {
 			kind := p.Definition.Expire.(*expiry.Age)
 			want := value[int64](w, `select count(*) from `+p.TableName+` where shop.oracle(`+schemas.Identifier(kind.Column)+`, $1, $2::text::interval, $3)`,
 				zoneOr(kind.Zone), kind.After.String(), at)
-			survey, err := SurveyInForce(t.Context(), w.exec, &p, at)
+			survey, err := surveyInForce(t.Context(), w.exec, &p, at)
 			must(t, err)
 			if survey.Due != want || want != c.due || len(survey.Shards) != c.leaves || survey.Explain == "" || !survey.At.Equal(at) {
 				t.Errorf("%s at %s: got %+v, the oracle says %d, want %d", c.policy, c.at, survey, want, c.due)
@@ -123,7 +123,7 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	const took = `update lapse.batch_result r set finished_at = b.started_at + interval '2 s' from lapse.batch b where b.batch = r.batch`
 	must(t, run(w.admin, `set session_replication_role = replica`)) // the ledger is append-only by a trigger
 	must(t, run(w.admin, took))
-	survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+	survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
 	if survey.SpeedFrom != Measured || survey.RowsPerSecond != 500*QuietShare || !survey.Gentle || survey.Due != 1000 || survey.Estimate != 4*time.Second ||
 		survey.Beside != 100*time.Second {
@@ -131,7 +131,7 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	}
 	must(t, run(w.admin, `update lapse.batch set started_at = started_at - interval '7 days'`))
 	must(t, run(w.admin, took))
-	survey, err = SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+	survey, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
 	if survey.SpeedFrom != Stated || survey.RowsPerSecond != statedSpeed*QuietShare || survey.Estimate != 40*time.Millisecond {
 		t.Errorf("by batches of a week ago: %+v", survey)
@@ -164,7 +164,7 @@ func TestThePickIsPlannedAsAnIndexScanInOrder(t *testing.T) {
   - {name: candidates, table: shop.carts, expire: {column: opened, ttl_column: ttl}, batch: 500}
 `)
 		for _, p := range w.inForce() {
-			survey, err := SurveyInForce(t.Context(), w.exec, &p, at)
+			survey, err := surveyInForce(t.Context(), w.exec, &p, at)
 			must(t, err)
 			name := string(p.Name)
 			got := survey.Statement + "\n\n" + costs.ReplaceAllString(survey.Explain, "") + "\nmethod: " + string(survey.Method) + " " + survey.Index + "\n"

@@ -37,7 +37,7 @@ func TestDueTimesInTheAbsurdPastAreForetold(t *testing.T) {
 		must(t, run(w.admin, `insert into lapse.breaker (policy_id, version, due, table_rows, cause, compared, accepted, accepted_at)
 			select policy_id, version, 2900, 4300, 'absurd_past', 1500, 2900, clock_timestamp() from lapse.gate`))
 		p := w.named("p")
-		if s, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{}); err != nil || s.Breaker.WouldTrip {
+		if s, err := surveyInForce(t.Context(), w.exec, &p, time.Time{}); err != nil || s.Breaker.WouldTrip {
 			t.Errorf("where somebody said yes: %+v, %v", s, err)
 		}
 	})

@@ -24,7 +24,7 @@ func TestATableThatBecomesAViewWhileASurveyWaitsIsNotRead(t *testing.T) {
 		resolved := b.proposals(untilSessions)[0].Resolved
 		swapper := db.Connect(t)
 		for name, ask := range map[string]func() (*Survey, error){
-			"in force": func() (*Survey, error) { return SurveyInForce(t.Context(), w.exec, &p, time.Time{}) },
+			"in force": func() (*Survey, error) { return surveyInForce(t.Context(), w.exec, &p, time.Time{}) },
 			"a draft":  func() (*Survey, error) { return b.draft(nil).Survey(t.Context(), Ask{}, resolved) },
 		} {
 			tx, err := swapper.Begin(t.Context())

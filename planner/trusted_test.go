@@ -48,7 +48,7 @@ func TestATrustedTriggerWritesItsHistory(t *testing.T) {
 		if again := w.apply(trustedPolicy(`{trusted: true, search_path: "shop, public"}`)); again[0].Kind != Unchanged {
 			t.Errorf("applied again it is %s: %v", again[0].Kind, again[0].Fields)
 		}
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if survey.Trouble != "" {
 			t.Errorf("the survey says %s", survey.Trouble)
@@ -82,7 +82,7 @@ func TestWhatWasTrustedIsHeldToWhatApplySaw(t *testing.T) {
 			if _, err := w.call(b, nil); schemas.StateOf(err) != schemas.SQLStateTriggers {
 				t.Errorf("%s: %v", name, err)
 			}
-			survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
 			if survey.Trouble == "" {
 				t.Errorf("%s: the survey sees nothing", name)

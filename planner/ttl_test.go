@@ -239,7 +239,7 @@ func TestAPolicyByTheRowsOwnTimeWorksFromTheFileToTheDeletion(t *testing.T) {
 					(4, now() - interval '40 days', null), (5, now() - interval '1 year', -1), (6, now() - interval '1 s', 0), (7, 'infinity', 0), (8, null, 0),
 					(9, now() - interval '1 year', 2147483647)`)
 				p := w.armed(ttlText("shop.carts", "{column: opened, ttl_column: ttl, ttl_default: 30 days}", "    state: armed"))
-				survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+				survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 				must(t, err)
 				if survey.Due != 3 || survey.Index != "carts_by_age" || strings.Join(survey.Order, ", ") != "opened, id" ||
 					len(survey.Warnings) != 1 || !strings.Contains(survey.Warnings[0], "every run reads all rows whose opened is past") {
@@ -330,7 +330,7 @@ func TestAPolicyStopsWhenItsTTLColumnChanges(t *testing.T) {
 			if n := value[int](w, `select count(*) from `+table); n != 1 {
 				t.Errorf("%s: %d rows are left, want the one", change, n)
 			}
-			survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
 			if survey.Trouble == "" {
 				t.Errorf("%s: the survey finds nothing wrong", change)

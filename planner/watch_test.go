@@ -89,7 +89,7 @@ func TestACountGivesWayToASessionThatWantsToChangeTheTable(t *testing.T) {
 			}
 		})
 		beside(func() {
-			if s, err := SurveyInForce(t.Context(), conn, &p, time.Now()); err != nil || !strings.HasPrefix(s.Trouble, ErrAwaited.Error()) {
+			if s, err := surveyInForce(t.Context(), conn, &p, time.Now()); err != nil || !strings.HasPrefix(s.Trouble, ErrAwaited.Error()) {
 				t.Errorf("of a plan that counts all: %+v, %v, want that it gives way", s, err)
 			}
 		})

@@ -48,7 +48,7 @@ func TestWhereDeletesTheRowsThatItIsTrueOf(t *testing.T) {
 		_ = w.armed(file)
 		for i, where := range wheres {
 			p := w.named(schemas.PolicyName(fmt.Sprintf("p%d", i)))
-			survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
 			gone := int64(value[int](w, `select count(*) from orders where `+where))
 			total := w.deleteAll(p, w.open(&p), 7)
@@ -141,7 +141,7 @@ func TestAColumnOfWhereThatIsAnotherOneStopsThePolicy(t *testing.T) {
 		w.do(`alter table orders rename flag to was; alter table orders add flag boolean default true`)
 		_, err := w.call(b, nil)
 		wantState(t, err, schemas.SQLStateColumns)
-		survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		if !strings.Contains(survey.Trouble, "columns") {
 			t.Errorf("the survey says %+v", survey)
@@ -200,7 +200,7 @@ func TestAnIndexOfTheRowsThatMeetWhereIsUsed(t *testing.T) {
 			w.do(`analyze ` + table)
 			_ = w.armed(file(table, after, `status = 'closed'`))
 			p := w.named(schemas.PolicyName(table))
-			s, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			s, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
 			if s.Due != 10 || s.Index != fmt.Sprintf("by_status%d", i) || s.Method == Sequential {
 				t.Errorf("%s: %d rows are due, found by %s %s", after, s.Due, s.Method, s.Index)

@@ -303,3 +303,8 @@ func wantState(t testing.TB, err error, state string) {
 		t.Errorf("got %v (SQLSTATE %q), want SQLSTATE %s", err, got, state)
 	}
 }
+
+// surveyInForce counts all.
+func surveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time) (*Survey, error) {
+	return Ask{At: at}.InForce(ctx, conn, p)
+}

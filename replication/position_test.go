@@ -14,9 +14,6 @@ func TestAPositionIsWrittenAsPostgreSQLDoes(t *testing.T) {
 	if got := at.String(); got != "0/19C2A40" {
 		t.Errorf("String: %s", got)
 	}
-	if got := at.Hex(); got != "00000000019C2A40" {
-		t.Errorf("Hex: %s", got)
-	}
 	if got := (Position{History: 3, Timeline: 2, Commit: at, Ordinal: 7}).String(); got != "3:2:0/19C2A40:7" {
 		t.Errorf("Position: %s", got)
 	}
@@ -47,16 +44,6 @@ func TestPositionsAreStrictlyOrderedByTimelineCommitAndOrdinal(t *testing.T) {
 		}
 		if a.Timeline == b.Timeline && a.Commit < b.Commit && a.Compare(b) >= 0 {
 			t.Fatal("an older commit does not come first")
-		}
-	})
-}
-
-func TestHexSortsAsPositionsDo(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := schemas.LSN(rapid.Uint64().Draw(t, "a")), schemas.LSN(rapid.Uint64().Draw(t, "b"))
-		if (a < b) != (a.Hex() < b.Hex()) {
-			t.Fatalf("%s and %s", a.Hex(), b.Hex())
 		}
 	})
 }

@@ -22,11 +22,6 @@ func (l LSN) String() string {
 	return fmt.Sprintf("%X/%X", uint32(l>>32), uint32(l))
 }
 
-// Hex writes the position in 16 digits, so that text sorts as positions do.
-func (l LSN) Hex() string {
-	return fmt.Sprintf("%016X", uint64(l))
-}
-
 // ParseLSN reads what String and PostgreSQL's pg_lsn write.
 func ParseLSN(text string) (LSN, error) {
 	high, low, ok := strings.Cut(text, "/")

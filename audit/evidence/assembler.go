@@ -144,9 +144,6 @@ func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *C
 	return o
 }
 
-// Account is what the transaction claimed and what was seen of it so far.
-func (a *Assembler) Account() *Account { return a.classifier.Account() }
-
 // wait copies the event at hand, which waits for the next change.
 func (a *Assembler) wait() {
 	a.waiting = &a.spare[0]

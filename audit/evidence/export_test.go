@@ -14,6 +14,7 @@ var (
 	ParseResult   = parseResult
 	Reconcile     = reconcile
 	AppendText    = appendText[string]
+	AppendHex     = appendHex
 	TableName     = tableName
 	Partition     = partition
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"lapse/audit/evidence"
 	"lapse/replication"
 	"lapse/schemas"
@@ -120,4 +122,18 @@ func TestHeadersAreUTF8InAnyDatabase(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestHexSortsAsPositionsDo(t *testing.T) {
+	t.Parallel()
+	hex := func(n uint64) string { return string(evidence.AppendHex(nil, n, 16)) }
+	if got := hex(0x19C2A40); got != "00000000019C2A40" {
+		t.Errorf("Hex: %s", got)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.Uint64().Draw(t, "a"), rapid.Uint64().Draw(t, "b")
+		if (a < b) != (hex(a) < hex(b)) {
+			t.Fatalf("%s and %s", hex(a), hex(b))
+		}
+	})
 }

@@ -3,7 +3,6 @@ package policyfile
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -178,10 +177,4 @@ func (p *Policy) Place(key string) yamldoc.Place {
 		}
 		key = key[:max(0, strings.LastIndexByte(key, '.'))]
 	}
-}
-
-// At is Place with the file's name before it.
-func (p *Policy) At(key string) string {
-	at := p.Place(key)
-	return fmt.Sprintf("%s:%d:%d", p.File, at.Line, at.Column)
 }
