@@ -62,14 +62,7 @@ func statusTable(s *status.Status, verbose bool) *table {
 	t := newTable(columns...)
 	for i := range s.Policies {
 		p := &s.Policies[i]
-		last, rows := "-", "-"
-		if p.LastRun != nil {
-			last = status.Short(s.At.Sub(p.LastRun.Started)) + " ago"
-			_, rows = p.LastRun.Text()
-		}
-		if p.Looked != nil {
-			last = "looked " + status.Short(s.At.Sub(*p.Looked)) + " ago"
-		}
+		last, rows := p.LastText(s.At)
 		cells := []any{p.Policy, p.StateText(), last, rows, p.LagText(), p.NextText(s.At)}
 		if verbose {
 			cells = append(cells, p.Table)

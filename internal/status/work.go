@@ -222,6 +222,19 @@ func WithoutName(policy schemas.PolicyName, text string) string {
 	}
 }
 
+// LastText says how long ago the last run began, or the last look where nothing was due, and which rows the run had.
+func (p *Policy) LastText(now time.Time) (last, rows string) {
+	last, rows = "-", "-"
+	if p.LastRun != nil {
+		last = Short(now.Sub(p.LastRun.Started)) + " ago"
+		_, rows = p.LastRun.Text()
+	}
+	if p.Looked != nil {
+		last = "looked " + Short(now.Sub(*p.Looked)) + " ago"
+	}
+	return last, rows
+}
+
 // LagText is for how long a run has been due, for the table.
 func (p *Policy) LagText() string {
 	switch {
