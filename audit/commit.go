@@ -61,7 +61,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 		return err
 	}
 	// No event may stand above the gap before the log has it: the next start could not write the same one again.
-	return r.settle(ctx)
+	return r.logAll(ctx)
 }
 
 // record puts a transaction's records in line when there is room for all of them: what is read meanwhile has no record

@@ -47,7 +47,7 @@ func (r *relay) writeStart(ctx context.Context, s *history.StartingPoint, c *Con
 		content := &evidence.MarkerContent{Marker: m, Ancestry: r.ancestry}
 		r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: reached}, false))
 	}
-	if err := r.settle(ctx); err != nil {
+	if err := r.logAll(ctx); err != nil {
 		return err
 	}
 	return r.follow(ctx, r.reach)
@@ -60,8 +60,8 @@ func fingerprints(keys []schemas.Key) (all []string) {
 	return all
 }
 
-// settle waits until every record that is in line is in the log.
-func (r *relay) settle(ctx context.Context) error {
+// logAll waits until every record that is in line is in the log.
+func (r *relay) logAll(ctx context.Context) error {
 	for {
 		if err := r.flush(); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (r *relay) follow(ctx context.Context, from evidence.Reach) error {
 	r.writer.SetRoute(r.route)
 	at := evidence.LogPosition{Reach: r.last.Reach, Seq: r.last.Seq + 1}
 	r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: r.now().UTC().Truncate(time.Millisecond)}, at, false))
-	if err := r.settle(ctx); err != nil {
+	if err := r.logAll(ctx); err != nil {
 		return err
 	}
 	r.log.Info("events have another route", "version", r.route.Version, "from", at.Reach.String(), "format", r.route.Format, "former_format", former.Format,

@@ -135,7 +135,7 @@ func (f *formerVersions) compare(c *Change) (compared, *accepted) {
 func (f *formerVersions) decide(c *Change, wanted schemas.State) {
 	next, beyond := f.compare(c)
 	then := becomes(saysOf(wanted), f.standing(c.before), next)
-	c.settle(then)
+	c.follow(then)
 	if p := c.before; p != nil && c.isVersion != p.Version {
 		c.MoreFallDue = moreFallDue(p.version(), c.next)
 	}
@@ -144,9 +144,9 @@ func (f *formerVersions) decide(c *Change, wanted schemas.State) {
 	}
 }
 
-// settle writes down what follows from an outcome: which versions are to be written, which is in force, and which is held back. Of
+// follow enters what follows from an outcome: which versions are to be written, which is in force, and which is held back. Of
 // versions that are written together, the one that is held back has the higher number.
-func (c *Change) settle(o outcome) {
+func (c *Change) follow(o outcome) {
 	p, newest, number := c.before, c.newest, c.isVersion
 	c.writes, c.ToState, c.HeldBack = nil, o.state, 0
 	if o.state == "" {

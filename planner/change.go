@@ -114,7 +114,7 @@ func (c *Change) Arm() error {
 	if len(c.complaints) > 0 {
 		return c.complaints
 	}
-	c.settle(outcome{state: schemas.Arming})
+	c.follow(outcome{state: schemas.Arming})
 	c.HeldAgainst, c.fallback = "", nil
 	return nil
 }

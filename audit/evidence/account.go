@@ -27,7 +27,7 @@ type Tally struct {
 	// cannot be told.
 	Judged, Due, NotDue uint64
 
-	moves uint64 // of a user's deletes that are none, up to the end of the transaction: see settle
+	moves uint64 // user deletes that turned out to be moves; zero after splitMoves
 }
 
 // Account is what one transaction claimed and what was seen of it.

@@ -126,7 +126,7 @@ func (a *Assembler) Next() *Event {
 func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *Conclusion {
 	a.release()
 	account := a.classifier.Account()
-	account.settle()
+	account.splitMoves()
 	a.outcome = Conclusion{
 		Account: account, Verdict: Unclaimed, Markers: a.outcome.Markers[:0], Records: a.outcome.Records[:0],
 	}

@@ -63,8 +63,8 @@ func (a *Account) moved() {
 	t.moves++
 }
 
-// settle gives the moves tallies of their own, behind the others where their table lost rows too.
-func (a *Account) settle() {
+// splitMoves gives the moves tallies of their own, after the others where their table lost rows too.
+func (a *Account) splitMoves() {
 	for i := range a.Tallies {
 		t := &a.Tallies[i]
 		if t.moves == 0 {
