@@ -319,13 +319,13 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	if s := limited(policyfile.Limits{Rate: 50}); s.SpeedFrom != Rated || s.Estimate != 10*time.Second || s.Beside != s.Estimate || s.Runs != 0 {
 		t.Errorf("got %+v", s)
 	}
-	if s := limited(policyfile.Limits{MaxRows: 200}); s.Runs != 3 || !s.Gentle || s.RowsPerSecond != statedSpeed*QuietShare || s.Windows != 0 {
+	if s := limited(policyfile.Limits{MaxRows: 200}); s.Runs != 3 || !s.Gentle || s.RowsPerSecond != defaultSpeed*QuietShare || s.Windows != 0 {
 		t.Errorf("got %+v", s)
 	}
 	if s := limited(policyfile.Limits{MaxPercent: 10}); s.Runs != 5 || s.RowsPerRun != 100 || s.Limit != "10%" {
 		t.Errorf("in tenths of 1000 rows: %+v", s)
 	}
-	if s := limited(policyfile.Limits{Pace: policyfile.PaceUnlimited}); s.Gentle || s.RowsPerSecond != statedSpeed {
+	if s := limited(policyfile.Limits{Pace: policyfile.PaceUnlimited}); s.Gentle || s.RowsPerSecond != defaultSpeed {
 		t.Errorf("at unlimited pace: %+v", s)
 	}
 	window, err := schedule.ParseWindow("23:59-00:00 UTC") // open for a minute, in which 60 rows go

@@ -83,7 +83,7 @@ func TestABatchSaysWhatItsEventsAndTheAuditAreToHave(t *testing.T) {
 		b := w.lease(p, w.open(&p))
 		tx, err := w.admin.Begin(t.Context())
 		must(t, err)
-		must(t, execute(t.Context(), tx, `alter table shop.stays replica identity default; set local session authorization `+testRoles.Executor))
+		must(t, script(t.Context(), tx, `alter table shop.stays replica identity default; set local session authorization `+testRoles.Executor))
 		_, err = w.callIn(tx, b, nil)
 		wantState(t, err, "LP012")
 		must(t, tx.Rollback(t.Context()))
@@ -133,7 +133,7 @@ func TestADueTimeThatTheLogCanShowIsTheKindsOwn(t *testing.T) {
 			}
 			continue
 		}
-		if got := dueText(t, changes[0].next.spec.Due); got != c.want {
+		if got := dueText(t, changes[0].Resolved.spec.Due); got != c.want {
 			t.Errorf("%s: %s, want %s", c.expire, got, c.want)
 		}
 	}

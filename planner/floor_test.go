@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -113,9 +112,8 @@ func TestNoFunctionsAreMadeBelowAFloor(t *testing.T) {
 
 func interval(t *testing.T, w *world, text string) (i expiry.Interval) {
 	t.Helper()
-	must(t, pgx.BeginFunc(t.Context(), w.admin, func(tx pgx.Tx) error {
-		floors, _, err := readFloors(context.WithoutCancel(t.Context()), tx, []policyfile.Floor{{Least: text}})
-		i = floors[0].Least
+	must(t, pgx.BeginFunc(t.Context(), w.admin, func(tx pgx.Tx) (err error) {
+		i, _, err = expiry.ReadInterval(t.Context(), tx, text)
 		return err
 	}))
 	return i

@@ -174,7 +174,7 @@ func TestReachIsWhatTheForeignKeysSay(t *testing.T) {
 			ddl, leaves := drawForeignKeys(rt, db.Major)
 			targets := rapid.SliceOfNDistinct(rapid.SampledFrom(leaves), 1, 2, rapid.ID[string]).Draw(rt, "targets")
 			err := expiry.Attempt(t.Context(), w.admin, func(tx pgx.Tx) error {
-				if err := execute(t.Context(), tx, strings.Join(ddl, ";\n")); err != nil {
+				if err := script(t.Context(), tx, strings.Join(ddl, ";\n")); err != nil {
 					return fmt.Errorf("%w\nin: %s", err, strings.Join(ddl, ";\n"))
 				}
 				var oids []uint32

@@ -189,7 +189,7 @@ func TestEveryLookUpOfTheChecksIsInTheSignature(t *testing.T) {
 				role = "postgres"
 			}
 			sql := strings.NewReplacer("OWNER", w.app, "SUPER", super).Replace(c.sql)
-			must(t, execute(t.Context(), tx, "set local role "+role+"; set local search_path = shop; "+sql+"; reset role; set local session authorization "+testRoles.Executor))
+			must(t, script(t.Context(), tx, "set local role "+role+"; set local search_path = shop; "+sql+"; reset role; set local session authorization "+testRoles.Executor))
 			_, err = w.callIn(tx, b, nil)
 			if got := schemas.StateOf(err); got != c.state {
 				t.Errorf("%s: got %v (SQLSTATE %q), want %q", c.name, err, got, c.state)

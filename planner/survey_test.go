@@ -133,7 +133,7 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	must(t, run(w.admin, took))
 	survey, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if survey.SpeedFrom != Stated || survey.RowsPerSecond != statedSpeed*QuietShare || survey.Estimate != 40*time.Millisecond {
+	if survey.SpeedFrom != Stated || survey.RowsPerSecond != defaultSpeed*QuietShare || survey.Estimate != 40*time.Millisecond {
 		t.Errorf("by batches of a week ago: %+v", survey)
 	}
 }

@@ -31,6 +31,15 @@ var Setup struct {
 	GrantSQL      func(err error) string // the statement that a GrantError asks for, "" for other errors
 }
 
+// defaultSpeed is the rows a second that a survey expects of a policy that has deleted nothing yet.
+const defaultSpeed = 50_000
+
+// script runs several statements.
+func script(ctx context.Context, tx pgx.Tx, sql string) error {
+	_, err := tx.Conn().PgConn().Exec(ctx, sql).ReadAll()
+	return err
+}
+
 // world is one test's database: an application's schema "shop", owned by a role of its own, and the catalog.
 type world struct {
 	t     testing.TB
