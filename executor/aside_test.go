@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -60,7 +61,7 @@ func TestATableThatIsGoneOrAnotherIsAStoppedPolicyByName(t *testing.T) {
 				arm(t, db, policies(policy("p", "public.sessions")))
 				owned(t, db, change)
 				s, err := newExecutor(t, db).Once(t.Context(), nil)
-				var changed *planner.SchemaChangedError
+				var changed *run.SchemaChangedError
 				if !errors.As(err, &changed) || only(t, s).Outcome != Stopped || !strings.Contains(err.Error(), "lapse apply") {
 					t.Errorf("Once did %+v, %v; want a stopped policy", s.Policies, err)
 				}
@@ -198,9 +199,9 @@ func TestTheApplicationIsNeverTheDeadlocksVictim(t *testing.T) {
 }
 
 // inForce lists the policies as the executor sees them.
-func inForce(t testing.TB, db *pgtest.DB) []planner.InForce {
+func inForce(t testing.TB, db *pgtest.DB) []record.InForce {
 	t.Helper()
-	list, err := planner.LoadInForce(t.Context(), db.Connect(t))
+	list, err := record.LoadInForce(t.Context(), db.Connect(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -32,14 +32,14 @@ func (b *backlogMetrics) collectors() []prometheus.Collector {
 }
 
 // goesOn records how far a run is, where it is known how much there was.
-func (b *backlogMetrics) goesOn(p *planner.InForce, expected, deleted int64) {
+func (b *backlogMetrics) goesOn(p *record.InForce, expected, deleted int64) {
 	if expected > 0 {
 		b.backlog.WithLabelValues(string(p.Name), p.TableName).Set(float64(max(expected-deleted, 0)))
 	}
 }
 
 // ended records what a run left. whole: nothing stood in its way.
-func (b *backlogMetrics) ended(p *planner.InForce, st *Statistics, whole bool, now time.Time) {
+func (b *backlogMetrics) ended(p *record.InForce, st *Statistics, whole bool, now time.Time) {
 	name, table := string(p.Name), p.TableName
 	if st.LeftDue != nil {
 		b.backlog.WithLabelValues(name, table).Set(float64(*st.LeftDue))
@@ -64,7 +64,7 @@ func (b *backlogMetrics) ended(p *planner.InForce, st *Statistics, whole bool, n
 
 // stands records what is known of a policy outside its runs, by whichever process: after a start, while something keeps it from deleting,
 // and where others do the work. at says that this process is at a run, which says how far it is itself.
-func (b *backlogMetrics) stands(p *planner.InForce, at bool, now time.Time) {
+func (b *backlogMetrics) stands(p *record.InForce, at bool, now time.Time) {
 	name, table := string(p.Name), p.TableName
 	latest := func(g *prometheus.GaugeVec, t *time.Time, looked bool) {
 		if t == nil || looked && p.LookedAt.After(*t) {
@@ -89,10 +89,10 @@ func (b *backlogMetrics) stands(p *planner.InForce, at bool, now time.Time) {
 }
 
 // lookedAtAll reports whether a look that found nothing due saw every due row: those in quarantine are left out of it.
-func lookedAtAll(p *planner.InForce) bool { return p.Quarantine.Rows == 0 && p.PutAside == 0 }
+func lookedAtAll(p *record.InForce) bool { return p.Quarantine.Rows == 0 && p.PutAside == 0 }
 
 // nothingDue records a look that found nothing.
-func (b *backlogMetrics) nothingDue(p *planner.InForce, now time.Time) {
+func (b *backlogMetrics) nothingDue(p *record.InForce, now time.Time) {
 	none, watermark := int64(0), &now
 	if !lookedAtAll(p) {
 		watermark = p.Watermark

@@ -6,7 +6,10 @@ import (
 	"log/slog"
 
 	"lapse/executor/guard"
-	"lapse/planner"
+	"lapse/planner/database"
+	"lapse/planner/record"
+	"lapse/planner/run"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -15,14 +18,14 @@ const throttleLock = "table_locked"
 
 // tableRows is how many rows the policy's table has, for max_rows_per_run as a share of it; nil where that is not asked, or cannot be known
 // in time: the run is bounded by the catalog's estimate then. A limit that slows stops nothing.
-func (w *worker) tableRows(ctx context.Context, p *planner.InForce) (*int64, error) {
+func (w *worker) tableRows(ctx context.Context, p *record.InForce) (*int64, error) {
 	if p.Limits.MaxPercent == 0 || p.Unfinished != nil {
 		return nil, nil
 	}
 	if err := w.compareSurvey(ctx, p); err != nil {
 		return nil, err
 	}
-	rows, err := planner.TableRows(ctx, w.session.Batches, w.session.Control, p, w.now())
+	rows, err := survey.TableRows(ctx, w.session.Batches, w.session.Control, p, w.now())
 	if schemas.StateOf(err) != "" && !w.session.Lost() {
 		w.log.Info("the table's rows could not be counted, and max_rows_per_run goes by the catalog's estimate", "policy", p.Name,
 			"error", stripped("count the table's rows", err))
@@ -31,7 +34,7 @@ func (w *worker) tableRows(ctx context.Context, p *planner.InForce) (*int64, err
 	return &rows, err
 }
 
-// judge tries what is due under a policy before a run is begun: see planner.Judge. A run that a person has let delete so many rows is
+// judge tries what is due under a policy before a run is begun: see survey.Judge. A run that a person has let delete so many rows is
 // not judged: it deletes no more. The turn goes on where nothing is strange. A survey function that somebody has changed stops the
 // policy as a deletion function does. A policy with max_fraction below 1 that cannot be judged is stopped: it asked not to be run then.
 // Any other one is run, and meets what is wrong itself: a lock on one partition, or a missing right, must not keep it from the others.
@@ -45,7 +48,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	if err := w.compareSurvey(ctx, p); err != nil {
 		return turnGoesOn, err
 	}
-	j, err := planner.Judge(ctx, w.session.Batches, w.session.Control, p, w.now())
+	j, err := survey.Judge(ctx, w.session.Batches, w.session.Control, p, w.now())
 	switch state := schemas.StateOf(err); {
 	case (p.Limits.MaxFraction == 0 || p.Limits.MaxFraction == 1) && state != "" && !w.session.Lost():
 		level := slog.LevelWarn
@@ -54,7 +57,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		}
 		w.log.Log(ctx, level, "what is due could not be compared with what was to be expected", "policy", p.Name, "error", stripped("count what is due", err))
 		return turnGoesOn, nil
-	case errors.Is(err, planner.ErrAwaited), state == schemas.SQLStateLockNotAvailable:
+	case errors.Is(err, database.ErrAwaited), state == schemas.SQLStateLockNotAvailable:
 		pause := t.memory.pauses.retry(w.now())
 		t.memory.pauses.change(func(d *delay) { d.throttled = throttleLock })
 		w.log.Log(ctx, t.memory.locks.level(), "what is due is counted later, for max_fraction: somebody has the table or a partition locked, or waits to change it",
@@ -70,13 +73,13 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		return turnStopped, nil
 	}
 	t.memory.pauses.change(func(d *delay) { d.throttled = "" })
-	if j.DueIs == planner.Exact {
+	if j.DueIs == survey.Exact {
 		t.due, t.expected = &j.Due, j.Due
 	}
 	if !j.Trips {
 		return turnGoesOn, nil
 	}
-	if err := planner.TripBreaker(ctx, w.session.Control, p, &j.Trip); err != nil {
+	if err := run.TripBreaker(ctx, w.session.Control, p, &j.Trip); err != nil {
 		return turnGoesOn, err
 	}
 	w.countStay(ctx, p)

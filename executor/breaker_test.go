@@ -11,7 +11,8 @@ import (
 	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -45,11 +46,11 @@ func TestAPolicyOfWhichTooMuchIsDueDeletesNothingUntilSomebodySaysYes(t *testing
 		}
 		accept := func(rows int64) {
 			t.Helper()
-			list, err := planner.LoadInForce(t.Context(), connectTo(t, db))
+			list, err := record.LoadInForce(t.Context(), connectTo(t, db))
 			if err != nil || list[0].Tripped == nil {
 				t.Fatalf("in force is %+v, %v", list, err)
 			}
-			if err := pgx.BeginFunc(t.Context(), connectTo(t, db), func(tx pgx.Tx) error { return planner.AcceptTrip(t.Context(), tx, &list[0], rows) }); err != nil {
+			if err := pgx.BeginFunc(t.Context(), connectTo(t, db), func(tx pgx.Tx) error { return run.AcceptTrip(t.Context(), tx, &list[0], rows) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -58,7 +59,7 @@ func TestAPolicyOfWhichTooMuchIsDueDeletesNothingUntilSomebodySaysYes(t *testing
 		if s := only(t, once(t, e, "p")); s.Deleted != 12 || s.Outcome != Limited || !strings.HasPrefix(s.Limit, limitAccept+": 12 rows went") {
 			t.Errorf("12 of 30 are accepted: %+v, want 12 gone", s)
 		}
-		list, err := planner.LoadInForce(t.Context(), connectTo(t, db))
+		list, err := record.LoadInForce(t.Context(), connectTo(t, db))
 		if err != nil || list[0].Tripped == nil || list[0].Tripped.Due != 18 || list[0].Tripped.Rows != 88 || list[0].Accepted != 0 {
 			t.Errorf("behind it in force is %+v, %v", list, err)
 		}
@@ -107,7 +108,7 @@ func TestWhatCannotBeHeldAgainstMaxFractionIsNotDeleted(t *testing.T) {
 		}
 		t.Cleanup(s.Close)
 		w.session = s
-		list, err := planner.LoadInForce(t.Context(), s.Control)
+		list, err := record.LoadInForce(t.Context(), s.Control)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"lapse/executor/guard"
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -41,7 +41,7 @@ func TestLockedChildrenKeepNothingElse(t *testing.T) {
 							t.Errorf("the rows are locked by %+v, want process %d", by, app.PgConn().PID())
 						}
 					}
-					list, err := planner.LoadInForce(t.Context(), connectTo(t, db))
+					list, err := record.LoadInForce(t.Context(), connectTo(t, db))
 					if err != nil {
 						return err
 					}

@@ -4,7 +4,8 @@ import (
 	"errors"
 
 	"lapse/executor/batch"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -41,13 +42,13 @@ var causes = map[string]Cause{
 
 // CauseOf names what an error stops a policy for.
 func CauseOf(err error) Cause {
-	var altered *planner.SchemaChangedError
+	var altered *run.SchemaChangedError
 	var tampered *batch.TamperedError
-	var outdated *planner.OutdatedError
-	var skew *planner.ClockSkewError
-	var jump *planner.ClockJumpError
+	var outdated *record.OutdatedError
+	var skew *run.ClockSkewError
+	var jump *run.ClockJumpError
 	var counts *batch.CountsError
-	var blind *planner.RowSecurityError
+	var blind *record.RowSecurityError
 	switch {
 	case errors.As(err, &blind):
 		return CauseRows

@@ -8,8 +8,8 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
-	"lapse/planner"
 	"lapse/planner/policyfile"
+	"lapse/planner/resolve"
 	"lapse/schemas"
 )
 
@@ -95,7 +95,7 @@ func TestWhatAChildsExpressionsCouldRunIsRefused(t *testing.T) {
 					create type public.mood as enum ('a'); create domain public.dom as text check (public.evil() = 1 or value is null);
 					create type public.comp as (d public.dom); `+child)
 				var problem policyfile.Problems
-				_, err := planner.Resolve(t.Context(), db.Connect(t), parsed(t, policies(policy("p", "public.sessions"))), nil)
+				_, err := resolve.Resolve(t.Context(), db.Connect(t), parsed(t, policies(policy("p", "public.sessions"))), nil)
 				if !errors.As(err, &problem) || !strings.Contains(err.Error(), "would run") {
 					t.Errorf("apply says %v", err)
 				}

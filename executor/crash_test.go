@@ -83,7 +83,7 @@ func TestAfterKillsAtAnyMomentAnotherProcessGoesOnAndNothingIsLostOrDoubled(t *t
 		const due, live = 6000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 50", "pace: unlimited")))
-		h := record(t, db)
+		h := recorded(t, db)
 		url := db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor)
 		kills := 0
 		for ; kills < 8; kills++ {
@@ -140,7 +140,7 @@ func TestAProcessThatWasStoppedPastItsLeaseIsRefusedWhenItGoesOn(t *testing.T) {
 		const due, live = 3000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
-		h := record(t, db)
+		h := recorded(t, db)
 		c := startChild(t, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor))
 		if !c.batches(5) {
 			t.Fatal("the executor ended before it was stopped")
@@ -174,7 +174,7 @@ func TestTheExecutorOutlivesACrashOfTheServer(t *testing.T) {
 		const due, live = 6000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 50", "pace: unlimited")))
-		h := record(t, db)
+		h := recorded(t, db)
 		var batches atomic.Int64
 		e := newExecutor(t, db, func(c *Config) { c.Progress = func(Progress) { batches.Add(1) } })
 		ended := make(chan error, 1)
@@ -210,7 +210,7 @@ func TestManyExecutorsShareARun(t *testing.T) {
 		const due, live = 4000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 50", "pace: unlimited")))
-		h := record(t, db)
+		h := recorded(t, db)
 		type answer struct {
 			summary Summary
 			err     error

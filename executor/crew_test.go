@@ -148,7 +148,7 @@ func TestKillsOfAnyOfFourExecutorsLoseAndRepeatNothing(t *testing.T) {
 		const due, live = 3000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20", "pace: unlimited")))
-		h := record(t, db)
+		h := recorded(t, db)
 		c := newCrew(t, db, seeded(t, db.Major), 4)
 		c.wreck(6)
 		c.finish()

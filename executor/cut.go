@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"lapse/executor/batch"
-	"lapse/planner"
 	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -17,12 +18,12 @@ import (
 // that: whatever the policy's own survey fails of, its run is opened without. The survey function was compared before: see judge.
 //
 //	crash behind it    nothing was opened, and nothing is left
-func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, error) {
+func (w *worker) backlog(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, error) {
 	p := t.policy
 	if p.Unfinished == nil {
 		t.memory.sizing.goByHeap(nil)
 	}
-	if !p.MuchMayBeDue(w.now()) {
+	if !survey.MuchMayBeDue(p, w.now()) {
 		return nil, turnGoesOn, nil
 	}
 	b, err := w.lookAtBacklog(ctx, w.session.Batches, p, w.now())
@@ -41,7 +42,7 @@ func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, 
 }
 
 // compareSurvey holds a policy's survey function against what this program makes. One that is gone is no error: its call is.
-func (w *worker) compareSurvey(ctx context.Context, p *planner.InForce) error {
+func (w *worker) compareSurvey(ctx context.Context, p *record.InForce) error {
 	own, err := functions.Of(&p.Definition, w.config.Roles)
 	if err != nil {
 		return fmt.Errorf("build the functions of policy %s: %w", p.Name, err)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
 )
 
 // An apply between two turns left the rest to the next period, and `lapse status` showed no lag.
@@ -14,7 +14,7 @@ func TestWhatARunLeftThatANewVersionCutShortIsDueAtOnce(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		conn := db.Connect(t)
 		next := func() time.Time {
-			all, err := planner.LoadInForce(t.Context(), conn)
+			all, err := record.LoadInForce(t.Context(), conn)
 			if err != nil || len(all) != 1 {
 				t.Fatal(all, err)
 			}

@@ -22,7 +22,7 @@
 //
 //	worker     asks the scheduler what to do next                           worker.go
 //	 ├ list     asks the guards, reads the policies, advances arming ones   worker.go, guards.go, status.go
-//	 └ turn     opens or resumes the policy's run, or helps with it, and    turn.go; planner.OpenRun
+//	 └ turn     opens or resumes the policy's run, or helps with it, and    turn.go; run.Open
 //	    │       grades the error that ends it, here alone                   trouble.go, grade.go
 //	    ├ before a run is begun: which leaves have a due row?               look.go
 //	    │       and is it what was to be expected?                          breaker.go

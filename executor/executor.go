@@ -15,7 +15,8 @@ import (
 
 	"lapse/executor/guard"
 	"lapse/executor/state"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -93,8 +94,8 @@ type Executor struct {
 	reports reports
 	pace    *pace
 	pass    *quota
-	// lookAtBacklog is planner.LookAtBacklog: tests say what it finds.
-	lookAtBacklog func(context.Context, *pgx.Conn, *planner.InForce, time.Time) (planner.Backlog, error)
+	// lookAtBacklog is survey.LookAtBacklog: tests say what it finds.
+	lookAtBacklog func(context.Context, *pgx.Conn, *record.InForce, time.Time) (survey.Backlog, error)
 
 	progress sync.Mutex // one call of Config.Progress at a time
 
@@ -137,7 +138,7 @@ func New(c Config) (*Executor, error) {
 	}
 	c.Limits, c.LedgerDays = c.Limits.withDefaults(), cmp.Or(c.LedgerDays, 30)
 	e := &Executor{
-		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), pass: &quota{most: c.Limits.RowsPerPass}, lookAtBacklog: planner.LookAtBacklog,
+		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), pass: &quota{most: c.Limits.RowsPerPass}, lookAtBacklog: survey.LookAtBacklog,
 		known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
 	}
 	e.guards = newGuards(guard.All(c.Limits.Guards), c.State, e.log, e.metrics)

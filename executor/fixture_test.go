@@ -15,7 +15,9 @@ import (
 	"lapse/internal/fixture"
 	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -24,7 +26,7 @@ func apply(t testing.TB, db *pgtest.DB, file string) {
 	t.Helper()
 	conn := db.Connect(t)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	if err := catalog.Apply(t.Context(), conn, catalog.Roles(), file, (*planner.Change).Arm); err != nil {
+	if err := catalog.Apply(t.Context(), conn, catalog.Roles(), file, (*change.Change).Arm); err != nil {
 		t.Fatalf("%v\nin:\n%s", err, file)
 	}
 }
@@ -152,8 +154,8 @@ var eventually = fixture.Eventually
 type work struct {
 	*batch.Session
 	holder string // an executor's; this is its worker 0
-	policy *planner.InForce
-	run    planner.Run
+	policy *record.InForce
+	run    record.Run
 	a      *batch.Assignment
 }
 
@@ -167,12 +169,12 @@ func open(t testing.TB, db *pgtest.DB, name schemas.PolicyName) *work {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	list, err := planner.LoadInForce(ctx, s.Control)
+	list, err := record.LoadInForce(ctx, s.Control)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &work{Session: s, holder: e.holder, policy: find(list, name)}
-	if w.run, err = planner.OpenRun(ctx, s.Control, w.policy, time.Now, planner.NewRun{}); err != nil {
+	if w.run, err = run.Open(ctx, s.Control, w.policy, time.Now, run.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	w.acquire(t)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"lapse/executor/guard"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -13,11 +13,11 @@ import (
 type goal interface {
 	// listed sees a list of policies that was just read, and what the guards say. fresh reports whether what the list says
 	// of a policy is still so: no turn of it was under way since. An error ends the scheduler unless it is waited out.
-	listed(policies []planner.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error
+	listed(policies []record.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error
 	// due says when a policy of the list is to have its next turn; false: not before another list.
-	due(p *planner.InForce) (at time.Time, ok bool)
+	due(p *record.InForce) (at time.Time, ok bool)
 	// whole says that the turn that begins is to look at all of the policy's table.
-	whole(p *planner.InForce) bool
+	whole(p *record.InForce) bool
 	// ended sees how a turn ended.
 	ended(t *turn)
 	// reached says that nothing is left to do.
@@ -43,7 +43,7 @@ const (
 type endless struct{ *Executor }
 
 // listed counts the turns that policies do not get.
-func (e endless) listed(policies []planner.InForce, a *guard.Answer, _ func(schemas.PolicyID) bool) error {
+func (e endless) listed(policies []record.InForce, a *guard.Answer, _ func(schemas.PolicyID) bool) error {
 	for i := range policies {
 		if at, ok := e.nextTurn(&policies[i]); ok && a.Stops() && !at.After(e.now()) {
 			e.guards.skipped(&policies[i], a.Reason)
@@ -52,10 +52,10 @@ func (e endless) listed(policies []planner.InForce, a *guard.Answer, _ func(sche
 	return nil
 }
 
-func (e endless) due(p *planner.InForce) (time.Time, bool) { return e.nextTurn(p) }
-func (endless) whole(*planner.InForce) bool                { return false }
-func (endless) ended(*turn)                                {}
-func (endless) reached() bool                              { return false }
-func (endless) lastWords() []reportLine                    { return nil }
-func (endless) reread() time.Duration                      { return rereadInterval }
-func (endless) patience() time.Duration                    { return forever }
+func (e endless) due(p *record.InForce) (time.Time, bool) { return e.nextTurn(p) }
+func (endless) whole(*record.InForce) bool                { return false }
+func (endless) ended(*turn)                               {}
+func (endless) reached() bool                             { return false }
+func (endless) lastWords() []reportLine                   { return nil }
+func (endless) reread() time.Duration                     { return rereadInterval }
+func (endless) patience() time.Duration                   { return forever }

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/executor/batch"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -66,15 +67,15 @@ type circumstances struct {
 func grade(err error, c circumstances) Grade {
 	var counts *batch.CountsError
 	var tampered *batch.TamperedError
-	var skew *planner.ClockSkewError
-	var jump *planner.ClockJumpError
-	var altered *planner.SchemaChangedError
-	var outdated *planner.OutdatedError
+	var skew *run.ClockSkewError
+	var jump *run.ClockJumpError
+	var altered *run.SchemaChangedError
+	var outdated *record.OutdatedError
 	if errors.As(err, &counts) || errors.As(err, &skew) || errors.As(err, &jump) || errors.As(err, &altered) || errors.As(err, &outdated) ||
 		errors.As(err, &tampered) || errors.Is(err, batch.ErrFunctionsChanged) || errors.Is(err, batch.ErrCursorLeft) {
 		return StopPolicy
 	}
-	var changed *planner.NotInForceError
+	var changed *run.NotInForceError
 	if errors.As(err, &changed) || errors.Is(err, batch.ErrNoFunction) {
 		return Retry
 	}
@@ -186,7 +187,7 @@ func (e *ServerError) Error() string {
 // advice says what a person can do about an error that stops a policy or keeps a row, "" if there is nothing to say in general.
 func (e *ServerError) advice() string {
 	if e.Trigger != "" {
-		return planner.TriggerAdvice(e.Function, e.SQLState == schemas.SQLStateQueryCanceled)
+		return run.TriggerAdvice(e.Function, e.SQLState == schemas.SQLStateQueryCanceled)
 	}
 	switch e.SQLState {
 	case schemas.SQLStateNotNullViolation:

@@ -14,7 +14,7 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -97,10 +97,10 @@ func TestErrorsWithoutASQLStateHaveTheirGrade(t *testing.T) {
 		"an answer that makes no sense": {io.ErrUnexpectedEOF, false, StopProcess},
 		"anything":                      {errors.New("anything"), false, StopProcess},
 		"counts":                        {&batch.CountsError{}, false, StopPolicy},
-		"clock skew":                    {&planner.ClockSkewError{}, false, StopPolicy},
-		"cutoff before the last":        {&planner.ClockJumpError{}, false, StopPolicy},
-		"another schema":                {&planner.SchemaChangedError{}, false, StopPolicy},
-		"changed meanwhile":             {&planner.NotInForceError{}, false, Retry},
+		"clock skew":                    {&run.ClockSkewError{}, false, StopPolicy},
+		"cutoff before the last":        {&run.ClockJumpError{}, false, StopPolicy},
+		"another schema":                {&run.SchemaChangedError{}, false, StopPolicy},
+		"changed meanwhile":             {&run.NotInForceError{}, false, Retry},
 	} {
 		if got := grade(fmt.Errorf("wrapped: %w", c.err), circumstances{limit: 10, lost: c.lost}); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -11,7 +11,7 @@ import (
 
 	"lapse/executor/guard"
 	"lapse/executor/state"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -89,7 +89,7 @@ func newGuards(list []guard.Guard, memory *state.Folder, log *slog.Logger, m *Me
 // ask returns the strictest answer for a policy, or for the whole database where p is nil. It looks at the database at
 // most once in lookInterval: a worker that asks during a look waits for its facts, and looks itself if it fails. An error says
 // that it could not look.
-func (g *guards) ask(ctx context.Context, q guard.Querier, p *planner.InForce, now time.Time) (guard.Answer, error) {
+func (g *guards) ask(ctx context.Context, q guard.Querier, p *record.InForce, now time.Time) (guard.Answer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for !g.believed(now) {
@@ -164,7 +164,7 @@ func (g *guards) awaitLook() {
 
 // lookAtTable takes the statistics of a policy's table, at most once in tableInterval. They are asked for where a batch is about to
 // run, and not with each look: of many policies most have nothing to delete.
-func (g *guards) lookAtTable(ctx context.Context, q guard.Querier, p *planner.InForce, now time.Time) error {
+func (g *guards) lookAtTable(ctx context.Context, q guard.Querier, p *record.InForce, now time.Time) error {
 	g.mu.Lock()
 	last, known := g.tables[p.ID]
 	g.mu.Unlock()
@@ -278,12 +278,12 @@ func (g *guards) own(of schemas.PolicyName) said {
 }
 
 // skipped counts a turn that a due policy does not get.
-func (g *guards) skipped(p *planner.InForce, reason guard.Reason) {
+func (g *guards) skipped(p *record.InForce, reason guard.Reason) {
 	g.metrics.skips.WithLabelValues(string(p.Name), p.TableName, string(reason)).Inc()
 }
 
 // mayGo asks the guards for one batch, and reads the table's statistics before, where they are old.
-func (w *worker) mayGo(ctx context.Context, p *planner.InForce) (guard.Answer, error) {
+func (w *worker) mayGo(ctx context.Context, p *record.InForce) (guard.Answer, error) {
 	if err := w.guards.lookAtTable(ctx, w.session.Control, p, w.now()); err != nil {
 		return guard.Answer{}, err
 	}

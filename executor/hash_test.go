@@ -13,7 +13,7 @@ func TestTwoWorkersWorkOnSlicesOfOneLeafSideBySide(t *testing.T) {
 		const due, live = 1500, 300
 		sessions(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "shards: {count: 2}", "pace: unlimited")))
-		h := record(t, db)
+		h := recorded(t, db)
 		isExact(t, db, once(t, newExecutor(t, db)), due, live)
 		noRowTwice(t, h, "public.sessions", due)
 		if n := overlapping(t, db, "b.target = a.target"); n == 0 {

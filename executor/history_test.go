@@ -16,11 +16,11 @@ import (
 // with the values it had.
 type transaction struct {
 	xid     string
-	changes []change
+	changes []rowChange
 }
 
 // change is one row of one table.
-type change struct {
+type rowChange struct {
 	table, kind string            // schema.table; INSERT, UPDATE or DELETE
 	row         map[string]string // by column; NULLs are not there. Of a deleted row: what it was
 }
@@ -32,7 +32,7 @@ type history struct {
 }
 
 // record makes the slot from which the history is read. What happens before is not in it.
-func record(t testing.TB, db *pgtest.DB) *history {
+func recorded(t testing.TB, db *pgtest.DB) *history {
 	t.Helper()
 	h := &history{conn: db.Connect(t), slot: db.Name + "_history"}
 	for _, sql := range []string{
@@ -70,7 +70,7 @@ func (h *history) read(t testing.TB) []*transaction {
 			return nil
 		}
 		if parts := changeLine.FindStringSubmatch(line); parts != nil && !slices.Contains(unpublished, parts[1]) {
-			c := change{table: parts[1], kind: parts[2], row: map[string]string{}}
+			c := rowChange{table: parts[1], kind: parts[2], row: map[string]string{}}
 			for _, column := range columnText.FindAllStringSubmatch(parts[3], -1) {
 				if column[3] != "null" {
 					c.row[column[1]] = strings.ReplaceAll(strings.Trim(column[3], "'"), "''", "'")

@@ -12,7 +12,9 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/hold"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -35,22 +37,22 @@ func holdSession(t testing.TB, db *pgtest.DB) *site.Session {
 }
 
 // byKeys and byWhere are what is held.
-func byKeys(table string, keys ...string) planner.HoldRequest {
-	r := planner.HoldRequest{Table: table}
+func byKeys(table string, keys ...string) hold.Request {
+	r := hold.Request{Table: table}
 	for _, key := range keys {
 		r.Keys = append(r.Keys, strings.Split(key, ","))
 	}
 	return r
 }
 
-func byWhere(table, where string) planner.HoldRequest {
-	return planner.HoldRequest{Table: table, Where: where}
+func byWhere(table, where string) hold.Request {
+	return hold.Request{Table: table, Where: where}
 }
 
 // placeHold places a hold and wants no warning.
-func placeHold(t testing.TB, s *site.Session, request planner.HoldRequest) schemas.HoldID {
+func placeHold(t testing.TB, s *site.Session, request hold.Request) schemas.HoldID {
 	t.Helper()
-	placed, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: request, Matter: "M-1", Reason: "a test"})
+	placed, err := holds.Place(t.Context(), s, holds.Order{Request: request, Matter: "M-1", Reason: "a test"})
 	if err != nil || len(placed.Warnings) > 0 {
 		t.Fatalf("hold %+v: %v, warnings %q", request, err, placed.Warnings)
 	}
@@ -60,7 +62,7 @@ func placeHold(t testing.TB, s *site.Session, request planner.HoldRequest) schem
 // heldCase is a table with due rows, what is held, and which of its rows are to stay.
 type heldCase struct {
 	ddl   []string // {} is the case's table
-	holds []planner.HoldRequest
+	holds []hold.Request
 	stay  string // SQL over the case's table: the rows that stay, by id; '-' for none
 }
 
@@ -68,31 +70,31 @@ type heldCase struct {
 var heldCases = map[string]heldCase{
 	"keys": {
 		ddl:   []string{"create table {} (id bigint primary key, at timestamptz)", "fill"},
-		holds: []planner.HoldRequest{byKeys("public.{}", "3", "007", "40")}, stay: "3 7",
+		holds: []hold.Request{byKeys("public.{}", "3", "007", "40")}, stay: "3 7",
 	},
 	"text": {
 		ddl:   []string{`create table {} (id bigint primary key, at timestamptz, "a%s'" text)`, "fill", `update {} set "a%s'" = case id when 4 then 'it''s \ "x", $lapse$ $1' when 5 then '' when 6 then null else id::text end`},
-		holds: []planner.HoldRequest{{Table: "public.{}", Columns: []string{"a%s'"}, Keys: [][]string{{`it's \ "x", $lapse$ $1`}, {""}, {`1') or true --`}}}}, stay: "4 5",
+		holds: []hold.Request{{Table: "public.{}", Columns: []string{"a%s'"}, Keys: [][]string{{`it's \ "x", $lapse$ $1`}, {""}, {`1') or true --`}}}}, stay: "4 5",
 	},
 	"domain": {
 		ddl:   []string{"create domain {}_d as varchar(5) check (value <> 'x')", "create table {} (id bigint primary key, at timestamptz, c {}_d)", "fill", "update {} set c = id::text"},
-		holds: []planner.HoldRequest{{Table: "public.{}", Columns: []string{"c"}, Keys: [][]string{{"2"}, {"333333333"}}}}, stay: "2",
+		holds: []hold.Request{{Table: "public.{}", Columns: []string{"c"}, Keys: [][]string{{"2"}, {"333333333"}}}}, stay: "2",
 	},
 	"composite": {
 		ddl:   []string{"create table {} (region text, id bigint, at timestamptz, primary key (region, id))", "fill, region=, case when n < 5 then 'a,b' else 'c' end"},
-		holds: []planner.HoldRequest{{Table: "public.{}", Keys: [][]string{{"a,b", "2"}, {"c", "3"}, {"c", "5"}}}}, stay: "2 5",
+		holds: []hold.Request{{Table: "public.{}", Keys: [][]string{{"a,b", "2"}, {"c", "3"}, {"c", "5"}}}}, stay: "2 5",
 	},
 	"where": {
 		ddl:   []string{"create table {} (id bigint primary key, at timestamptz, c text)", "fill", "update {} set c = case when id < 3 then 'eu' when id < 9 then 'us' end"},
-		holds: []planner.HoldRequest{byWhere("public.{}", "c = 'eu'")}, stay: "1 2 9 10", // unknown is held
+		holds: []hold.Request{byWhere("public.{}", "c = 'eu'")}, stay: "1 2 9 10", // unknown is held
 	},
 	"several": {
 		ddl:   []string{"create table {} (id bigint primary key, at timestamptz)", "fill"},
-		holds: []planner.HoldRequest{byKeys("public.{}", "1"), byWhere("public.{}", "id > 8"), byKeys("public.{}", "1", "2")}, stay: "1 2 9 10",
+		holds: []hold.Request{byKeys("public.{}", "1"), byWhere("public.{}", "id > 8"), byKeys("public.{}", "1", "2")}, stay: "1 2 9 10",
 	},
 	"all": {
 		ddl:   []string{"create table {} (id bigint primary key, at timestamptz)", "fill"},
-		holds: []planner.HoldRequest{byWhere("public.{}", "true")}, stay: "1 2 3 4 5 6 7 8 9 10",
+		holds: []hold.Request{byWhere("public.{}", "true")}, stay: "1 2 3 4 5 6 7 8 9 10",
 	},
 	"tree": {
 		ddl: []string{
@@ -101,7 +103,7 @@ var heldCases = map[string]heldCase{
 			"create table {}_1 partition of {}_12 for values in (1)", "create table {}_2 (at timestamptz, gone int, r int not null, id bigint not null, primary key (id, r))",
 			"alter table {}_2 drop column gone", "alter table {}_12 attach partition {}_2 for values in (2)", "fill, r=, n % 3",
 		},
-		holds: []planner.HoldRequest{byWhere("public.{}_0", "id < 5"), byWhere("public.{}_12", "id > 7"), byKeys("public.{}", "5,2", "6,1")}, stay: "3 5 8 10",
+		holds: []hold.Request{byWhere("public.{}_0", "id < 5"), byWhere("public.{}_12", "id > 7"), byKeys("public.{}", "5,2", "6,1")}, stay: "3 5 8 10",
 	},
 	"child": {
 		ddl: []string{
@@ -110,7 +112,7 @@ var heldCases = map[string]heldCase{
 			"insert into {}_c select n, n / 2 + 1, n::text from generate_series(1, 18) n", "create table {}_n (up bigint references {} on delete set null, c text)",
 			"insert into {}_n values (10, '4')",
 		},
-		holds: []planner.HoldRequest{{Table: "public.{}_c", Columns: []string{"c"}, Keys: [][]string{{"4"}, {"5"}}}, byKeys("public.{}_c", "18"), byWhere("public.{}_n", "c = '4'")}, stay: "3 10",
+		holds: []hold.Request{{Table: "public.{}_c", Columns: []string{"c"}, Keys: [][]string{{"4"}, {"5"}}}, byKeys("public.{}_c", "18"), byWhere("public.{}_n", "c = '4'")}, stay: "3 10",
 	},
 	"grandchild": {
 		ddl: []string{
@@ -120,7 +122,7 @@ var heldCases = map[string]heldCase{
 			"create table {}_p0 partition of {}_p for values in (0)", "create table {}_p1 partition of {}_p for values in (1)", "create index on {}_p (a, b)",
 			"insert into {}_c select n, 'x', n from generate_series(1, 10) n", "insert into {}_p select n, n % 2, n, 'x' from generate_series(1, 10) n",
 		},
-		holds: []planner.HoldRequest{byWhere("public.{}_p", "id = 4"), byWhere("public.{}_p1", "id in (7, 8)")}, stay: "4 7",
+		holds: []hold.Request{byWhere("public.{}_p", "id = 4"), byWhere("public.{}_p1", "id in (7, 8)")}, stay: "4 7",
 	},
 	"circle": { // comment 9 answers 4, which answers 2, which answers 1; each is on its own row
 		ddl: []string{
@@ -129,7 +131,7 @@ var heldCases = map[string]heldCase{
 			"create index on {}_c (post)", "create index on {}_c (up)",
 			"insert into {}_c select n, n, nullif(n / 2, 0) from generate_series(1, 10) n",
 		},
-		holds: []planner.HoldRequest{byKeys("public.{}_c", "9")}, stay: "1 2 4 9",
+		holds: []hold.Request{byKeys("public.{}_c", "9")}, stay: "1 2 4 9",
 	},
 	"partitions": {
 		ddl: []string{
@@ -139,7 +141,7 @@ var heldCases = map[string]heldCase{
 			"create table {}_b (id bigint, r int, foreign key (id, r) references {}_1 on delete cascade)", "create index on {}_b (id, r)",
 			"insert into {}_a select n, n % 2 from generate_series(1, 10) n", "insert into {}_b select n, 1 from generate_series(1, 10, 2) n",
 		},
-		holds: []planner.HoldRequest{byWhere("public.{}_a", "id = 6"), byWhere("public.{}_b", "id = 9")}, stay: "6 9",
+		holds: []hold.Request{byWhere("public.{}_a", "id = 6"), byWhere("public.{}_b", "id = 9")}, stay: "6 9",
 	},
 }
 
@@ -166,11 +168,11 @@ func ids(t testing.TB, db *pgtest.DB, table string) string {
 func surveyed(t testing.TB, db *pgtest.DB, name schemas.PolicyName) string {
 	t.Helper()
 	conn := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Executor)
-	list, err := planner.LoadInForce(t.Context(), conn)
+	list, err := record.LoadInForce(t.Context(), conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := planner.Ask{}.InForce(t.Context(), conn, find(list, name))
+	s, err := survey.Ask{}.InForce(t.Context(), conn, find(list, name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -43,7 +43,7 @@ func askers(t *testing.T, db *pgtest.DB) (other string) {
 }
 
 // questions are what a deleter can ask about policy id, its table and a hold on it.
-func questions(p *planner.InForce, hold schemas.HoldID) []string {
+func questions(p *record.InForce, hold schemas.HoldID) []string {
 	return []string{
 		fmt.Sprintf("select lapse.held_rows(%d, %d, %s)", p.ID, p.Version, schemas.CallerProof),
 		fmt.Sprintf("select i.spared from lapse.inspect_leaf(%d, %d, %d, %s, true, %s) i", p.ID, p.Version, p.TableOID, schemas.Literal(p.TableName), schemas.CallerProof),
@@ -60,7 +60,7 @@ func TestAnIndexPlantedInALookLearnsOfItsOwnersTablesOnly(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		askers(t, db)
 		w := open(t, db, "p")
-		list, err := planner.LoadInForce(t.Context(), w.Control)
+		list, err := record.LoadInForce(t.Context(), w.Control)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestADeleterIsAnsweredAboutItsOwnersTablesAndWhatTheirDeletionsReach(t *tes
 			fmt.Sprintf(`create function public.let_in(claim lapse.claim, mac bytea, work lapse.work) returns text language plpgsql security definer as $f$
 				begin return (lapse.enter(claim, work, claim.policy_id, claim.policy_version, 1000, %s)).spared; end $f$`, schemas.CallerProof),
 			"alter function public.let_in(lapse.claim, bytea, lapse.work) owner to "+deleter)
-		list, err := planner.LoadInForce(t.Context(), db.ConnectAs(t, roles.Executor))
+		list, err := record.LoadInForce(t.Context(), db.ConnectAs(t, roles.Executor))
 		if err != nil {
 			t.Fatal(err)
 		}

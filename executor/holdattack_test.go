@@ -9,7 +9,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/holds"
-	"lapse/planner"
+	"lapse/planner/hold"
 	"lapse/schemas"
 )
 
@@ -27,18 +27,18 @@ func onHold(t *testing.T, db *pgtest.DB, n string) string {
 func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 	t.Parallel()
 	changes := map[string]struct {
-		hold   planner.HoldRequest
+		hold   hold.Request
 		change string // {} is the table; run as its owner
 		says   string
 	}{
 		"renamed":  {byWhere("public.{}", "c = '3'"), "alter table {} rename column c to e", "columns of public.{} are not those"},
 		"swapped":  {byWhere("public.{}", "c = '3'"), "alter table {} rename column c to e; alter table {} rename column d to c", "columns of public.{} are not those"},
 		"remade":   {byWhere("public.{}", "c = '3'"), "alter table {} drop column c; alter table {} add column c text", "columns of public.{} are not those"},
-		"retyped":  {planner.HoldRequest{Table: "public.{}", Columns: []string{"d"}, Keys: [][]string{{"3"}}}, "alter table {} alter column d type bigint", "columns of public.{} are not those"},
+		"retyped":  {hold.Request{Table: "public.{}", Columns: []string{"d"}, Keys: [][]string{{"3"}}}, "alter table {} alter column d type bigint", "columns of public.{} are not those"},
 		"enum":     {byWhere("public.{}", "c = 'x'"), "alter type enum_t rename value 'x' to 'z'", "columns of public.{} are not those"},
 		"enums":    {byWhere("public.{}", "c = '{x}'"), "alter type enums_t add value 'z'", "columns of public.{} are not those"},
 		"enumdom":  {byWhere("public.{}", "c::text = 'x'"), "alter type enumdom_t rename value 'x' to 'z'", "columns of public.{} are not those"},
-		"collated": {planner.HoldRequest{Table: "public.{}", Columns: []string{"c"}, Keys: [][]string{{"3"}}}, "alter table {} alter column c type text collate \"C\"", "columns of public.{} are not those"},
+		"collated": {hold.Request{Table: "public.{}", Columns: []string{"c"}, Keys: [][]string{{"3"}}}, "alter table {} alter column c type text collate \"C\"", "columns of public.{} are not those"},
 		"child":    {byKeys("public.{}_c", "3"), "alter table {}_c rename column id to other", "columns of public.{}_c are not those"},
 		"newchild": {byKeys("public.{}_c", "3"), "drop table {}_c; create table {}_c (id bigint primary key, up bigint references {} on delete cascade, c text)", "public.{}_c is not the table that hold"},
 		"stand_in": {byKeys("public.{}_c", "3"), "alter table {}_c rename to {}_old; create table {}_c (id bigint primary key, up bigint references {} on delete cascade)", "public.{}_c is not the table that hold"},
@@ -127,7 +127,7 @@ func TestAHoldOutlivesWhatHappensAroundIt(t *testing.T) {
 		// A child of another owner's is held all the same: the policy stops until it may read the child.
 		owner := db.NewRole(t, "other")
 		db.Exec(t, "alter table foreign_child_c owner to "+owner)
-		placed, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: byKeys("public.foreign_child_c", "7"), Matter: "M", Reason: "a test"})
+		placed, err := holds.Place(t.Context(), s, holds.Order{Request: byKeys("public.foreign_child_c", "7"), Matter: "M", Reason: "a test"})
 		if err != nil || len(placed.Warnings) == 0 {
 			t.Fatalf("a hold on another owner's child: %v, warnings %q", err, placed.Warnings)
 		}

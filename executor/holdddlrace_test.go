@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/hold"
 	"lapse/schemas"
 )
 
 // ddlRace is what a transaction of the owner's does while a batch waits for it: first makes the batch wait. Held is what belongs to session 7.
 type ddlRace struct {
 	tables []string
-	hold   planner.HoldRequest
+	hold   hold.Request
 	first  string
 	then   string
 	held   string // SQL: how many held rows there are
@@ -76,7 +76,7 @@ var ddlRaces = map[string]ddlRace{
 	},
 	"a row comes to refer by set null to one that is going": {
 		tables: []string{"create table marks (id bigint primary key, n bigint references sessions on delete set null)", "create index on marks (n)", "insert into marks select id, case when id <> 7 then id end from sessions"},
-		hold:   planner.HoldRequest{Table: "public.marks", Columns: []string{"n"}, Keys: [][]string{{"7"}}}, first: "update sessions set note = 'u' where id = 5; update marks set n = 7 where id = 7",
+		hold:   hold.Request{Table: "public.marks", Columns: []string{"n"}, Keys: [][]string{{"7"}}}, first: "update sessions set note = 'u' where id = 5; update marks set n = 7 where id = 7",
 		then: "select 1", held: "select count(*) from marks where n = 7", left: "7",
 	},
 }

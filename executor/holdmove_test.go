@@ -8,7 +8,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/hold"
 	"lapse/schemas"
 )
 
@@ -215,7 +215,7 @@ func TestEachLookRunAndApplyRecordsWhatIsBelowAHeldTable(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table p (id bigint primary key, c int) partition by range (id)", "create table q (id bigint primary key, at timestamptz)", "create index on q (at, id)")
 		arm(t, db, policies(policy("q", "public.q")))
-		placeHold(t, holdSession(t, db), planner.HoldRequest{Table: "public.p", Where: "c = 1"})
+		placeHold(t, holdSession(t, db), hold.Request{Table: "public.p", Where: "c = 1"})
 		known := func(n string) bool {
 			return one[bool](t, db, "select exists (select from lapse.hold_relation where name = $1)", "public.p_"+n)
 		}

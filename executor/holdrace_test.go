@@ -56,7 +56,7 @@ func TestPlacingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 		s := holdSession(t, db)
 		placed := make(chan error, 1)
 		go func() {
-			_, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"})
+			_, err := holds.Place(t.Context(), s, holds.Order{Request: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"})
 			placed <- err
 		}()
 		eventually(t, "the command waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
@@ -115,7 +115,7 @@ func TestAHoldWhoseCommandWasKilledIsEnforcedAndTakenUpAgain(t *testing.T) {
 		ctx, kill := context.WithCancel(t.Context())
 		s := holdSession(t, db)
 		placed := make(chan error, 1)
-		order := holds.Order{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"}
+		order := holds.Order{Request: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"}
 		go func() {
 			_, err := holds.Place(ctx, s, order)
 			placed <- err
@@ -136,7 +136,7 @@ func TestAHoldWhoseCommandWasKilledIsEnforcedAndTakenUpAgain(t *testing.T) {
 			t.Errorf("rows %s are left, want those that were requested to be held: %s", got, left)
 		}
 		// The same command again finds its hold, and finishes it.
-		if id := placeHold(t, holdSession(t, db), order.HoldRequest); id != 1 {
+		if id := placeHold(t, holdSession(t, db), order.Request); id != 1 {
 			t.Errorf("placed once more it is hold %d", id)
 		}
 		if got := one[string](t, db, "select string_agg(state, ' ' order by id) from lapse.hold_state"); got != "requested effective" {
@@ -156,7 +156,7 @@ func TestHoldsThatArePlacedAtOnceAreEachPlacedOnce(t *testing.T) {
 		for _, where := range requests {
 			s := holdSession(t, db)
 			go func() {
-				_, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: byWhere("public.sessions", where), Matter: "M-1", Reason: "a test"})
+				_, err := holds.Place(t.Context(), s, holds.Order{Request: byWhere("public.sessions", where), Matter: "M-1", Reason: "a test"})
 				placed <- err
 			}()
 		}

@@ -3,6 +3,8 @@ package executor
 import (
 	"context"
 	"time"
+
+	"lapse/planner/run"
 )
 
 // noIndex is the reason of batches that read all of their leaf because nobody has made an index, or somebody dropped it under a run. They go
@@ -18,7 +20,7 @@ func (w *worker) checkIndex(ctx context.Context, t *turn) {
 	if !m.index.isDue(w.now()) {
 		return
 	}
-	missing, err := p.MissingIndex(ctx, w.session.Control)
+	missing, err := run.MissingIndex(ctx, w.session.Control, p)
 	if err != nil {
 		w.log.Debug("whether there is an index is not known", "policy", p.Name, "error", stripped("look for an index", err))
 		return

@@ -16,7 +16,7 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -82,9 +82,9 @@ func TestAPolicyThatStaysStoppedIsAnErrorOnce(t *testing.T) {
 // Shards are a run's own: what is known of them ends with it.
 func TestLocksThatWereMetAreForgottenWithTheirRun(t *testing.T) {
 	t.Parallel()
-	m := newPolicyMemory(&planner.InForce{}, schemas.Roles{})
+	m := newPolicyMemory(&record.InForce{}, schemas.Roles{})
 	met := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
-	run := &planner.Run{ID: uuid.New()}
+	run := &record.Run{ID: uuid.New()}
 	for range 2 {
 		m.begin(run, 0, time.Now())
 		m.locks.tried(1, met)
@@ -92,7 +92,7 @@ func TestLocksThatWereMetAreForgottenWithTheirRun(t *testing.T) {
 	if m.locks.tries[1] != 2 {
 		t.Errorf("in one run %d locks were met", m.locks.tries[1])
 	}
-	m.begin(&planner.Run{ID: uuid.New()}, 0, time.Now())
+	m.begin(&record.Run{ID: uuid.New()}, 0, time.Now())
 	if len(m.locks.tries) != 0 {
 		t.Errorf("of %d shards of the former run it is known that they were locked", len(m.locks.tries))
 	}
@@ -166,7 +166,7 @@ func TestAPolicyOfWhichAllIsPutAsideOpensNoRuns(t *testing.T) {
 		defer w.close()
 		look := func(whole bool, want int) {
 			t.Helper()
-			list, err := planner.LoadInForce(t.Context(), w.session.Control)
+			list, err := record.LoadInForce(t.Context(), w.session.Control)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"lapse/executor/batch"
-	"lapse/planner"
 	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -21,7 +22,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	p, m := t.policy, t.memory
 	quiet := m.quiet.marks(w.now())
 	if t.whole {
-		if err := p.IgnoreMarks(ctx, w.session.Control); err != nil {
+		if err := run.IgnoreMarks(ctx, w.session.Control, p); err != nil {
 			return nil, turnGoesOn, err
 		}
 		quiet = nil
@@ -44,7 +45,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		return nil, turnGoesOn, nil
 	}
 	if err != nil {
-		return nil, turnGoesOn, p.LookRefusal(err)
+		return nil, turnGoesOn, run.LookRefusal(p, err)
 	}
 	m.quiet.add(look.Quiet)
 	if len(look.Due) > 0 {
@@ -83,7 +84,7 @@ func (w *worker) found(ctx context.Context, t *turn, due []uint32) ([]uint32, tu
 // allAside reports whether the last run put all of these leaves aside and none may be tried yet. Then a run could do nothing but say so again,
 // as often as the policy's schedule comes; the policy pauses until the next time, or until the first of them may be tried. What the last run left
 // stays on record.
-func (w *worker) allAside(ctx context.Context, p *planner.InForce, due []uint32) (bool, error) {
+func (w *worker) allAside(ctx context.Context, p *record.InForce, due []uint32) (bool, error) {
 	if p.LastRun == nil {
 		return false, nil
 	}
@@ -111,24 +112,24 @@ func (w *worker) allAside(ctx context.Context, p *planner.InForce, due []uint32)
 }
 
 // noteLook records that a look found nothing due, and that it began at the table's start where it took long.
-func (w *worker) noteLook(ctx context.Context, p *planner.InForce, late bool, took time.Duration) error {
+func (w *worker) noteLook(ctx context.Context, p *record.InForce, late bool, took time.Duration) error {
 	if late || took > longLook {
-		if err := p.Passed(ctx, w.session.Control, took); err != nil {
+		if err := run.Passed(ctx, w.session.Control, p, took); err != nil {
 			return err
 		}
 	}
 	if !late {
 		return nil
 	}
-	return p.Looked(ctx, w.session.Control)
+	return run.Looked(ctx, w.session.Control, p)
 }
 
 // lookAt looks, and once more if what is known of the table had to be recorded first.
-func (w *worker) lookAt(ctx context.Context, p *planner.InForce, f *batch.Program, quiet []int64) (planner.Look, error) {
+func (w *worker) lookAt(ctx context.Context, p *record.InForce, f *batch.Program, quiet []int64) (run.Look, error) {
 	look, err := w.session.FindDue(ctx, p, f, quiet)
 	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
 		again := look.Unchecked()
-		if err = p.Acquaint(ctx, w.session.Control, &look); err == nil && again {
+		if err = run.Acquaint(ctx, w.session.Control, p, &look); err == nil && again {
 			look, err = w.session.FindDue(ctx, p, f, quiet)
 		}
 	}
@@ -140,7 +141,7 @@ func (w *worker) lookAt(ctx context.Context, p *planner.InForce, f *batch.Progra
 
 // missing tells a policy whose version is being replaced, so that all its functions are gone, from one that has no function for
 // looks: somebody dropped it, or another version of Lapse made the others.
-func (w *worker) missing(ctx context.Context, p *planner.InForce, gone error) error {
+func (w *worker) missing(ctx context.Context, p *record.InForce, gone error) error {
 	var deletes bool
 	err := w.session.Control.QueryRow(ctx, `select exists (select from pg_proc f where f.pronamespace = 'lapse'::regnamespace and f.proname = $1)`,
 		strings.TrimPrefix(functions.DeleteFunction(p.ID, p.Version), "lapse.")).Scan(&deletes)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -130,7 +130,7 @@ func BenchmarkTwoHundredPoliciesWithNothingDue(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer w.close()
-	list, err := planner.LoadInForce(b.Context(), w.session.Control)
+	list, err := record.LoadInForce(b.Context(), w.session.Control)
 	if err != nil {
 		b.Fatal(err)
 	}

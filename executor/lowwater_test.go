@@ -8,7 +8,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/tables"
-	"lapse/planner"
+	"lapse/planner/hold"
 	"lapse/schemas"
 )
 
@@ -32,7 +32,7 @@ func TestAReleasedOrForgivenRowBehindTheMarkGoesAtTheNextRun(t *testing.T) {
 		}
 		for _, end := range []string{"released at once", "released, and cooled off"} {
 			marked()
-			id := placeHold(t, s, planner.HoldRequest{Table: "public.sessions", Keys: [][]string{{"7000"}}})
+			id := placeHold(t, s, hold.Request{Table: "public.sessions", Keys: [][]string{{"7000"}}})
 			wantDeleted(t, e, "while it is held", 0)
 			// As if the hold had been placed, and a pass gone by, before the row came to lie behind a mark.
 			const back = `alter table lapse.hold_state disable trigger all; update lapse.hold_state set changed_at = changed_at - interval '1 day'%s; alter table lapse.hold_state enable trigger all`

@@ -6,7 +6,8 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/internal/backoff"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -30,7 +31,7 @@ type policyMemory struct {
 	counting shared[countTimes]
 }
 
-func newPolicyMemory(p *planner.InForce, roles schemas.Roles) *policyMemory {
+func newPolicyMemory(p *record.InForce, roles schemas.Roles) *policyMemory {
 	return &policyMemory{
 		name:     p.Name,
 		programs: newPrograms(p, roles),
@@ -38,12 +39,12 @@ func newPolicyMemory(p *planner.InForce, roles schemas.Roles) *policyMemory {
 		sizing:   sizing{searches: map[int64]*search{}, shapes: shapes{}},
 		locks:    locks{tries: map[int64]int{}, waiting: map[int64]bool{}},
 		run:      runMemory{causes: map[ServerError]bool{}},
-		quiet:    quiet{leaves: map[uint32]planner.Quiet{}},
+		quiet:    quiet{leaves: map[uint32]run.Quiet{}},
 	}
 }
 
 // memory returns what is known of a policy's version.
-func (e *Executor) memory(p *planner.InForce) *policyMemory {
+func (e *Executor) memory(p *record.InForce) *policyMemory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := versionKey{p.ID, p.Version}
@@ -56,7 +57,7 @@ func (e *Executor) memory(p *planner.InForce) *policyMemory {
 }
 
 // nextTurn returns when an armed policy is to have its next turn.
-func (e *Executor) nextTurn(p *planner.InForce) (at time.Time, armed bool) {
+func (e *Executor) nextTurn(p *record.InForce) (at time.Time, armed bool) {
 	if p.State != schemas.Armed {
 		return time.Time{}, false
 	}
@@ -73,7 +74,7 @@ func (e *Executor) nextTurn(p *planner.InForce) (at time.Time, armed bool) {
 
 // begin says that a turn of a run begins, and reports whether the run is one that this process did not work on last. former is the one
 // that it did work on, if it did not see its end.
-func (m *policyMemory) begin(run *planner.Run, expected int64, now time.Time) (other bool, former *runCounts) {
+func (m *policyMemory) begin(run *record.Run, expected int64, now time.Time) (other bool, former *runCounts) {
 	other, former = m.run.begin(run.ID, expected, now)
 	if other {
 		m.sizing.forget()
@@ -83,7 +84,7 @@ func (m *policyMemory) begin(run *planner.Run, expected int64, now time.Time) (o
 }
 
 // through records that a batch on a shard was durable.
-func (m *policyMemory) through(p *planner.InForce, shard int64, o batch.Order, done *batch.Result, wanted time.Duration) {
+func (m *policyMemory) through(p *record.InForce, shard int64, o batch.Order, done *batch.Result, wanted time.Duration) {
 	m.pauses.wentWell()
 	if searched := m.sizing.through(p, shard, o, done, wanted); !searched {
 		m.locks.got(shard)
@@ -91,7 +92,7 @@ func (m *policyMemory) through(p *planner.InForce, shard int64, o batch.Order, d
 }
 
 // finish records what is left of a run that is over.
-func (m *policyMemory) finish(p *planner.InForce, left *runState, rest quarantined) {
+func (m *policyMemory) finish(p *record.InForce, left *runState, rest quarantined) {
 	m.run.finish(p.Name, left, rest)
 	m.pauses.finish()
 	m.locks.finish(left)

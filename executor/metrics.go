@@ -8,7 +8,7 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/executor/guard"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -68,7 +68,7 @@ func newMetrics() *Metrics {
 }
 
 // resting says what a policy has in quarantine.
-func (m *Metrics) resting(p *planner.InForce, now time.Time) {
+func (m *Metrics) resting(p *record.InForce, now time.Time) {
 	age := 0.0
 	if p.Quarantine.Rows > 0 {
 		age = max(0, now.Sub(p.Quarantine.Oldest).Seconds())
@@ -85,7 +85,7 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 }
 
 // committed counts a batch that is durable.
-func (m *Metrics) committed(p *planner.InForce, done *batch.Result) {
+func (m *Metrics) committed(p *record.InForce, done *batch.Result) {
 	name, table := string(p.Name), p.TableName
 	outcome := outcomeCommitted
 	if done.Picked == 0 {
@@ -97,10 +97,10 @@ func (m *Metrics) committed(p *planner.InForce, done *batch.Result) {
 }
 
 // heldBack says for which reasons due rows of a policy stay.
-func (m *Metrics) heldBack(p *planner.InForce, stays []planner.Stay) {
+func (m *Metrics) heldBack(p *record.InForce, stays []record.Stay) {
 	for _, reason := range schemas.HeldBackReasons {
 		is := 0.0
-		if slices.ContainsFunc(stays, func(s planner.Stay) bool { return s.Reason == reason }) {
+		if slices.ContainsFunc(stays, func(s record.Stay) bool { return s.Reason == reason }) {
 			is = 1
 		}
 		m.stays.WithLabelValues(string(p.Name), p.TableName, string(reason)).Set(is)
@@ -117,17 +117,17 @@ func (m *Metrics) allPaused(a *guard.Answer) {
 }
 
 // limited counts a run that reached a limit.
-func (m *Metrics) limited(p *planner.InForce, which string) {
+func (m *Metrics) limited(p *record.InForce, which string) {
 	m.limits.WithLabelValues(string(p.Name), p.TableName, which).Inc()
 }
 
 // failed counts a batch that left nothing.
-func (m *Metrics) failed(p *planner.InForce, outcome string) {
+func (m *Metrics) failed(p *record.InForce, outcome string) {
 	m.batches.WithLabelValues(string(p.Name), p.TableName, outcome).Inc()
 }
 
 // in says which state a policy is in.
-func (m *Metrics) in(p *planner.InForce, state schemas.State) {
+func (m *Metrics) in(p *record.InForce, state schemas.State) {
 	for _, s := range []schemas.State{schemas.Observing, schemas.Arming, schemas.Armed, schemas.Paused, stateStopped} {
 		is := 0.0
 		if s == state {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/executor/guard"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -68,7 +68,7 @@ type target struct {
 }
 
 // listed chooses the targets from the first list, and takes from each later one which of them are over.
-func (o *onceGoal) listed(policies []planner.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error {
+func (o *onceGoal) listed(policies []record.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error {
 	if a.Verdict == guard.Refuse {
 		o.refuse(policies, a)
 		return a.Err()
@@ -97,7 +97,7 @@ func (o *onceGoal) listed(policies []planner.InForce, a *guard.Answer, fresh fun
 }
 
 // refuse records the policies that may delete no row.
-func (o *onceGoal) refuse(policies []planner.InForce, a *guard.Answer) {
+func (o *onceGoal) refuse(policies []record.InForce, a *guard.Answer) {
 	whole := stopsAll(a)
 	for i := range policies {
 		p := &policies[i]
@@ -124,7 +124,7 @@ func (o *onceGoal) lastWords() []reportLine {
 }
 
 // choose takes the named policies, or all that are due or may be when they are armed.
-func (o *onceGoal) choose(policies []planner.InForce) error {
+func (o *onceGoal) choose(policies []record.InForce) error {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(o.names))) {
 		p := find(policies, name)
 		if p == nil {
@@ -154,11 +154,11 @@ func (o *onceGoal) choose(policies []planner.InForce) error {
 	return nil
 }
 
-func newTarget(p *planner.InForce) *target {
+func newTarget(p *record.InForce) *target {
 	return &target{id: p.ID, PolicySummary: PolicySummary{Policy: p.Name, Table: p.TableName, Version: p.Version, Outcome: Interrupted}}
 }
 
-func find(policies []planner.InForce, name schemas.PolicyName) *planner.InForce {
+func find(policies []record.InForce, name schemas.PolicyName) *record.InForce {
 	for i := range policies {
 		if policies[i].Name == name {
 			return &policies[i]
@@ -168,7 +168,7 @@ func find(policies []planner.InForce, name schemas.PolicyName) *planner.InForce 
 }
 
 // follow looks whether a target goes on, as the list has its policy.
-func (o *onceGoal) follow(t *target, p *planner.InForce) {
+func (o *onceGoal) follow(t *target, p *record.InForce) {
 	if p.Version != t.Version {
 		t.Version, t.Run = p.Version, uuid.Nil
 		t.deleted, t.cascaded, t.batches = t.Deleted, t.Cascaded, t.Batches
@@ -195,14 +195,14 @@ func (o *onceGoal) target(name schemas.PolicyName) *target {
 }
 
 // due lets each target have turns until its run is over, whatever its schedule says.
-func (o *onceGoal) due(p *planner.InForce) (time.Time, bool) {
+func (o *onceGoal) due(p *record.InForce) (time.Time, bool) {
 	if o.target(p.Name) == nil || p.State != schemas.Armed {
 		return time.Time{}, false
 	}
 	return o.memory(p).pauses.now().until, true
 }
 
-func (o *onceGoal) whole(p *planner.InForce) bool {
+func (o *onceGoal) whole(p *record.InForce) bool {
 	t := o.target(p.Name)
 	if t == nil || t.whole {
 		return false

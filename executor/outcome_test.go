@@ -93,14 +93,14 @@ func TestACommitThatTravelsWithTheNextBeginIsCountedRightToo(t *testing.T) {
 		"never arrived":            {dropCommit, false, 1},
 		"its answer is lost":       {dropAnswer, true, 0},
 		"the rest is lost":         {loseRest, true, 0},
-		"in progress, and commits": {hold, true, 0},
-		"in progress, and aborts":  {hold, false, 1},
+		"in progress, and commits": {holding, true, 0},
+		"in progress, and aborts":  {holding, false, 1},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 				s, e := cutAt(t, db, c.cut, func(p *proxy) {
-					if c.cut == hold {
+					if c.cut == holding {
 						awaitsOutcome(t, db)
 						p.release <- c.arrives
 					}
@@ -132,7 +132,7 @@ func TestACommitInProgressIsWaitedFor(t *testing.T) {
 			t.Run(map[bool]string{true: "and commits", false: "and aborts"}[arrives], func(t *testing.T) {
 				t.Parallel()
 				db := pgtest.New(t, db.Major)
-				s, e := cutAt(t, db, hold, func(p *proxy) {
+				s, e := cutAt(t, db, holding, func(p *proxy) {
 					awaitsOutcome(t, db)
 					p.release <- arrives
 				})

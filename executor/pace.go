@@ -10,8 +10,9 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/internal/backoff"
-	"lapse/planner"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 )
 
 // What the application feels of a deletion is how often it meets a batch at all: if one of its transactions in a hundred does, its 99th
@@ -19,8 +20,8 @@ import (
 const (
 	// gentleShare is the part of the time in which batches run at gentle pace, and quietShare that part while nobody else has the server
 	// do anything.
-	gentleShare = planner.GentleShare
-	quietShare  = planner.QuietShare
+	gentleShare = survey.GentleShare
+	quietShare  = survey.QuietShare
 	// remembered is for how long the server counts as busy after a look found somebody else at work: looks are short, and most of an
 	// application's time may lie between its statements.
 	remembered = 10 * lookInterval
@@ -155,7 +156,7 @@ func (w *worker) countCompany(ctx context.Context) error {
 }
 
 // waitAfterBatch waits out the pause that follows this worker's last gentle batch. It ends early with ctx, which the caller asks.
-func (w *worker) waitAfterBatch(ctx, work context.Context, p *planner.InForce) error {
+func (w *worker) waitAfterBatch(ctx, work context.Context, p *record.InForce) error {
 	if !gentle(p) {
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"lapse/executor/batch"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -16,7 +16,7 @@ type programs struct {
 	outdated func() error
 }
 
-func newPrograms(p *planner.InForce, roles schemas.Roles) programs {
+func newPrograms(p *record.InForce, roles schemas.Roles) programs {
 	own := *p // not the list that it is of
 	return programs{
 		batches: sync.OnceValues(func() (*batch.Program, error) { return batch.FunctionsToDelete(&own, roles) }),

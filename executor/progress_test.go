@@ -13,7 +13,7 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -91,10 +91,10 @@ func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newPolicyMemory(&planner.InForce{}, schemas.Roles{})
-	w, turn := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now)), newTurn(&planner.InForce{Name: "p"}, m)
+	m := newPolicyMemory(&record.InForce{}, schemas.Roles{})
+	w, turn := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now)), newTurn(&record.InForce{Name: "p"}, m)
 	for run, want := range []int{1, 2} {
-		m.begin(&planner.Run{ID: uuid.New()}, 0, time.Now())
+		m.begin(&record.Run{ID: uuid.New()}, 0, time.Now())
 		for limit := 64; limit > 1; limit /= 2 {
 			if end, err := w.failed(t.Context(), turn, &batch.Assignment{Lease: &batch.Lease{}}, batch.Order{Limit: limit}, &pgconn.PgError{Code: schemas.SQLStateQueryCanceled}); end != turnGoesOn || err != nil {
 				t.Fatal(end, err)
@@ -110,8 +110,8 @@ func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 func TestALongRunLogsHowFarItIsEveryHalfMinute(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	m := newPolicyMemory(&planner.InForce{}, schemas.Roles{})
-	m.begin(&planner.Run{ID: uuid.New()}, 0, began)
+	m := newPolicyMemory(&record.InForce{}, schemas.Roles{})
+	m.begin(&record.Run{ID: uuid.New()}, 0, began)
 	for _, step := range []struct {
 		after time.Duration
 		want  bool

@@ -14,7 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -169,7 +170,7 @@ func (w *world) file() string {
 func (w *world) executor(t *testing.T, db *pgtest.DB) *Executor {
 	t.Helper()
 	e := newExecutor(t, db)
-	e.lookAtBacklog = func(ctx context.Context, conn *pgx.Conn, _ *planner.InForce, _ time.Time) (b planner.Backlog, err error) {
+	e.lookAtBacklog = func(ctx context.Context, conn *pgx.Conn, _ *record.InForce, _ time.Time) (b survey.Backlog, err error) {
 		if !w.heap {
 			return b, nil
 		}
@@ -249,7 +250,7 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 		}
 	}
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
-		h := record(t, db)
+		h := recorded(t, db)
 		var worlds atomic.Int64
 		rapid.Check(t, func(rt *rapid.T) {
 			w := drawWorld(rt, fmt.Sprintf("w%d", worlds.Add(1)))

@@ -20,7 +20,7 @@ const (
 	dropCommit     // the COMMIT is lost, and both sides lose their connection
 	dropAnswer     // the COMMIT arrives; its answer is lost
 	loseRest       // the COMMIT's answer arrives, and nothing of what was sent with it
-	hold           // the client loses its connection, the server keeps it: release says what becomes of the COMMIT
+	holding        // the client loses its connection, the server keeps it: release says what becomes of the COMMIT
 )
 
 // proxy stands between executor and server and understands just enough of the protocol to see a COMMIT go by.
@@ -153,7 +153,7 @@ func (w *wire) cut(what cut, message []byte) {
 		_, _ = w.server.Write(message)
 		<-answered
 		w.happened <- struct{}{}
-	case hold:
+	case holding:
 		_ = w.client.Close()
 		w.happened <- struct{}{}
 		select {

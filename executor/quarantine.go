@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/executor/batch"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -27,7 +28,7 @@ func (w *worker) entered(ctx context.Context, t *turn, a *batch.Assignment, begu
 		return // a trigger kept it, without an error
 	}
 	if err == nil && cause.Constraint != "" {
-		query, err = planner.Referring(ctx, w.session.Control, t.policy, cause.Table, cause.Constraint)
+		query, err = run.Referring(ctx, w.session.Control, t.policy, cause.Table, cause.Constraint)
 	}
 	if err != nil {
 		w.log.Warn("a row was entered in the quarantine; why is not known", "policy", a.Name, "error", stripped("look into the quarantine", err))
@@ -101,7 +102,7 @@ func quarantineOf(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyID) 
 
 // restingSince returns the server's time where a policy has rows in quarantine: the table is about to be looked through for due ones. Zero
 // where it has none.
-func (w *worker) restingSince(ctx context.Context, p *planner.InForce) (since time.Time, err error) {
+func (w *worker) restingSince(ctx context.Context, p *record.InForce) (since time.Time, err error) {
 	if p.Quarantine.Rows == 0 {
 		return since, nil
 	}
@@ -115,7 +116,7 @@ func (w *worker) restingSince(ctx context.Context, p *planner.InForce) (since ti
 // through since then: they are gone or not due any more. Nothing is forgiven since the zero instant. It returns what is left.
 //
 //	crash before it    they are forgiven when the table is looked through again
-func (w *worker) forgive(ctx context.Context, p *planner.InForce, since time.Time) (quarantined, error) {
+func (w *worker) forgive(ctx context.Context, p *record.InForce, since time.Time) (quarantined, error) {
 	if !since.IsZero() {
 		if _, err := w.session.Control.Exec(ctx, `select lapse.forgive($1, $2)`, p.ID, since); err != nil {
 			return quarantined{}, fmt.Errorf("forgive the rows in quarantine that are gone: %w", err)

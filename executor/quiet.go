@@ -4,7 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 )
 
 // lookedInterval is how often it is written to the catalog at most that nothing is due: as often as `lapse status` may be wrong about it.
@@ -13,9 +14,9 @@ const lookedInterval = time.Minute
 // quiet remembers what looks found while nothing was due. Safe for concurrent use.
 type quiet struct {
 	mu       sync.Mutex
-	lookedAt time.Time                // when a look last found nothing due
-	notedAt  time.Time                // when that was written to the catalog
-	leaves   map[uint32]planner.Quiet // that looks may leave out
+	lookedAt time.Time            // when a look last found nothing due
+	notedAt  time.Time            // when that was written to the catalog
+	leaves   map[uint32]run.Quiet // that looks may leave out
 }
 
 // foundNothing is policyMemory.foundNothing, for what is remembered here.
@@ -34,7 +35,7 @@ func (q *quiet) foundNothing(noted, now time.Time) bool {
 }
 
 // add records the leaves where a look said that nothing will be due until something is written to them.
-func (q *quiet) add(leaves []planner.Quiet) {
+func (q *quiet) add(leaves []run.Quiet) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range leaves {
@@ -58,7 +59,7 @@ func (q *quiet) marks(now time.Time) []int64 {
 }
 
 // since is the policy with what this process knows of its looks.
-func (q *quiet) since(p *planner.InForce) *planner.InForce {
+func (q *quiet) since(p *record.InForce) *record.InForce {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.lookedAt.After(p.LookedAt) {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
 )
 
 // Looks leave out partitions by their statistics, which are a hint. A partition whose statistics do not change is looked at
@@ -23,7 +23,7 @@ func TestAPartitionThatLooksLeaveOutIsLookedAtAgainWithinHalfTheLatitude(t *test
 			t.Fatal(err)
 		}
 		defer w.close()
-		list, err := planner.LoadInForce(t.Context(), w.session.Control)
+		list, err := record.LoadInForce(t.Context(), w.session.Control)
 		if err != nil {
 			t.Fatal(err)
 		}

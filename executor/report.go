@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/executor/guard"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -65,7 +65,7 @@ func (r *reports) due(lines []reportLine, now time.Time) bool {
 }
 
 // report says what this process is at, if there is something to say.
-func (w *worker) report(ctx context.Context, policies []planner.InForce, a *guard.Answer) {
+func (w *worker) report(ctx context.Context, policies []record.InForce, a *guard.Answer) {
 	lines := w.reportLines(policies, a)
 	if !w.reports.due(lines, w.now()) {
 		return
@@ -89,13 +89,13 @@ func (w *worker) signOff() {
 		w.log.Warn("lapse status believes for two minutes that this process runs", "error", stripped("sign off", err))
 	}
 	if last := w.scheduler.goal.lastWords(); len(last) > 0 {
-		if err := writeReport(ctx, w.session.Control, planner.LastPass, last); err != nil {
+		if err := writeReport(ctx, w.session.Control, record.LastPass, last); err != nil {
 			w.log.Warn("lapse status does not hear how this pass ended", "error", stripped("sign off", err))
 		}
 	}
 }
 
-func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []reportLine {
+func (w *worker) reportLines(policies []record.InForce, a *guard.Answer) []reportLine {
 	whole := reportLine{policy: processLine, state: atWork}
 	if a.Stops() {
 		whole.state, whole.reason, whole.held = isWaiting, a.Detail, stopsAll(a).Reason

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -37,7 +37,7 @@ func (e *ResistingError) Error() string {
 
 // rows says what stands in the way of those in quarantine, each with how many there are.
 func (e *ResistingError) rows() string {
-	q := planner.Quarantine{Rows: e.Rows}
+	q := record.Quarantine{Rows: e.Rows}
 	var why []string
 	rest := e.Rows
 	for i := range e.Obstacles {

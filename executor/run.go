@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/executor/batch"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -35,7 +35,7 @@ type runFacts struct {
 }
 
 // at reports whether this process has worked on a run, and not seen its end.
-func (f *runFacts) at(run *planner.Run) bool { return run != nil && f.run == run.ID && f.open }
+func (f *runFacts) at(run *record.Run) bool { return run != nil && f.run == run.ID && f.open }
 
 // runMemory remembers a policy's run. Safe for concurrent use.
 type runMemory struct {

@@ -6,7 +6,7 @@ import (
 
 	"lapse/executor/guard"
 	"lapse/internal/backoff"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -18,14 +18,14 @@ import (
 // last one. Workers help only when no other policy is due. So no policy waits longer than the turns before it.
 type scheduler struct {
 	goal   goal
-	memory func(*planner.InForce) *policyMemory
+	memory func(*record.InForce) *policyMemory
 	now    func() time.Time
 
 	mu      sync.Mutex
 	changed chan struct{} // closed, and made anew, when a worker that waits should ask again
 
 	// What was read last.
-	policies []planner.InForce
+	policies []record.InForce
 	answer   guard.Answer
 	readAt   time.Time
 	listed   uint64 // the step at which the reading began
@@ -48,7 +48,7 @@ type scheduler struct {
 	last   uint64                      // the step of the last end of all
 }
 
-func newScheduler(g goal, memory func(*planner.InForce) *policyMemory, now func() time.Time) *scheduler {
+func newScheduler(g goal, memory func(*record.InForce) *policyMemory, now func() time.Time) *scheduler {
 	return &scheduler{
 		goal: g, memory: memory, now: now, changed: make(chan struct{}),
 		opened: map[schemas.PolicyID]uint64{}, ended: map[schemas.PolicyID]uint64{}, sessions: map[int]bool{},
@@ -163,7 +163,7 @@ func (s *scheduler) othersWork(worker int) bool {
 // nextDue returns the policy whose turn it is, if any, and when the list is to be read again if there is none. A turn is
 // opened only by a list that was read when the policy was due already, and after its last turn: an older one would open a
 // run that is not due.
-func (s *scheduler) nextDue(now time.Time) (next *planner.InForce, readAt time.Time) {
+func (s *scheduler) nextDue(now time.Time) (next *record.InForce, readAt time.Time) {
 	if s.policies == nil || s.last > s.listed {
 		readAt = now
 	} else {
@@ -224,12 +224,12 @@ func (s *scheduler) needsHelp() *turn {
 }
 
 // list takes what a worker read.
-func (s *scheduler) list(policies []planner.InForce, a guard.Answer) error {
+func (s *scheduler) list(policies []record.InForce, a guard.Answer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.wake()
 	if policies == nil {
-		policies = []planner.InForce{}
+		policies = []record.InForce{}
 	}
 	s.policies, s.answer, s.readAt, s.listed, s.reading = policies, a, s.now(), s.readStep, false
 	s.readAfter = s.readAt.Add(min(readShare*s.readAt.Sub(s.readBegan), rereadInterval))

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/executor/guard"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -19,29 +19,29 @@ import (
 type always struct{ over bool }
 
 func (*always) lastWords() []reportLine { return nil }
-func (*always) listed([]planner.InForce, *guard.Answer, func(schemas.PolicyID) bool) error {
+func (*always) listed([]record.InForce, *guard.Answer, func(schemas.PolicyID) bool) error {
 	return nil
 }
-func (*always) due(*planner.InForce) (time.Time, bool) { return time.Time{}, true }
-func (*always) whole(*planner.InForce) bool            { return false }
-func (*always) ended(*turn)                            {}
-func (a *always) reached() bool                        { return a.over }
-func (*always) reread() time.Duration                  { return time.Hour }
-func (*always) patience() time.Duration                { return forever }
-func (*always) outlasts(error, bool) bool              { return false }
+func (*always) due(*record.InForce) (time.Time, bool) { return time.Time{}, true }
+func (*always) whole(*record.InForce) bool            { return false }
+func (*always) ended(*turn)                           {}
+func (a *always) reached() bool                       { return a.over }
+func (*always) reread() time.Duration                 { return time.Hour }
+func (*always) patience() time.Duration               { return forever }
+func (*always) outlasts(error, bool) bool             { return false }
 
 // schedule makes a scheduler of n policies that are always due.
-func schedule(n int) (*scheduler, []planner.InForce) {
-	list := make([]planner.InForce, n)
+func schedule(n int) (*scheduler, []record.InForce) {
+	list := make([]record.InForce, n)
 	for i := range list {
 		list[i].ID, list[i].Name = schemas.PolicyID(i), schemas.PolicyName(fmt.Sprint(i))
 	}
-	memory := func(*planner.InForce) *policyMemory { return newPolicyMemory(&planner.InForce{}, schemas.Roles{}) }
+	memory := func(*record.InForce) *policyMemory { return newPolicyMemory(&record.InForce{}, schemas.Roles{}) }
 	return newScheduler(&always{}, memory, func() time.Time { return time.Unix(1e9, 0) }), list
 }
 
 // step gives a worker its next turn. It reads the list on the way, and returns nil if the worker has to wait.
-func step(t rapid.TB, s *scheduler, list []planner.InForce) *turn {
+func step(t rapid.TB, s *scheduler, list []record.InForce) *turn {
 	t.Helper()
 	for range 3 {
 		switch task := s.next(true); {
@@ -136,8 +136,8 @@ func TestAWorkerHelpsOnlyWhereNoOtherPolicyIsDueAndAShardMayBeFree(t *testing.T)
 	if got := step(t, s, list); got != nil {
 		t.Fatal("somebody helps with a run that nobody has opened")
 	}
-	a.opened(&planner.Run{ID: uuid.New(), Shards: 2}, 1000, time.Now().Add(time.Hour))
-	b.opened(&planner.Run{ID: uuid.New(), Shards: 1}, 1000, time.Now().Add(time.Hour))
+	a.opened(&record.Run{ID: uuid.New(), Shards: 2}, 1000, time.Now().Add(time.Hour))
+	b.opened(&record.Run{ID: uuid.New(), Shards: 1}, 1000, time.Now().Add(time.Hour))
 	if got := step(t, s, list); got != a {
 		t.Fatalf("the third worker got %+v, want to help with the run of two shards", got)
 	}
@@ -165,7 +165,7 @@ func TestATurnEndsForAllItsWorkersWithTheGravestReason(t *testing.T) {
 	t.Parallel()
 	s, list := schedule(1)
 	a := step(t, s, list)
-	a.opened(&planner.Run{ID: uuid.New(), Shards: 3}, 100, time.Now().Add(time.Hour))
+	a.opened(&record.Run{ID: uuid.New(), Shards: 3}, 100, time.Now().Add(time.Hour))
 	for range 2 {
 		if step(t, s, list) != a {
 			t.Fatal("nobody helps")

@@ -18,7 +18,8 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/tables"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -28,7 +29,7 @@ func (m *mixture) executor(t *testing.T, db *pgtest.DB, way int) *Executor {
 	e := newExecutor(t, db, func(c *Config) {
 		c.Limits.Workers, c.Limits.TurnRows = m.workers, 150
 	})
-	e.lookAtBacklog = func(ctx context.Context, conn *pgx.Conn, p *planner.InForce, _ time.Time) (b planner.Backlog, err error) {
+	e.lookAtBacklog = func(ctx context.Context, conn *pgx.Conn, p *record.InForce, _ time.Time) (b survey.Backlog, err error) {
 		if way == 0 || way == 2 && slices.Contains(m.entry, "shards: {count: 3}") {
 			return b, nil
 		}
@@ -40,7 +41,7 @@ func (m *mixture) executor(t *testing.T, db *pgtest.DB, way int) *Executor {
 		if b.Heaps = leaves; way == 2 {
 			b.Heaps = nil
 			for _, leaf := range leaves {
-				b.Cuts = append(b.Cuts, planner.Cut{Leaf: leaf, At: time.Now().AddDate(0, 0, -50)}, planner.Cut{Leaf: leaf, At: time.Now().AddDate(0, 0, -40)})
+				b.Cuts = append(b.Cuts, survey.Cut{Leaf: leaf, At: time.Now().AddDate(0, 0, -50)}, survey.Cut{Leaf: leaf, At: time.Now().AddDate(0, 0, -40)})
 			}
 		}
 		return b, err
@@ -174,7 +175,7 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 	beside.Go(func() {
 		for _, span := range m.held {
 			where := fmt.Sprintf("n between %d and %d", span[0], span[1])
-			placed, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: byWhere(m.schema+".t", where), Matter: "M", Reason: "a test"})
+			placed, err := holds.Place(t.Context(), s, holds.Order{Request: byWhere(m.schema+".t", where), Matter: "M", Reason: "a test"})
 			if err != nil {
 				t.Errorf("hold: %v", err)
 				return
@@ -261,7 +262,7 @@ func (m *mixture) judgeRun(rt *rapid.T, t *testing.T, db *pgtest.DB, held string
 func TestWhateverMeetsInARunExactlyTheDueRowsGo(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
-		h := record(t, db)
+		h := recorded(t, db)
 		var worlds atomic.Int64
 		rapid.Check(t, func(rt *rapid.T) {
 			n := worlds.Add(1)

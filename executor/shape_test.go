@@ -9,18 +9,18 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
-	"lapse/planner"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
 func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) {
 	t.Parallel()
-	m := newPolicyMemory(&planner.InForce{}, schemas.Roles{})
+	m := newPolicyMemory(&record.InForce{}, schemas.Roles{})
 	m.sizing.size.rows = 100
 	locked := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
-	p := &planner.InForce{Definition: functions.Definition{Expire: &expiry.Age{}}}
+	p := &record.InForce{Definition: functions.Definition{Expire: &expiry.Age{}}}
 	shard := func(id int64) *batch.Lease { return &batch.Lease{Shard: id} }
 	next := func(n int) string { // the shapes of n batches that get through
 		var got []string
@@ -30,7 +30,7 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 				t.Errorf("a %s batch is careful: %v", o.Shape, o.Careful)
 			}
 			got = append(got, o.Shape)
-			m.through(&planner.InForce{}, 1, o, &batch.Result{Shape: o.Shape, PassOver: true, First: true}, 0)
+			m.through(&record.InForce{}, 1, o, &batch.Result{Shape: o.Shape, PassOver: true, First: true}, 0)
 		}
 		return strings.Join(got, " ")
 	}

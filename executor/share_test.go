@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -127,11 +128,11 @@ func TestAYesAndAShareBoundARunTogether(t *testing.T) {
 			if s, err := e.Once(t.Context(), []schemas.PolicyName{"p"}); err == nil {
 				t.Fatalf("the breaker let a run begin: %+v", s)
 			}
-			list, err := planner.LoadInForce(t.Context(), connectTo(t, db))
+			list, err := record.LoadInForce(t.Context(), connectTo(t, db))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := pgx.BeginFunc(t.Context(), connectTo(t, db), func(tx pgx.Tx) error { return planner.AcceptTrip(t.Context(), tx, &list[0], c.yes) }); err != nil {
+			if err := pgx.BeginFunc(t.Context(), connectTo(t, db), func(tx pgx.Tx) error { return run.AcceptTrip(t.Context(), tx, &list[0], c.yes) }); err != nil {
 				t.Fatal(err)
 			}
 			if s := only(t, once(t, e, "p")); s.Limit != c.want {

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"lapse/executor/batch"
-	"lapse/planner"
 	"lapse/planner/functions"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
 // gentle reports whether a policy is to be kept from the application's notice.
-func gentle(p *planner.InForce) bool { return p.Limits.Pace != policyfile.PaceUnlimited }
+func gentle(p *record.InForce) bool { return p.Limits.Pace != policyfile.PaceUnlimited }
 
 // gentleWork is the time of a batch's rows at gentle pace: see batchSize.learnGentle.
 const gentleWork = 2 * time.Millisecond
@@ -36,7 +36,7 @@ func (s *sizing) forget() {
 }
 
 // limit is the size of the next batch.
-func (s *sizing) limit(p *planner.InForce) int {
+func (s *sizing) limit(p *record.InForce) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if gentle(p) {
@@ -53,7 +53,7 @@ func (s *sizing) rows() int {
 }
 
 // order is what the next batch on a shard, which is a whole leaf or a slice of one, is to do: at most limit rows.
-func (s *sizing) order(l *batch.Lease, p *planner.InForce, limit int) batch.Order {
+func (s *sizing) order(l *batch.Lease, p *record.InForce, limit int) batch.Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	usual := p.Definition.Shapes()[0]
@@ -75,7 +75,7 @@ func (s *sizing) order(l *batch.Lease, p *planner.InForce, limit int) batch.Orde
 
 // through learns from a durable batch. Where a row is searched for on the shard, size and time of the batch say nothing of those of
 // others, unless rows are searched for that take too long, which may be all of them.
-func (s *sizing) through(p *planner.InForce, shard int64, o batch.Order, done *batch.Result, wanted time.Duration) (searched bool) {
+func (s *sizing) through(p *record.InForce, shard int64, o batch.Order, done *batch.Result, wanted time.Duration) (searched bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shapes.through(shard, o.Careful)

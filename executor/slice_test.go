@@ -9,7 +9,7 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -27,7 +27,7 @@ func TestTwoWorkersOnTwoShardsOfOneLeafDeleteNoRowTwice(t *testing.T) {
 		const due, live = 1500, 300
 		sessions(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
-		h := record(t, db)
+		h := recorded(t, db)
 		w := open(t, db, "p")
 		secondShard(t, db, w.run.ID)
 		if _, err := w.Release(t.Context(), w.a.Lease); err != nil {
@@ -128,21 +128,21 @@ func TestShardsOfOneLeafThatWerePutAsideMakeTheNextRunsShardOnce(t *testing.T) {
 		db.Exec(t, `update lapse.shard set aside = true, tries = 1 + slice, sqlstate = '23503', holder = null, lease_until = null,
 			retry_at = clock_timestamp() + (1 + slice) * interval '1 hour'`)
 		for _, want := range []string{"1 0 2 true", "1 0 1 true"} {
-			run, err := planner.OpenRun(t.Context(), w.Control, w.policy, time.Now, planner.NewRun{})
+			opened, err := run.Open(t.Context(), w.Control, w.policy, time.Now, run.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := one[string](t, db, "select count(*) || ' ' || max(slice) || ' ' || max(tries) || ' ' || bool_and(aside) from lapse.shard where run = $1", run.ID)
-			if got != want || run.Shards != 0 {
-				t.Errorf("shards, slice, tries, aside: %s, %d to do; want %s", got, run.Shards, want)
+			got := one[string](t, db, "select count(*) || ' ' || max(slice) || ' ' || max(tries) || ' ' || bool_and(aside) from lapse.shard where run = $1", opened.ID)
+			if got != want || opened.Shards != 0 {
+				t.Errorf("shards, slice, tries, aside: %s, %d to do; want %s", got, opened.Shards, want)
 			}
 			// A hash part that was put aside says nothing of the whole leaf.
 			db.Exec(t, "delete from lapse.run")
-			run, err = planner.OpenRun(t.Context(), w.Control, w.policy, time.Now, planner.NewRun{})
+			opened, err = run.Open(t.Context(), w.Control, w.policy, time.Now, run.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			secondShard(t, db, run.ID)
+			secondShard(t, db, opened.ID)
 			db.Exec(t, `update lapse.shard set aside = true, tries = 1 + slice * 8, retry_at = clock_timestamp() + interval '1 hour', sqlstate = '23503',
 				modulus = case when slice = 1 then 2 end, remainder = case when slice = 1 then 0 end`)
 		}

@@ -15,7 +15,7 @@ import (
 
 	"lapse/executor/guard"
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -243,7 +243,7 @@ func TestOneLookServesAllWorkers(t *testing.T) {
 		w := open(t, db, "p")
 		g := testGuards(t)
 		now := time.Now()
-		p := &planner.InForce{Name: "p"}
+		p := &record.InForce{Name: "p"}
 		if _, err := g.ask(t.Context(), w.Control, p, now); err != nil {
 			t.Fatal(err)
 		}

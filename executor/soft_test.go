@@ -96,7 +96,7 @@ func TestTwoWorkersSetNoRowTwice(t *testing.T) {
 		}
 		owned(t, db, "create table plain_2 partition of plain for values in (2)", fmt.Sprintf("insert into plain select g + %d, at, null, 2 from plain, lateral (select id) i(g)", due+live), "analyze")
 		arm(t, db, policies(entries...))
-		h := record(t, db)
+		h := recorded(t, db)
 		if s := once(t, newExecutor(t, db)); len(s.Policies) != 3 || s.Policies[0].Deleted+s.Policies[1].Deleted+s.Policies[2].Deleted != 4*due {
 			t.Errorf("it did %+v", s)
 		}
@@ -163,7 +163,7 @@ func TestOnlyWhatIsDueIsSetWhileTheApplicationWrites(t *testing.T) {
 			entries = append(entries, policy(table, "public."+table, softly, "batch: 7", "pace: unlimited"))
 		}
 		arm(t, db, policies(entries...))
-		h := record(t, db)
+		h := recorded(t, db)
 		done := make(chan struct{})
 		application := make(chan error, 2)
 		for seed := range 2 {

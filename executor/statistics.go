@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -87,11 +88,11 @@ func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest qua
 
 // remaining counts what a run left. What cannot be counted, or was in somebody's way, is not known, and no reason to fail: the rows
 // themselves were seen to.
-func (w *worker) remaining(ctx context.Context, p *planner.InForce, run *planner.Run) (r remains) {
+func (w *worker) remaining(ctx context.Context, p *record.InForce, run *record.Run) (r remains) {
 	err := w.compareSurvey(ctx, p)
 	if err == nil {
-		var found planner.Remains
-		if found, err = planner.Remaining(ctx, w.session.Batches, w.session.Control, p, run.Cutoff); err == nil && found.Exact {
+		var found survey.Remains
+		if found, err = survey.Remaining(ctx, w.session.Batches, w.session.Control, p, run.Cutoff); err == nil && found.Exact {
 			return remains{due: &found.Due, held: &found.Held, oldest: found.Oldest}
 		}
 	}

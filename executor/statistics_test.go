@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -176,11 +177,11 @@ func TestSeveralExecutorsSayTheSameOfOneRun(t *testing.T) {
 		}
 		// Who finds due rows a moment before the run is over opens another, in which nothing is left to do, and says so of that one.
 		conn := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Executor)
-		list, err := planner.LoadInForce(t.Context(), conn)
+		list, err := record.LoadInForce(t.Context(), conn)
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := planner.OpenRun(t.Context(), conn, find(list, "p"), time.Now, planner.NewRun{})
+		second, err := run.Open(t.Context(), conn, find(list, "p"), time.Now, run.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"lapse/executor/guard"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -71,7 +71,7 @@ func (e *Executor) Paused() string {
 
 // observe records the list for readiness, summaries and metrics, and forgets what is no longer in force. It returns, of the versions that it
 // forgets, those whose run this process worked on without seeing its end.
-func (e *Executor) observe(policies []planner.InForce) (cut []*policyMemory) {
+func (e *Executor) observe(policies []record.InForce) (cut []*policyMemory) {
 	inForce := map[versionKey]bool{}
 	names := map[schemas.PolicyName]bool{}
 	status := make([]policyStatus, 0, len(policies))
@@ -108,7 +108,7 @@ func (e *Executor) observe(policies []planner.InForce) (cut []*policyMemory) {
 }
 
 // showStopped enters a stop in the list at once, so that readiness does not wait for the next list.
-func (e *Executor) showStopped(p *planner.InForce, err error, until time.Time) {
+func (e *Executor) showStopped(p *record.InForce, err error, until time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range e.status {

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"lapse/executor/guard"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
 // Why due rows stay is said in three places, by the same words: the metric held_back, lapse.worker for `lapse status`, and what follows from
-// the catalog alone, which is planner.InForce.Stays. Here is what only this process knows.
+// the catalog alone, which is record.InForce.Stays. Here is what only this process knows.
 
 const (
 	// countInterval is how often it is counted at least what is due under a policy whose rows stay, and countShare how many times as long
@@ -24,7 +26,7 @@ const (
 )
 
 // stopsAll is why nothing is deleted in the whole database; nil where something is.
-func stopsAll(a *guard.Answer) *planner.Stay {
+func stopsAll(a *guard.Answer) *record.Stay {
 	if !a.Stops() {
 		return nil
 	}
@@ -35,34 +37,34 @@ func stopsAll(a *guard.Answer) *planner.Stay {
 	case guard.ClockJumped:
 		reason = schemas.HeldByClock
 	}
-	return &planner.Stay{Reason: reason, Detail: a.Detail + ": " + a.Fix}
+	return &record.Stay{Reason: reason, Detail: a.Detail + ": " + a.Fix}
 }
 
 // stays is why due rows of a policy stay, as far as only this process knows; without a reason they do not.
-func (w *worker) stays(p *planner.InForce) planner.Stay {
+func (w *worker) stays(p *record.InForce) record.Stay {
 	m := w.memory(p)
 	is, run, by, said := m.pauses.now(), m.run.now(), m.locks.by(), w.guards.own(p.Name)
 	switch {
 	case is.stopped != nil:
-		return planner.Stay{Reason: reasonOfStop(is.stopped), Detail: is.stopped.Error()}
+		return record.Stay{Reason: reasonOfStop(is.stopped), Detail: is.stopped.Error()}
 	case said.verdict >= guard.Wait && said.reason == guard.WindowClosed:
-		return planner.Stay{Reason: schemas.HeldByWindow}
+		return record.Stay{Reason: schemas.HeldByWindow}
 	case said.verdict >= guard.Wait && p.Tripped == nil:
-		return planner.Stay{Reason: schemas.HeldByGuard, Detail: said.text()}
+		return record.Stay{Reason: schemas.HeldByGuard, Detail: said.text()}
 	case is.throttled == throttleLock:
-		return planner.Stay{Reason: schemas.HeldByLock, Detail: lockText(by)}
+		return record.Stay{Reason: schemas.HeldByLock, Detail: lockText(by)}
 	case p.LeftBehind && said.verdict < guard.Wait && !run.at(p.Unfinished) && by.process != 0:
-		return planner.Stay{Reason: schemas.HeldByLock, Detail: "in the last run " + by.String()}
+		return record.Stay{Reason: schemas.HeldByLock, Detail: "in the last run " + by.String()}
 	case is.throttled == limitRate && run.at(p.Unfinished):
-		return planner.Stay{Reason: schemas.HeldByLimit, Detail: rateText(p)}
+		return record.Stay{Reason: schemas.HeldByLimit, Detail: rateText(p)}
 	}
-	return planner.Stay{}
+	return record.Stay{}
 }
 
 // reasonOfStop is the reason of a policy that an error stopped.
 func reasonOfStop(err error) schemas.HeldBack {
-	var jump *planner.ClockJumpError
-	var skew *planner.ClockSkewError
+	var jump *run.ClockJumpError
+	var skew *run.ClockSkewError
 	if errors.As(err, &jump) || errors.As(err, &skew) {
 		return schemas.HeldByClock
 	}
@@ -74,7 +76,7 @@ func reasonOfStop(err error) schemas.HeldBack {
 }
 
 // allStays is why due rows of a policy stay, by all that is known here.
-func (w *worker) allStays(p *planner.InForce, a *guard.Answer) []planner.Stay {
+func (w *worker) allStays(p *record.InForce, a *guard.Answer) []record.Stay {
 	p = w.memory(p).quiet.since(p)
 	if own := w.stays(p); own.Reason != "" {
 		return p.Stays(w.now(), stopsAll(a), own)
@@ -83,7 +85,7 @@ func (w *worker) allStays(p *planner.InForce, a *guard.Answer) []planner.Stay {
 }
 
 // measureStays sets what the metrics say of due rows that stay.
-func (w *worker) measureStays(policies []planner.InForce, a *guard.Answer) {
+func (w *worker) measureStays(policies []record.InForce, a *guard.Answer) {
 	working := w.scheduler.working()
 	for i := range policies {
 		p := &policies[i]
@@ -96,12 +98,12 @@ func (w *worker) measureStays(policies []planner.InForce, a *guard.Answer) {
 
 // countStays counts what is due under one of the policies whose rows stay, where that was not counted lately: how old the oldest of them is
 // must be true while nothing is deleted. It reads as little as is known to be enough, and never keeps a policy from its turn for long.
-func (w *worker) countStays(ctx context.Context, policies []planner.InForce, a *guard.Answer) {
+func (w *worker) countStays(ctx context.Context, policies []record.InForce, a *guard.Answer) {
 	if w.session.Lost() {
 		return
 	}
 	working := w.scheduler.working()
-	var next *planner.InForce
+	var next *record.InForce
 	for i := range policies {
 		p := &policies[i]
 		if working[p.ID] || !w.memory(p).counting.now().isDue(p, w.now()) || len(w.allStays(p, a)) == 0 {
@@ -117,13 +119,13 @@ func (w *worker) countStays(ctx context.Context, policies []planner.InForce, a *
 }
 
 // countStay counts what is due under a policy whose rows stay, and takes it down. What cannot be counted is not known.
-func (w *worker) countStay(ctx context.Context, p *planner.InForce) {
+func (w *worker) countStay(ctx context.Context, p *record.InForce) {
 	began := w.now()
 	defer func() { w.memory(p).counting.change(func(c *countTimes) { c.counted(began, w.now()) }) }()
 	err := w.compareSurvey(ctx, p)
-	var r planner.Remains
+	var r survey.Remains
 	if err == nil {
-		r, err = planner.Staying(ctx, w.session.Batches, w.session.Control, p, began)
+		r, err = survey.Staying(ctx, w.session.Batches, w.session.Control, p, began)
 	}
 	if err == nil {
 		err = r.TakeDown(ctx, w.session.Control, p)
@@ -140,7 +142,7 @@ type countTimes struct {
 }
 
 // isDue reports whether it is time to count, by whichever process.
-func (c countTimes) isDue(p *planner.InForce, now time.Time) bool {
+func (c countTimes) isDue(p *record.InForce, now time.Time) bool {
 	if now.Before(c.next) {
 		return false
 	}
@@ -159,6 +161,6 @@ func lockText(by *locker) string {
 	return throttleLock + ": " + cmp.Or(by.String(), "somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who")
 }
 
-func rateText(p *planner.InForce) string {
+func rateText(p *record.InForce) string {
 	return fmt.Sprintf("%s: its rate lets %s go each second, of all executors together", limitRate, rowsOf(int64(p.Limits.Rate)))
 }

@@ -11,8 +11,8 @@ import (
 
 	"lapse/executor/guard"
 	"lapse/internal/pgtest"
-	"lapse/planner"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -26,7 +26,7 @@ type glance struct {
 func (g *glance) at(t testing.TB, after time.Duration) guard.Answer {
 	t.Helper()
 	g.clock = g.clock.Add(after)
-	answer, err := g.ask(t.Context(), g.conn, &planner.InForce{Name: "p"}, g.clock)
+	answer, err := g.ask(t.Context(), g.conn, &record.InForce{Name: "p"}, g.clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestDeadRowsThatOutrunVacuumSlowTheirPolicyDownUnlessItsOwnerIsInAHurry(t *
 		})
 		arm(t, db, policies(policy("p", "public.sessions"), policy("q", "public.others")))
 		g := glances(t, db, guard.Limits{})
-		list, err := planner.LoadInForce(t.Context(), connectTo(t, db))
+		list, err := record.LoadInForce(t.Context(), connectTo(t, db))
 		if err != nil {
 			t.Fatal(err)
 		}

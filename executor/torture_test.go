@@ -71,7 +71,7 @@ func TestTortureKillsOfAnyOfFourExecutors(t *testing.T) {
 		const due, live = 20_000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20", "every: 100 milliseconds")))
-		h := record(t, db)
+		h := recorded(t, db)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		stuck := make(chan time.Duration, 1)

@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"lapse/executor/batch"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
 // total counts a durable batch for Summary.
-func (e *Executor) total(p *planner.InForce, done *batch.Result) {
+func (e *Executor) total(p *record.InForce, done *batch.Result) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.totals[p.Name]
@@ -32,7 +32,7 @@ func (w *worker) seed(ctx context.Context) {
 	if w.seeded || w.deletedSome() {
 		return // what this process deleted is counted, and on record
 	}
-	totals, err := planner.Totals(ctx, w.session.Control)
+	totals, err := record.Totals(ctx, w.session.Control)
 	if err != nil {
 		w.log.Warn("what was deleted before is not counted yet", "error", stripped("count", err))
 		return

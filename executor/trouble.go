@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"lapse/executor/batch"
-	"lapse/planner"
 	"lapse/planner/functions"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -122,7 +122,7 @@ func (w *worker) trouble(t *turn, err error) (turnEnd, error) {
 }
 
 // orRowSecurity is row security, where that is why a policy may not work on its table, and otherwise the error itself.
-func (w *worker) orRowSecurity(p *planner.InForce, err error) error {
+func (w *worker) orRowSecurity(p *record.InForce, err error) error {
 	if w.session.Mute() {
 		return err
 	}
@@ -136,7 +136,7 @@ func (w *worker) orRowSecurity(p *planner.InForce, err error) error {
 
 // stop keeps a policy from its turns until its next scheduled time. Readiness says so at once; the log says it once, since a schedule may
 // come ten times a second.
-func (e *Executor) stop(p *planner.InForce, err error) {
+func (e *Executor) stop(p *record.InForce, err error) {
 	until, unscheduled := p.Schedule.Next(e.now(), p.Since)
 	if unscheduled != nil {
 		until = e.now().Add(time.Hour)

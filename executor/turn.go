@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 )
 
 // turnEnd says why a turn ended. Of several workers' reasons the greatest did.
@@ -29,13 +30,13 @@ const (
 // policy's run, and its workers take one shard after the other until the run is over, the turn's share of rows and time is
 // used up, or something is in the way. Safe for concurrent use.
 type turn struct {
-	policy *planner.InForce
+	policy *record.InForce
 	memory *policyMemory
 	whole  bool // somebody asked for it: its look begins at the table's start, whatever low-water marks say
 
 	mu      sync.Mutex
-	run     *planner.Run // nil until it is open
-	rows    int64        // what is left of the share
+	run     *record.Run // nil until it is open
+	rows    int64       // what is left of the share
 	until   time.Time
 	workers int
 	shards  int  // of the run that may need a worker
@@ -49,7 +50,7 @@ type turn struct {
 	expected int64
 }
 
-func newTurn(p *planner.InForce, m *policyMemory) *turn {
+func newTurn(p *record.InForce, m *policyMemory) *turn {
 	return &turn{policy: p, memory: m, workers: 1}
 }
 
@@ -67,14 +68,14 @@ func (t *turn) join() {
 }
 
 // opened takes the turn's run, and begins its share.
-func (t *turn) opened(run *planner.Run, rows int64, until time.Time) {
+func (t *turn) opened(run *record.Run, rows int64, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.run, t.shards, t.rows, t.until = run, run.Shards, rows, until
 }
 
 // begun returns the turn's run, nil if nobody has opened it.
-func (t *turn) begun() *planner.Run {
+func (t *turn) begun() *record.Run {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.run
@@ -222,7 +223,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if err != nil {
 		return turnGoesOn, err
 	}
-	run, err := planner.OpenRun(ctx, w.session.Control, p, w.now, planner.NewRun{Due: due, Rows: rows, Cuts: cuts})
+	run, err := run.Open(ctx, w.session.Control, p, w.now, run.Options{Due: due, Rows: rows, Cuts: cuts})
 	if err != nil {
 		return turnGoesOn, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -66,7 +66,7 @@ func TestAStoppedPolicyDoesNotStopTheOthers(t *testing.T) {
 		owned(t, db, "alter table a rename at to was")
 		e := newExecutor(t, db)
 		s, err := e.Once(t.Context(), nil)
-		var changed *planner.SchemaChangedError
+		var changed *run.SchemaChangedError
 		if !errors.As(err, &changed) || changed.Policy != "a" || strings.Contains(err.Error(), "policy b") || strings.Count(err.Error(), "policy a: ") != 1 {
 			t.Errorf("once says %v, want that policy a was stopped because its columns are others, named once", err)
 		}
@@ -262,7 +262,7 @@ func TestAClockThatIsWrongStopsThePolicy(t *testing.T) {
 		arm(t, db, policies(policy("p", "public.sessions")))
 		e := newExecutor(t, db, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Minute) } })
 		_, err := e.Once(t.Context(), nil)
-		var skew *planner.ClockSkewError
+		var skew *run.ClockSkewError
 		if !errors.As(err, &skew) {
 			t.Errorf("got %v, want a complaint about the clocks", err)
 		}

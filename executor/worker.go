@@ -10,7 +10,7 @@ import (
 	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/internal/backoff"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -201,7 +201,7 @@ func (w *worker) read(ctx context.Context) error {
 }
 
 // list is read without what the scheduler makes of it.
-func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, error) {
+func (w *worker) list(ctx context.Context) ([]record.InForce, guard.Answer, error) {
 	work, cancel := outlive(ctx, stopTime)
 	defer cancel()
 	answer, err := w.guards.ask(work, w.session.Control, nil, w.now())
@@ -212,7 +212,7 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 	if answer.Reason == guard.NotInstalled {
 		return nil, answer, nil
 	}
-	policies, err := planner.LoadInForce(work, w.session.Control)
+	policies, err := record.LoadInForce(work, w.session.Control)
 	if answer.Reason == guard.Standby {
 		if err == nil { // what the primary did is read here too
 			w.seed(work)
@@ -248,7 +248,7 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 
 // advance opens the gate of an arming policy if the auditor has come far enough. It asks twice: the first answer ever only
 // means that the position was recorded.
-func (w *worker) advance(ctx context.Context, p *planner.InForce) error {
+func (w *worker) advance(ctx context.Context, p *record.InForce) error {
 	for range 2 {
 		if err := w.session.Control.QueryRow(ctx, `select lapse.advance_arming($1)`, int32(p.ID)).Scan(&p.State); err != nil {
 			return fmt.Errorf("look whether policy %s may be armed: %w", p.Name, err)

@@ -28,7 +28,7 @@ func TestOnePolicyWithTwoLeavesUsesBothWorkersAndOneWithASingleLeafOne(t *testin
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		parts(t, db, 1500)
 		arm(t, db, policies(policy("p", "public.visits", "batch: 10", "pace: unlimited")))
-		h := record(t, db)
+		h := recorded(t, db)
 		s := once(t, newExecutor(t, db))
 		if only(t, s).Deleted != 3000 || only(t, s).Outcome != Finished {
 			t.Errorf("the pass did %+v", only(t, s))
@@ -220,7 +220,7 @@ func TestARunOfManyWorkersOutlivesTheLossOfTheirConnections(t *testing.T) {
 		const due, live = 4000, 300
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
-		h := record(t, db)
+		h := recorded(t, db)
 		kills := 0
 		s := once(t, newExecutor(t, db, func(c *Config) {
 			c.Limits.Workers = 4

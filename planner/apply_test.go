@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -38,34 +40,34 @@ func TestStatesFollowTheFileAndTheCaution(t *testing.T) {
 		}
 		arm := func() { w.arm(w.inForce()[0].ID) }
 		yes := func() {
-			w.says((*InForce).Arm)
+			w.says(change.Arm)
 			arm()
 		}
 		for _, step := range []struct {
 			does, file string
-			kind       ChangeKind
+			kind       change.Kind
 			want       string
 			more       bool
 			then       func()
 		}{
-			{"a policy begins observing", file("30 days"), New, "p: version 1, observing", false, nil},
-			{"the same again", file("P30D", "    every: 60 minutes", "    batch: 5000"), Unchanged, "p: version 1, observing", false, nil},
-			{"the file arms it", file("30 days", "    state: armed"), Restated, "p: version 1, arming", false, nil},
-			{"arming is on its way", file("30 days", "    state: armed"), Unchanged, "p: version 1, arming", false, arm},
-			{"it is armed", file("30 days", "    state: armed"), Unchanged, "p: version 1, armed", false, nil},
-			{"the file says nothing", file("30 days"), Unchanged, "p: version 1, armed", false, nil},
-			{"less falls due", file("31 days"), Changed, "p: version 2, arming", false, arm},
-			{"it keeps its state", file("31 days"), Unchanged, "p: version 2, armed", false, nil},
-			{"more falls due", file("29 days"), Changed, "p: version 2, armed", true, nil},
-			{"more, and the file says armed", file("28 days", "    state: armed"), Changed, "p: version 2, armed", true, yes},
-			{"another batch", file("28 days", "    batch: 10"), Changed, "p: version 5, arming", false, arm},
-			{"hours for days", file("672 hours", "    batch: 10"), Changed, "p: version 6, arming", false, arm},
-			{"a month may be longer", file("1 mon", "    batch: 10"), Changed, "p: version 7, observing", true, nil},
-			{"the file alone does not arm it", file("1 mon", "    batch: 10", "    state: armed"), Unchanged, "p: version 7, observing", false, yes},
-			{"another column", policyText("shop.sessions", "other", "1 mon", "    batch: 10"), Changed, "p: version 8, observing", true, nil},
-			{"paused", policyText("shop.sessions", "other", "1 mon", "    batch: 10", "    state: paused"), Restated, "p: version 8, paused", false, nil},
-			{"a pause lasts", policyText("shop.sessions", "other", "2 mon", "    batch: 10"), Changed, "p: version 9, paused", false, nil},
-			{"without a state in the file it lasts, although more falls due", policyText("shop.sessions", "other", "1 mon"), Changed, "p: version 10, paused", true, nil},
+			{"a policy begins observing", file("30 days"), change.New, "p: version 1, observing", false, nil},
+			{"the same again", file("P30D", "    every: 60 minutes", "    batch: 5000"), change.Unchanged, "p: version 1, observing", false, nil},
+			{"the file arms it", file("30 days", "    state: armed"), change.Restated, "p: version 1, arming", false, nil},
+			{"arming is on its way", file("30 days", "    state: armed"), change.Unchanged, "p: version 1, arming", false, arm},
+			{"it is armed", file("30 days", "    state: armed"), change.Unchanged, "p: version 1, armed", false, nil},
+			{"the file says nothing", file("30 days"), change.Unchanged, "p: version 1, armed", false, nil},
+			{"less falls due", file("31 days"), change.Changed, "p: version 2, arming", false, arm},
+			{"it keeps its state", file("31 days"), change.Unchanged, "p: version 2, armed", false, nil},
+			{"more falls due", file("29 days"), change.Changed, "p: version 2, armed", true, nil},
+			{"more, and the file says armed", file("28 days", "    state: armed"), change.Changed, "p: version 2, armed", true, yes},
+			{"another batch", file("28 days", "    batch: 10"), change.Changed, "p: version 5, arming", false, arm},
+			{"hours for days", file("672 hours", "    batch: 10"), change.Changed, "p: version 6, arming", false, arm},
+			{"a month may be longer", file("1 mon", "    batch: 10"), change.Changed, "p: version 7, observing", true, nil},
+			{"the file alone does not arm it", file("1 mon", "    batch: 10", "    state: armed"), change.Unchanged, "p: version 7, observing", false, yes},
+			{"another column", policyText("shop.sessions", "other", "1 mon", "    batch: 10"), change.Changed, "p: version 8, observing", true, nil},
+			{"paused", policyText("shop.sessions", "other", "1 mon", "    batch: 10", "    state: paused"), change.Restated, "p: version 8, paused", false, nil},
+			{"a pause lasts", policyText("shop.sessions", "other", "2 mon", "    batch: 10"), change.Changed, "p: version 9, paused", false, nil},
+			{"without a state in the file it lasts, although more falls due", policyText("shop.sessions", "other", "1 mon"), change.Changed, "p: version 10, paused", true, nil},
 		} {
 			change := w.apply(step.file)[0]
 			if change.Kind != step.kind || change.MoreFallDue != step.more || w.standing() != step.want {
@@ -94,7 +96,7 @@ func TestAPolicyThatIsNotInTheFileIsDroppedOnlyWithPrune(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		r := w.open(&p)
-		if kind := w.apply("policies: []")[0].Kind; kind != Missing || w.standing() != "p: version 1, armed" {
+		if kind := w.apply("policies: []")[0].Kind; kind != change.Missing || w.standing() != "p: version 1, armed" {
 			t.Errorf("got %s, and then %s", kind, w.standing())
 		}
 		renamed := strings.Replace(policyText("shop.sessions", "last_seen", "30 days"), "name: p", "name: q", 1)
@@ -103,7 +105,7 @@ func TestAPolicyThatIsNotInTheFileIsDroppedOnlyWithPrune(t *testing.T) {
 		}
 		changes, err := w.difference(renamed, true)
 		must(t, err)
-		if len(changes) != 2 || changes[0].Kind != Removed || changes[1].Kind != New {
+		if len(changes) != 2 || changes[0].Kind != change.Removed || changes[1].Kind != change.New {
 			t.Fatalf("got %+v", changes)
 		}
 		for i := range changes {
@@ -164,13 +166,13 @@ func TestTwoWhoApplyAtOnceDoNotMixTheirChanges(t *testing.T) {
 		fresh, err := w.difference(policyText("shop.sessions", "last_seen", "30 days"), false)
 		must(t, err)
 		w.apply(policyText("shop.sessions", "last_seen", "40 days"))
-		if err := w.write(&fresh[0]); !errors.Is(err, ErrChangedMeanwhile) {
+		if err := w.write(&fresh[0]); !errors.Is(err, change.ErrChangedMeanwhile) {
 			t.Errorf("a second new version: got %v", err)
 		}
 		stale, err := w.difference(policyText("shop.sessions", "last_seen", "50 days"), false)
 		must(t, err)
 		w.apply(policyText("shop.sessions", "last_seen", "60 days"))
-		if err := w.write(&stale[0]); !errors.Is(err, ErrChangedMeanwhile) {
+		if err := w.write(&stale[0]); !errors.Is(err, change.ErrChangedMeanwhile) {
 			t.Errorf("a version that was compared with another: got %v", err)
 		}
 		if got := w.standing(); got != "p: version 2, observing" {
@@ -186,14 +188,14 @@ func TestATableThatWasMadeAgainIsAnotherTable(t *testing.T) {
 		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		w.do(`drop table sessions`)
 		w.do(sessions)
-		change := w.apply(policyText("shop.sessions", "last_seen", "30 days"))[0]
-		if change.Kind != Changed || !change.MoreFallDue || w.standing() != "p: version 2, observing" {
-			t.Errorf("got %s, more %t, and then %s", change.Kind, change.MoreFallDue, w.standing())
+		made := w.apply(policyText("shop.sessions", "last_seen", "30 days"))[0]
+		if made.Kind != change.Changed || !made.MoreFallDue || w.standing() != "p: version 2, observing" {
+			t.Errorf("got %s, more %t, and then %s", made.Kind, made.MoreFallDue, w.standing())
 		}
 		w.do(`alter table sessions rename to visits`)
-		change = w.apply(policyText("shop.visits", "last_seen", "30 days"))[0]
-		if change.Kind != Changed || change.MoreFallDue {
-			t.Errorf("the same table under another name: got %s, more %t", change.Kind, change.MoreFallDue)
+		made = w.apply(policyText("shop.visits", "last_seen", "30 days"))[0]
+		if made.Kind != change.Changed || made.MoreFallDue {
+			t.Errorf("the same table under another name: got %s, more %t", made.Kind, made.MoreFallDue)
 		}
 	})
 }
@@ -209,15 +211,15 @@ func TestADeleterThatMayNotIsMadeAMemberOrTheStatementIsNamed(t *testing.T) {
 		superuser := w.admin
 		w.admin = db.ConnectAs(t, testRoles.Owner)
 		err = w.write(&changes[0])
-		if Setup.GrantSQL(err) == "" {
+		if grantSQL(err) == "" {
 			t.Fatalf("as the catalog's owner: got %v, want a GrantError", err)
 		}
 		for range 5 { // the role, its memberships, the schema
-			sql := Setup.GrantSQL(err)
+			sql := grantSQL(err)
 			if sql == "" {
 				break
 			}
-			must(t, run(superuser, sql))
+			must(t, runSQL(superuser, sql))
 			err = w.write(&changes[0])
 		}
 		must(t, err)
@@ -229,14 +231,14 @@ func TestADeleterThatMayNotIsMadeAMemberOrTheStatementIsNamed(t *testing.T) {
 		w.admin = superuser
 		partitioned(w)
 		w.do(`alter table events_us owner to current_user`)
-		must(t, run(superuser, `alter table shop.events_us owner to `+other))
+		must(t, runSQL(superuser, `alter table shop.events_us owner to `+other))
 		changes, err = w.difference(strings.Replace(policyText("shop.events", "last_seen", "30 days"), "name: p", "name: q", 1), false)
 		must(t, err)
 		err = w.write(&changes[0])
-		if Setup.GrantSQL(err) != fmt.Sprintf("alter table shop.events_us owner to %q", w.app) {
+		if grantSQL(err) != fmt.Sprintf("alter table shop.events_us owner to %q", w.app) {
 			t.Errorf("a partition of another owner's: got %v", err)
 		}
-		must(t, run(superuser, `drop owned by `+other))
+		must(t, runSQL(superuser, `drop owned by `+other))
 	})
 }
 
@@ -258,7 +260,7 @@ func TestRowSecurityThatWouldBlindTheDeleterIsRefused(t *testing.T) {
 		}
 		changes, err := w.difference(policyText("shop.sessions", "last_seen", "31 days"), false)
 		must(t, err)
-		if err = w.write(&changes[0]); !strings.Contains(Setup.GrantSQL(err), "bypassrls") {
+		if err = w.write(&changes[0]); !strings.Contains(grantSQL(err), "bypassrls") {
 			t.Errorf("got %v, want the statement that lifts it", err)
 		}
 	})
@@ -276,7 +278,7 @@ func TestASuperusersTableIsGrantedByItself(t *testing.T) {
 		w := newWorld(t, db)
 		partitioned(w)
 		for _, table := range []string{"events", "events_eu", "events_us", "events_rest", "events_rest_all"} {
-			must(t, run(w.admin, `alter table shop.`+table+` owner to postgres`))
+			must(t, runSQL(w.admin, `alter table shop.`+table+` owner to postgres`))
 		}
 		w.owner = db.Connect(t)
 		w.do(`set search_path = shop`)
@@ -291,10 +293,10 @@ func TestASuperusersTableIsGrantedByItself(t *testing.T) {
 		w.do(`create table events_mars partition of events for values in ('mars')`)
 		w.do(`insert into events values (4, 'mars', now() - interval '1 year')`)
 		r := w.open(&p)
-		must(t, run(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid("events_mars")))
+		must(t, runSQL(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid("events_mars")))
 		_, err := w.call(w.lease(p, r), nil)
 		wantState(t, err, "42501")
-		if kind := w.apply(policyText("shop.events", "last_seen", "30 days"))[0].Kind; kind != Unchanged {
+		if kind := w.apply(policyText("shop.events", "last_seen", "30 days"))[0].Kind; kind != change.Unchanged {
 			t.Errorf("got %s, want an unchanged policy whose rights are seen to", kind)
 		}
 		if _, err := w.call(w.lease(p, r), nil); err != nil {
@@ -307,13 +309,13 @@ func TestAnArmingPolicyWaitsForTheAuditor(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	w := newWorld(t, db, sessions)
-	must(t, run(w.admin, `update lapse.installation set audit_required = true`))
+	must(t, runSQL(w.admin, `update lapse.installation set audit_required = true`))
 	p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 	if p.State != schemas.Arming {
 		t.Errorf("without an auditor the policy is %s, want arming", p.State)
 	}
-	var refused *NotInForceError
-	if _, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{}); !errors.As(err, &refused) {
+	var refused *run.NotInForceError
+	if _, err := run.Open(t.Context(), w.exec, &p, time.Now, run.Options{}); !errors.As(err, &refused) {
 		t.Errorf("a run of an arming policy: got %v", err)
 	}
 }

@@ -8,12 +8,14 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
 	"lapse/planner/expiry"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
 // says lets a person say something about the first policy in force.
-func (w *world) says(what func(*InForce) Change) Change {
+func (w *world) says(what func(*record.InForce) change.Change) change.Change {
 	w.t.Helper()
 	c := what(&w.inForce()[0])
 	must(w.t, w.write(&c))
@@ -21,17 +23,17 @@ func (w *world) says(what func(*InForce) Change) Change {
 }
 
 // resumes is what `lapse policy resume` does.
-func (w *world) resumes() Change {
+func (w *world) resumes() change.Change {
 	w.t.Helper()
-	return w.says(func(p *InForce) Change {
-		c, err := p.Resume(w.t.Context(), w.admin)
+	return w.says(func(p *record.InForce) change.Change {
+		c, err := change.Resume(w.t.Context(), w.admin, p)
 		must(w.t, err)
 		return c
 	})
 }
 
 // prunes applies a file and drops what is not in it.
-func (w *world) prunes(file string) []Change {
+func (w *world) prunes(file string) []change.Change {
 	w.t.Helper()
 	changes, err := w.difference(file, true)
 	must(w.t, err)
@@ -125,15 +127,15 @@ func TestAYesArmsWhatIsHeldBack(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		held := named("p", "1 day", isArmed)
 		w.walks(step{named("p", "30 days", isArmed), "p 1 armed"}, step{held, "p 1 armed, 2 held back"})
-		w.says((*InForce).Arm)
+		w.says(change.Arm)
 		if got := w.heldNow(); got != "p 2 arming" {
 			t.Errorf("lapse policy arm: %s", got)
 		}
 		w.walks(step{held, "p 2 armed"}, step{named("p", "1 hour", isArmed), "p 2 armed, 3 held back"})
-		if c := w.says((*InForce).Arm); c.Kind != Restated {
+		if c := w.says(change.Arm); c.Kind != change.Restated {
 			t.Errorf("lapse policy arm: %s", c.Kind)
 		}
-		if c := w.says((*InForce).Arm); c.Kind != Unchanged {
+		if c := w.says(change.Arm); c.Kind != change.Unchanged {
 			t.Errorf("lapse policy arm again: %s", c.Kind)
 		}
 
@@ -238,7 +240,7 @@ func TestATableThatWasMadeAgainIsHeldBack(t *testing.T) {
 	w.do(`drop table sessions`)
 	w.do(sessions)
 	w.walks(step{file, "p 2 observing, 2 held back"}, step{file, "p 2 observing, 2 held back"})
-	w.says((*InForce).Arm)
+	w.says(change.Arm)
 	w.walks(step{file, "p 2 armed"})
 }
 
@@ -293,12 +295,12 @@ func TestNoSequenceOfAppliesArmsMoreThanWasArmedLast(t *testing.T) {
 				w.prunes("policies: []")
 			case 1:
 				for _, p := range w.inForce() {
-					c := p.Pause()
+					c := change.Pause(&p)
 					must(w.t, w.write(&c))
 				}
 			case 2:
 				for _, p := range w.inForce() {
-					c, err := p.Resume(w.t.Context(), w.admin)
+					c, err := change.Resume(w.t.Context(), w.admin, &p)
 					must(w.t, err)
 					must(w.t, w.write(&c))
 				}
@@ -343,21 +345,21 @@ func TestTheStateAfterAPauseIsTheOneBefore(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		pause := func(want string) {
 			t.Helper()
-			w.says((*InForce).Pause)
-			if c := w.says((*InForce).Pause); c.Kind != Unchanged {
+			w.says(change.Pause)
+			if c := w.says(change.Pause); c.Kind != change.Unchanged {
 				t.Errorf("a second pause: %s", c.Kind)
 			}
 			if got := w.heldNow(); got != want {
 				t.Errorf("paused: %s, want %s", got, want)
 			}
 		}
-		resume := func(want string) Change {
+		resume := func(want string) change.Change {
 			t.Helper()
 			c := w.resumes()
 			if got := w.heldNow(); got != want {
 				t.Errorf("resumed: %s, want %s", got, want)
 			}
-			if again := w.resumes(); again.Kind != Unchanged {
+			if again := w.resumes(); again.Kind != change.Unchanged {
 				t.Errorf("a second resume: %s", again.Kind)
 			}
 			return c

@@ -15,7 +15,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/apply"
+	"lapse/planner/database"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/planner/resolve"
 	"lapse/schemas"
 )
 
@@ -207,14 +211,14 @@ func besiege(t *testing.T, db *pgtest.DB) *siege {
 
 // unasked makes a batch, which is rolled back, and a survey, with nobody asking for intruders, and returns as whom planted
 // code ran.
-func (s *siege) unasked(p *InForce, b *batch) []string {
+func (s *siege) unasked(p *record.InForce, b *batch) []string {
 	t := s.t
 	t.Helper()
 	must(t, s.script(`create or replace function lapse.intruders(targets oid[], updates boolean) returns table (relation oid, name name, class oid, object oid) language sql as 'select 1::oid, null::name, 1::oid, 1::oid where false'`))
 	defer func() { must(t, s.script(s.asked)) }()
 	tx, err := s.exec.Begin(t.Context())
 	must(t, err)
-	b.Claim.Cascades, err = Cascades(t.Context(), tx, p.TableOID)
+	b.Claim.Cascades, err = database.Cascades(t.Context(), tx, p.TableOID)
 	must(t, err)
 	_, err = s.callIn(tx, b, nil)
 	must(t, err)
@@ -242,7 +246,7 @@ func (s *siege) who(a *attack) []string {
 	return nil
 }
 
-func (s *siege) wantRefusals(a *attack, schema string, p *InForce, b *batch) {
+func (s *siege) wantRefusals(a *attack, schema string, p *record.InForce, b *batch) {
 	t := s.t
 	t.Helper()
 	if !a.beside {
@@ -256,7 +260,7 @@ func (s *siege) wantRefusals(a *attack, schema string, p *InForce, b *batch) {
 	}
 	file, err := policyfile.Parse("policies.yaml", []byte(strings.Replace(policyText(schema+".t", "last_seen", "30 days"), "name: p", "name: "+schema, 1)))
 	must(t, err)
-	_, err = Resolve(t.Context(), s.admin, file.Policies[0], Setup.Fit)
+	_, err = resolve.Resolve(t.Context(), s.admin, file.Policies[0], apply.Fit)
 	var all policyfile.Problems
 	said := []string{cmp.Or(a.says, "would run inside the deletion")}
 	if a.says == "" || a.intrude != "" {

@@ -10,8 +10,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/internal/fixture/catalog"
 	"lapse/internal/fixture/definitions"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
 	"lapse/schemas"
@@ -20,7 +23,7 @@ import (
 // catalogFunctions reads functions of schema lapse as the catalog has them, in the form that the texts are read in.
 func catalogFunctions(t testing.TB, conn *pgx.Conn, like string) []schemas.Function {
 	t.Helper()
-	all, err := collect[schemas.Function](t.Context(), conn, `
+	all, err := database.Collect[schemas.Function](t.Context(), conn, `
 		select 'lapse.' || p.proname, pg_get_userbyid(p.proowner)::text, l.lanname::text,
 		       case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end,
 		       p.prosecdef, p.proisstrict, coalesce(p.proconfig, '{}'), p.prosrc
@@ -109,8 +112,8 @@ func TestTheFunctionsOfAnInstallationWithOddRolesAreThoseOfTheTexts(t *testing.T
 				must(t, err)
 			}
 		})
-		must(t, run(conn, `drop schema lapse cascade`))
-		must(t, Setup.Install(t.Context(), conn, roles))
+		must(t, runSQL(conn, `drop schema lapse cascade`))
+		must(t, catalog.Install(t.Context(), conn, site.Options{Roles: roles}))
 		shared, err := schemas.BatchFunctions(roles)
 		must(t, err)
 		got := catalogFunctions(t, conn, ".")
@@ -119,6 +122,6 @@ func TestTheFunctionsOfAnInstallationWithOddRolesAreThoseOfTheTexts(t *testing.T
 		})
 		wantFunctions(t, got, shared)
 		// A superuser is a member of every role: past that question, the policy is not there.
-		wantState(t, run(conn, `select lapse.inspect(1, 1)`), schemas.SQLStateTarget)
+		wantState(t, runSQL(conn, `select lapse.inspect(1, 1)`), schemas.SQLStateTarget)
 	})
 }

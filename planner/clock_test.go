@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
 // jump is what lapse.open_run says of the clock, and in which words.
-func (w *world) jump(p *InForce) (state string) {
+func (w *world) jump(p *record.InForce) (state string) {
 	w.t.Helper()
-	_, err := OpenRun(w.t.Context(), w.exec, p, time.Now, NewRun{})
-	var jump *ClockJumpError
+	_, err := run.Open(w.t.Context(), w.exec, p, time.Now, run.Options{})
+	var jump *run.ClockJumpError
 	if state = schemas.StateOf(err); state != "" && state != schemas.SQLStateGate {
 		w.t.Errorf("the refusal still carries SQLSTATE %s", state)
 	}
@@ -50,7 +52,7 @@ func TestAClockThatJumpedAsksOnce(t *testing.T) {
 		}
 		accept := func() {
 			t.Helper()
-			must(t, run(w.admin, `insert into lapse.clock (after_run, reason) select coalesce(max(number), 0), 'a test' from lapse.run`))
+			must(t, runSQL(w.admin, `insert into lapse.clock (after_run, reason) select coalesce(max(number), 0), 'a test' from lapse.run`))
 		}
 		forge(`'2031-01-01'`)
 		if got := w.jump(&p); got != schemas.SQLStateClockBack {
@@ -73,9 +75,9 @@ func TestAClockThatJumpedAsksOnce(t *testing.T) {
 		}
 		_ = w.open(&p)
 
-		must(t, run(w.admin, `truncate lapse.run cascade`))
+		must(t, runSQL(w.admin, `truncate lapse.run cascade`))
 		forge(`now() - interval '100 days'`)
-		must(t, run(w.admin, `update lapse.shard set done = true`))
+		must(t, runSQL(w.admin, `update lapse.shard set done = true`))
 		must(t, w.script(`alter table lapse.policy_state disable trigger all; update lapse.policy_state set changed_at = changed_at - interval '100 days'`))
 		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
 			t.Errorf("a hundred days after the last run: got %q", got)
@@ -101,7 +103,7 @@ func TestHeartbeatsCarryTheMeasureOfTheClockOn(t *testing.T) {
 			update lapse.shard set cutoff = cutoff - interval '150 days'`))
 		beat := func(ago ...int) {
 			t.Helper()
-			must(t, run(w.admin, fmt.Sprintf(`
+			must(t, runSQL(w.admin, fmt.Sprintf(`
 				insert into lapse.heartbeat (at, system_identifier, database_oid, database, nonce, history, timeline, server_start)
 				select clock_timestamp() - a * interval '1 day', 'x', 1, 'x', gen_random_uuid(), 1, 1, now()
 				  from unnest('{%s}'::int[]) a`, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ago)), ","), "[]"))))
@@ -144,7 +146,7 @@ func TestTheNextCutoffIsMeasuredByTheLastAndTheSchedule(t *testing.T) {
 		p := w.inForce()[0]
 		r := w.open(&p)
 		want("last run 31 days 02:00:00")
-		must(t, run(w.admin, `insert into lapse.clock (after_run, reason) select max(number), '' from lapse.run`))
+		must(t, runSQL(w.admin, `insert into lapse.clock (after_run, reason) select max(number), '' from lapse.run`))
 		want("accepted 31 days 02:00:00")
 		w.deleteAll(p, r, 10)
 		_ = w.open(&p)
@@ -153,7 +155,7 @@ func TestTheNextCutoffIsMeasuredByTheLastAndTheSchedule(t *testing.T) {
 		want("state 33 days") // it was armed again
 		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    every: 90 days"))
 		want("state 211 days")
-		must(t, run(w.admin, `update lapse.run set cutoff = now() - interval '210 days'`))
+		must(t, runSQL(w.admin, `update lapse.run set cutoff = now() - interval '210 days'`))
 		if got := w.jump(&p); got != "" {
 			t.Errorf("within the measure: got %q", got)
 		}

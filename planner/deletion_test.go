@@ -79,12 +79,12 @@ type refusal struct {
 func refusals() []refusal {
 	gate := func(set string) func(*world, *batch, string) {
 		return func(w *world, b *batch, _ string) {
-			must(w.t, run(w.admin, `update lapse.gate set `+set+` where policy_id = $1`, b.Policy.ID))
+			must(w.t, runSQL(w.admin, `update lapse.gate set `+set+` where policy_id = $1`, b.Policy.ID))
 		}
 	}
 	shard := func(set string) func(*world, *batch, string) {
 		return func(w *world, b *batch, _ string) {
-			must(w.t, run(w.admin, `update lapse.shard set `+set+` where id = $1`, b.Shard))
+			must(w.t, runSQL(w.admin, `update lapse.shard set `+set+` where id = $1`, b.Shard))
 		}
 	}
 	isolation := func(level pgx.TxIsoLevel) func(*world, *batch, string) {
@@ -118,15 +118,15 @@ func refusals() []refusal {
 		{name: "by another policy's claim", state: schemas.SQLStateGate, change: func(b *batch) { b.Claim.PolicyID++ }},
 		{name: "by another version's claim", state: schemas.SQLStateGate, change: func(b *batch) { b.Claim.PolicyVersion++ }},
 		{name: "while every deletion is paused", state: schemas.SQLStateHalted, before: func(w *world, _ *batch, _ string) {
-			must(w.t, run(w.admin, `insert into lapse.halt (halted, reason) values (true, '')`))
-			w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `insert into lapse.halt (halted, reason) values (false, '')`)) })
+			must(w.t, runSQL(w.admin, `insert into lapse.halt (halted, reason) values (true, '')`))
+			w.t.(*testing.T).Cleanup(func() { must(w.t, runSQL(w.admin, `insert into lapse.halt (halted, reason) values (false, '')`)) })
 		}},
 		{name: "without a slot", state: schemas.SQLStateNoSlot, before: audited(`update lapse.installation set slot = 'nowhere'; create publication %[2]s for table shop.%[1]s with (publish = 'delete, truncate')`)},
 		{name: "with another database's slot", state: schemas.SQLStateNoSlot, before: func(w *world, b *batch, table string) {
 			audited(`create publication %[2]s for table shop.%[1]s with (publish = 'delete, truncate')`)(w, b, table)
 			must(w.t, w.script(fmt.Sprintf(`update lapse.installation set slot = '%s_physical'`, w.db.Name)))
-			must(w.t, run(w.admin, `select pg_create_physical_replication_slot($1)`, w.db.Name+"_physical"))
-			w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `select pg_drop_replication_slot($1)`, w.db.Name+"_physical")) })
+			must(w.t, runSQL(w.admin, `select pg_create_physical_replication_slot($1)`, w.db.Name+"_physical"))
+			w.t.(*testing.T).Cleanup(func() { must(w.t, runSQL(w.admin, `select pg_drop_replication_slot($1)`, w.db.Name+"_physical")) })
 		}},
 		{name: "of a shard that was put aside", state: schemas.SQLStateLease, before: shard(`aside = true`)},
 		{name: "of another policy's shard", state: schemas.SQLStateLease, before: shard(`policy_id = policy_id + 1`)},
@@ -174,16 +174,16 @@ func refusals() []refusal {
 func audited(format string) func(*world, *batch, string) {
 	return func(w *world, _ *batch, table string) {
 		const publication = "lapse_deletes"
-		must(w.t, run(w.admin, `drop publication if exists `+publication+`, lapse_changes, lapse_ledger`))
-		must(w.t, run(w.admin, `update lapse.installation set audit_required = true`))
-		must(w.t, run(w.admin, `
+		must(w.t, runSQL(w.admin, `drop publication if exists `+publication+`, lapse_changes, lapse_ledger`))
+		must(w.t, runSQL(w.admin, `update lapse.installation set audit_required = true`))
+		must(w.t, runSQL(w.admin, `
 			select pg_create_logical_replication_slot($1::name, 'pgoutput')
 			 where not exists (select from pg_replication_slots where slot_name = $1::name)`, w.db.Name))
-		must(w.t, run(w.admin, `update lapse.installation set slot = $1`, w.db.Name))
+		must(w.t, runSQL(w.admin, `update lapse.installation set slot = $1`, w.db.Name))
 		must(w.t, w.script(fmt.Sprintf(format, table, publication)))
 		must(w.t, w.script(pgtest.PublishRest))
 		must(w.t, w.script(pgtest.Beats("clock_timestamp() + n * interval '1 minute'")))
-		w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `update lapse.installation set audit_required = false`)) })
+		w.t.(*testing.T).Cleanup(func() { must(w.t, runSQL(w.admin, `update lapse.installation set audit_required = false`)) })
 	}
 }
 

@@ -12,10 +12,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/apply"
 	"lapse/internal/yamldoc"
+	"lapse/planner/change"
+	"lapse/planner/database"
 	"lapse/planner/expiry"
 	"lapse/planner/policyfile"
+	"lapse/planner/resolve"
 	"lapse/planner/schedule"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -45,9 +50,9 @@ func newBare(t testing.TB, db *pgtest.DB, login string, ddl ...string) *bare {
 }
 
 // draft asks with SessionSettings, and calls meanwhile once the tables have been looked at, before they are counted.
-func (b *bare) draft(meanwhile func()) *Draft {
+func (b *bare) draft(meanwhile func()) *database.Draft {
 	sessions := 0
-	return &Draft{
+	return &database.Draft{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			if sessions++; sessions == 2 && meanwhile != nil {
 				meanwhile()
@@ -69,7 +74,7 @@ func (b *bare) draft(meanwhile func()) *Draft {
 // proposal is a policy of a file, compared with the database.
 type proposal struct {
 	Policy   policyfile.Policy
-	Resolved *Resolved // nil where something is wrong with it
+	Resolved *resolve.Resolved // nil where something is wrong with it
 	Errors   yamldoc.Errors
 }
 
@@ -78,7 +83,7 @@ func (b *bare) proposals(file string) (all []proposal) {
 	b.t.Helper()
 	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	must(b.t, err)
-	must(b.t, b.draft(nil).Difference(b.t.Context(), f, Setup.Fit, func(_ pgx.Tx, changes []Change, err error) error {
+	must(b.t, change.DraftDifference(b.t.Context(), b.draft(nil), f, apply.Fit, func(_ pgx.Tx, changes []change.Change, err error) error {
 		var wrong yamldoc.Errors
 		if err != nil && !errors.As(err, &wrong) {
 			return err
@@ -103,13 +108,13 @@ func (b *bare) proposals(file string) (all []proposal) {
 }
 
 // survey is of a file's first policy.
-func (b *bare) survey(file string, ask Ask) *Survey {
+func (b *bare) survey(file string, ask survey.Ask) *survey.Survey {
 	b.t.Helper()
 	all := b.proposals(file)
 	if len(all[0].Errors) > 0 {
 		b.t.Fatal(all[0].Errors)
 	}
-	s, err := b.draft(nil).Survey(b.t.Context(), ask, all[0].Resolved)
+	s, err := change.SurveyDraft(b.t.Context(), b.draft(nil), ask, all[0].Resolved)
 	must(b.t, err)
 	return s
 }
@@ -126,22 +131,22 @@ func TestAPolicyIsSurveyedWithoutACatalogByALoginThatMayRead(t *testing.T) {
 		b.do("grant select on sessions to " + reader)
 		for _, login := range []string{"postgres", b.app, reader, member} {
 			b.login = login
-			s := b.survey(untilSessions, Ask{AtMost: 1000})
-			if s.Trouble != "" || s.Due != 500 || s.DueIs != Exact || s.Oldest == nil || s.Newest == nil || s.Index != "sessions_last_seen_id_idx" {
+			s := b.survey(untilSessions, survey.Ask{AtMost: 1000})
+			if s.Trouble != "" || s.Due != 500 || s.DueIs != survey.Exact || s.Oldest == nil || s.Newest == nil || s.Index != "sessions_last_seen_id_idx" {
 				t.Errorf("as %s: %+v", login, s)
 			}
 		}
 		b.login = stranger
-		if s := b.survey(untilSessions, Ask{}); !strings.HasSuffix(s.Trouble, "grant select on shop.sessions to "+schemas.Identifier(stranger)) || s.DueIs != "" {
+		if s := b.survey(untilSessions, survey.Ask{}); !strings.HasSuffix(s.Trouble, "grant select on shop.sessions to "+schemas.Identifier(stranger)) || s.DueIs != "" {
 			t.Errorf("as one who may not read: %+v", s)
 		}
 		db.Exec(t, "revoke temporary on database "+db.Name+" from public")
-		err := b.draft(nil).Difference(t.Context(), &policyfile.File{}, Setup.Fit, nil)
+		err := change.DraftDifference(t.Context(), b.draft(nil), &policyfile.File{}, apply.Fit, nil)
 		if err == nil || !strings.Contains(err.Error(), "grant temporary on database") || !strings.Contains(err.Error(), stranger) {
 			t.Errorf("without TEMPORARY: %v", err)
 		}
 		b.login = "postgres"
-		if s := b.survey(untilSessions, Ask{}); s.Due != 500 {
+		if s := b.survey(untilSessions, survey.Ask{}); s.Due != 500 {
 			t.Errorf("of an owner who may make no temporary objects, as a superuser: %+v", s)
 		}
 		if left := valueOn[string](t, b.admin, `select coalesce(string_agg(rolname, ' '), '') from pg_roles where rolname like 'lapse\_plan%'`) +
@@ -164,7 +169,7 @@ func TestAMistakeInOnePolicyHidesNoOther(t *testing.T) {
 	if len(all) != 3 || all[0].Resolved != nil || all[2].Resolved != nil || all[1].Resolved == nil || len(all[0].Errors) != 1 || len(all[2].Errors) != 1 {
 		t.Fatalf("got %+v", all)
 	}
-	s, err := b.draft(nil).Survey(t.Context(), Ask{}, all[1].Resolved)
+	s, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{}, all[1].Resolved)
 	must(t, err)
 	if s.Due != 5 || s.Version != 0 {
 		t.Errorf("got %+v", s)
@@ -200,7 +205,7 @@ func TestWhatGoesAlongIsCountedPerTableToAnyDepth(t *testing.T) {
 		family(w)
 		w.apply(untilSessions)
 		p := w.inForce()[0]
-		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
+		seen, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
 		want := map[string]int64{}
 		must(t, expiry.Attempt(t.Context(), w.admin, func(tx pgx.Tx) error { // what PostgreSQL itself takes along
@@ -215,8 +220,8 @@ func TestWhatGoesAlongIsCountedPerTableToAnyDepth(t *testing.T) {
 			return nil
 		}))
 		got := map[string]int64{}
-		for _, c := range survey.Cascades {
-			if c.Rows == nil || c.RowsAre != Exact {
+		for _, c := range seen.Cascades {
+			if c.Rows == nil || c.RowsAre != survey.Exact {
 				t.Errorf("%s: %+v", c.Table, c)
 				continue
 			}
@@ -226,8 +231,8 @@ func TestWhatGoesAlongIsCountedPerTableToAnyDepth(t *testing.T) {
 			t.Errorf("got %v, PostgreSQL takes %v", got, want)
 		}
 		for _, name := range []string{"noted", "labelled"} {
-			if !strings.Contains(strings.Join(survey.Warnings, "\n"), "(constraint "+name+") cannot be deleted") {
-				t.Errorf("no warning of %s: %q", name, survey.Warnings)
+			if !strings.Contains(strings.Join(seen.Warnings, "\n"), "(constraint "+name+") cannot be deleted") {
+				t.Errorf("no warning of %s: %q", name, seen.Warnings)
 			}
 		}
 	})
@@ -250,7 +255,7 @@ func TestWhatIsAnothersOrInACircleIsNamedAndNotCounted(t *testing.T) {
 	b.do(`create table b (id bigint primary key, a bigint references a on delete cascade)`)
 	b.do(`alter table a add foreign key (b) references b on delete cascade`)
 	db.Exec(t, "alter table shop.foreigners owner to "+other)
-	s := b.survey(untilSessions, Ask{})
+	s := b.survey(untilSessions, survey.Ask{})
 	var text []string
 	for _, c := range s.Cascades {
 		text = append(text, fmt.Sprintf("%s %v %s", c.Table, c.Rows, c.NotCounted))
@@ -270,23 +275,23 @@ func TestBeyondALimitACountIsAnEstimateAndSaysSo(t *testing.T) {
 	b.do(`insert into sessions select n, now() - interval '40 days' + n * interval '1 second' from generate_series(1, 30000) n`)
 	b.do(`insert into clicks select n, n % 30000 + 1 from generate_series(1, 60000) n`)
 	b.do(`create index on sessions (last_seen, id)`)
-	must(t, run(b.admin, `vacuum analyze`))
+	must(t, runSQL(b.admin, `vacuum analyze`))
 	oldest := value[time.Time](b.world, `select min(last_seen) from sessions`)
-	s := b.survey(untilSessions, Ask{AtMost: 15000})
-	if s.DueIs != Estimated || s.Due < 28000 || s.Due > 32000 || s.Oldest == nil || !s.Oldest.Equal(oldest) || s.Newest != nil {
+	s := b.survey(untilSessions, survey.Ask{AtMost: 15000})
+	if s.DueIs != survey.Estimated || s.Due < 28000 || s.Due > 32000 || s.Oldest == nil || !s.Oldest.Equal(oldest) || s.Newest != nil {
 		t.Errorf("got %+v", s)
 	}
-	if len(s.Cascades) != 1 || s.Cascades[0].RowsAre != Estimated || *s.Cascades[0].Rows < 54000 || *s.Cascades[0].Rows > 66000 {
+	if len(s.Cascades) != 1 || s.Cascades[0].RowsAre != survey.Estimated || *s.Cascades[0].Rows < 54000 || *s.Cascades[0].Rows > 66000 {
 		t.Errorf("cascades %+v", s.Cascades)
 	}
-	if s = b.survey(untilSessions, Ask{}); s.DueIs != Exact || s.Due != 30000 || *s.Cascades[0].Rows != 60000 || s.Newest == nil {
+	if s = b.survey(untilSessions, survey.Ask{}); s.DueIs != survey.Exact || s.Due != 30000 || *s.Cascades[0].Rows != 60000 || s.Newest == nil {
 		t.Errorf("without a limit: %+v", s)
 	}
 	b.do(`truncate sessions cascade`)
-	must(t, run(b.admin, `vacuum analyze`))
+	must(t, runSQL(b.admin, `vacuum analyze`))
 	b.do(`alter table sessions set (autovacuum_enabled = false)`)
 	b.do(`insert into sessions select n, now() - interval '40 days' from generate_series(1, 30000) n`)
-	if s = b.survey(untilSessions, Ask{AtMost: 20000}); s.DueIs != MoreThan || s.Due != 20000 {
+	if s = b.survey(untilSessions, survey.Ask{AtMost: 20000}); s.DueIs != survey.MoreThan || s.Due != 20000 {
 		t.Errorf("where PostgreSQL expects less: %+v", s)
 	}
 }
@@ -296,10 +301,10 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	b := newBare(t, db, "", sessions)
 	b.fill("sessions", 500)
-	limited := func(limits policyfile.Limits) *Survey {
+	limited := func(limits policyfile.Limits) *survey.Survey {
 		resolved := b.proposals(untilSessions)[0].Resolved
-		resolved.spec.Limits = limits
-		s, err := b.draft(nil).Survey(t.Context(), Ask{}, resolved)
+		resolved.Spec.Limits = limits
+		s, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{}, resolved)
 		must(t, err)
 		return s
 	}
@@ -309,17 +314,17 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	if s := limited(policyfile.Limits{MaxPercent: 10}); s.Runs != 0 || s.RowsPerRun != 0 || s.Limit != "10%" {
 		t.Errorf("a share of a table that nobody has counted: %+v", s)
 	}
-	must(t, run(b.admin, `vacuum analyze shop.sessions`))
+	must(t, runSQL(b.admin, `vacuum analyze shop.sessions`))
 	if s := limited(policyfile.Limits{MaxFraction: 0.4}); !s.Breaker.WouldTrip {
 		t.Errorf("half of the rows are due: %+v", s.Breaker)
 	}
-	if s := limited(policyfile.Limits{MaxFraction: 0.6}); s.Breaker != (Breaker{}) {
+	if s := limited(policyfile.Limits{MaxFraction: 0.6}); s.Breaker != (survey.Breaker{}) {
 		t.Errorf("half of the rows are due: %+v", s.Breaker)
 	}
-	if s := limited(policyfile.Limits{Rate: 50}); s.SpeedFrom != Rated || s.Estimate != 10*time.Second || s.Beside != s.Estimate || s.Runs != 0 {
+	if s := limited(policyfile.Limits{Rate: 50}); s.SpeedFrom != survey.Rated || s.Estimate != 10*time.Second || s.Beside != s.Estimate || s.Runs != 0 {
 		t.Errorf("got %+v", s)
 	}
-	if s := limited(policyfile.Limits{MaxRows: 200}); s.Runs != 3 || !s.Gentle || s.RowsPerSecond != defaultSpeed*QuietShare || s.Windows != 0 {
+	if s := limited(policyfile.Limits{MaxRows: 200}); s.Runs != 3 || !s.Gentle || s.RowsPerSecond != defaultSpeed*survey.QuietShare || s.Windows != 0 {
 		t.Errorf("got %+v", s)
 	}
 	if s := limited(policyfile.Limits{MaxPercent: 10}); s.Runs != 5 || s.RowsPerRun != 100 || s.Limit != "10%" {
@@ -331,8 +336,8 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	window, err := schedule.ParseWindow("23:59-00:00 UTC") // open for a minute, in which 60 rows go
 	must(t, err)
 	resolved := b.proposals(untilSessions)[0].Resolved
-	resolved.spec.Limits, resolved.spec.Window = policyfile.Limits{Rate: 1}, &window
-	s, err := b.draft(nil).Survey(t.Context(), Ask{}, resolved)
+	resolved.Spec.Limits, resolved.Spec.Window = policyfile.Limits{Rate: 1}, &window
+	s, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{}, resolved)
 	must(t, err)
 	if s.Windows != 9 || s.Window != "23:59-00:00 UTC" {
 		t.Errorf("500 rows, one a second, a minute each night: %+v", s)
@@ -350,22 +355,22 @@ func TestASurveyLocksNoPartitionThatCannotHoldDueRows(t *testing.T) {
 			`create table visits_none partition of visits default`)
 		w.do(`insert into visits values (1, '2020-05-05'), (2, '2020-06-06')`)
 		w.do(`insert into visits select n, '2022-01-01' from generate_series(10, 5000) n`) // the largest
-		must(t, run(w.admin, `vacuum analyze`))
+		must(t, runSQL(w.admin, `vacuum analyze`))
 		text := policyText("shop.visits", "at", "30 days")
 		w.apply(text)
 		p := w.inForce()[0]
 		at := time.Date(2020, 8, 1, 0, 0, 0, 0, time.UTC)
 		holder := w.db.ConnectAs(t, w.app)
-		must(t, run(holder, `begin`))
-		must(t, run(holder, `lock table shop.visits_new in access exclusive mode`))
-		for what, survey := range map[string]func() (*Survey, error){
-			"in force": func() (*Survey, error) { return surveyInForce(t.Context(), w.exec, &p, at) },
-			"a draft": func() (*Survey, error) {
+		must(t, runSQL(holder, `begin`))
+		must(t, runSQL(holder, `lock table shop.visits_new in access exclusive mode`))
+		for what, survey := range map[string]func() (*survey.Survey, error){
+			"in force": func() (*survey.Survey, error) { return surveyInForce(t.Context(), w.exec, &p, at) },
+			"a draft": func() (*survey.Survey, error) {
 				b := &bare{w, "postgres", nil}
-				return b.survey(text, Ask{At: at}), nil
+				return b.survey(text, survey.Ask{At: at}), nil
 			},
 		} {
-			must(t, run(w.exec, `set lock_timeout = '2s'`))
+			must(t, runSQL(w.exec, `set lock_timeout = '2s'`))
 			s, err := survey()
 			must(t, err)
 			if s.Trouble != "" || s.Due != 2 || len(s.Shards) != 3 || !strings.Contains(s.Statement, "visits_old") {
@@ -381,7 +386,7 @@ func TestTheJSONOfASurveyHasTheKeysThatProgramsRead(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	b := newBare(t, db, "", sessions)
 	b.fill("sessions", 5)
-	text, err := json.Marshal(b.survey(untilSessions, Ask{}))
+	text, err := json.Marshal(b.survey(untilSessions, survey.Ask{}))
 	must(t, err)
 	var keys map[string]any
 	must(t, json.Unmarshal(text, &keys))

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/survey"
 )
 
 // greedy is code of an attacker's that PostgreSQL runs when it plans a query: it tries what an owner of a table must not be able to
@@ -67,7 +69,7 @@ func (b *bare) attacked(plant string) string {
 	must(b.t, b.script(strings.ReplaceAll(greedy, "ATTACKER", b.app)))
 	must(b.t, b.script(plant))
 	b.hear = &warned{}
-	s, err := b.draft(nil).Survey(b.t.Context(), Ask{}, resolved)
+	s, err := change.SurveyDraft(b.t.Context(), b.draft(nil), survey.Ask{}, resolved)
 	must(b.t, err)
 	if s.Trouble != "" || s.Due != 5 {
 		b.t.Errorf("got %+v", s)
@@ -153,7 +155,7 @@ func TestCodeOfTheTablesOwnerIsRefusedBeforeAnythingOfItRuns(t *testing.T) {
 					t.Errorf("it was not refused: %+v", all[0])
 				}
 				// Planted after the tables were looked at: the function that counts looks again.
-				s, err := b.draft(nil).Survey(t.Context(), Ask{}, resolved)
+				s, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{}, resolved)
 				must(t, err)
 				if !strings.Contains(s.Trouble, "triggers, rules or functions") {
 					t.Errorf("after the look: %+v", s)
@@ -180,7 +182,7 @@ func TestTrustedCodeIsNotRunWithTheCallersRights(t *testing.T) {
 		file := policyText("shop.sessions", "last_seen", "30 days", "    triggers: trusted")
 		for login, as := range map[string]string{"postgres": b.app, b.app: b.app, reader: ""} {
 			b.login, b.hear = login, &warned{}
-			s := b.survey(file, Ask{})
+			s := b.survey(file, survey.Ask{})
 			if said := b.hear.text(); (as == "") != (said == "") || strings.Count(said, "ran as ") != strings.Count(said, "ran as "+as) {
 				t.Errorf("as %s: %q", login, said)
 			}
@@ -198,10 +200,10 @@ func TestAViewInTheTablesPlaceIsNotRead(t *testing.T) {
 	b := newBare(t, db, "postgres", sessions)
 	b.fill("sessions", 5)
 	resolved := b.proposals(untilSessions)[0].Resolved
-	s, err := b.draft(func() {
+	s, err := change.SurveyDraft(t.Context(), b.draft(func() {
 		b.do(`alter table sessions rename to real`)
 		b.do(`create view sessions as select * from real`)
-	}).Survey(t.Context(), Ask{}, resolved)
+	}), survey.Ask{}, resolved)
 	must(t, err)
 	if s.Trouble != "shop.sessions is gone, renamed or another table" {
 		t.Errorf("got %+v", s)

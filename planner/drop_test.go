@@ -12,6 +12,8 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -78,14 +80,14 @@ func (w *world) dropIn(tx pgx.Tx, b *batch, change func(*batch)) (got dropped, e
 }
 
 // leaseOf takes the shard of a partition.
-func (w *world) leaseOf(p InForce, r Run, leaf string) *batch {
+func (w *world) leaseOf(p record.InForce, r record.Run, leaf string) *batch {
 	w.t.Helper()
 	oid := w.oid(leaf)
 	for b := w.leaseAny(p, r); b != nil; b = w.leaseAny(p, r) {
 		if b.Claim.Target == oid {
 			return b
 		}
-		must(w.t, run(w.admin, `update lapse.shard set lease_until = clock_timestamp() + interval '1 hour', holder = 'nobody' where id = $1`, b.Shard))
+		must(w.t, runSQL(w.admin, `update lapse.shard set lease_until = clock_timestamp() + interval '1 hour', holder = 'nobody' where id = $1`, b.Shard))
 	}
 	w.t.Fatalf("the run has no shard of %s", leaf)
 	return nil
@@ -115,7 +117,7 @@ func TestAPartitionIsDroppedWholeIfEveryRowOfItIsDue(t *testing.T) {
 			if done := valueOn[bool](t, w.admin, `select done and dropped and deleted = 100 from lapse.shard where id = $1`, b.Shard); done != want.Dropped {
 				t.Errorf("%s: done is %t", leaf, done)
 			}
-			must(t, run(w.admin, `update lapse.shard set lease_until = null, holder = null where not done`))
+			must(t, runSQL(w.admin, `update lapse.shard set lease_until = null, holder = null where not done`))
 		}
 		if left := partsLeft(w); left != "parts_3 parts_4 parts_rest" {
 			t.Errorf("left are %s", left)
@@ -196,7 +198,7 @@ func TestASurveySaysWhichPartitionsWouldBeDropped(t *testing.T) {
 		p := w.armed(`policies:
   - {name: p, table: shop.parts, expire: {column: at, after: 30 days}, action: drop_partition, state: armed}
   - {name: q, table: shop.t, expire: {column: at, after: 30 days}, action: drop_partition, state: armed}`)
-		drops := func(p InForce, at time.Time) (text string) {
+		drops := func(p record.InForce, at time.Time) (text string) {
 			s, err := surveyInForce(t.Context(), w.exec, &p, at)
 			must(t, err)
 			for _, d := range s.Drops {
@@ -227,7 +229,7 @@ func TestASurveySaysWhichPartitionsWouldBeDropped(t *testing.T) {
 			if without != "" {
 				db.Exec(t, without)
 			}
-			s := (&bare{w, "postgres", nil}).survey(policyText("shop.parts", "at", "30 days", dropping), Ask{})
+			s := (&bare{w, "postgres", nil}).survey(policyText("shop.parts", "at", "30 days", dropping), survey.Ask{})
 			if len(s.Drops) != 2 || s.Drops[0].Name != "shop.parts_1" || *s.Drops[1].Rows != 100 {
 				t.Errorf("not applied: %+v, %s", s.Drops, s.Trouble)
 			}
@@ -248,7 +250,7 @@ func TestAPartitionIsNotDroppedWholeWithARowThatCameMeanwhile(t *testing.T) {
 			leaf := fmt.Sprintf("t_%02d", i)
 			b := w.leaseOf(p, r, leaf)
 			reader, writer := db.ConnectAs(t, w.app), db.ConnectAs(t, w.app)
-			must(t, run(reader, `begin; select from shop.t`))
+			must(t, runSQL(reader, `begin; select from shop.t`))
 			type answer struct {
 				dropped
 				err error
@@ -272,14 +274,14 @@ func TestAPartitionIsNotDroppedWholeWithARowThatCameMeanwhile(t *testing.T) {
 				written <- err
 			}()
 			if i%2 == 0 {
-				must(t, run(reader, `commit`))
+				must(t, runSQL(reader, `commit`))
 			}
 			if first == nil {
 				a := <-dropping
 				first = &a
 			}
 			if i%2 == 1 {
-				must(t, run(reader, `commit`))
+				must(t, runSQL(reader, `commit`))
 			}
 			err := <-written
 			switch there := value[bool](w, `select exists (select from t where id = 1000 and made = date_trunc('day', now()) - $1 * interval '1 day')`, 45+10*i); {
@@ -291,7 +293,7 @@ func TestAPartitionIsNotDroppedWholeWithARowThatCameMeanwhile(t *testing.T) {
 			case first.Dropped && err == nil, there == (err != nil):
 				t.Errorf("%s: %+v, the writer was told %v, and its row is there: %t", leaf, first.dropped, err, there)
 			}
-			must(t, run(w.admin, `update lapse.shard set lease_until = null, holder = null where not done`))
+			must(t, runSQL(w.admin, `update lapse.shard set lease_until = null, holder = null where not done`))
 		}
 	})
 }

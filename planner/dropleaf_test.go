@@ -40,8 +40,8 @@ func keptLeaves() []kept {
 	open := func(statement string) func(*world, string, uint32) {
 		return func(w *world, leaf string, _ uint32) {
 			other = w.db.ConnectAs(w.t, w.app)
-			must(w.t, run(other, `begin`))
-			must(w.t, run(other, fmt.Sprintf(statement, leaf)))
+			must(w.t, runSQL(other, `begin`))
+			must(w.t, runSQL(other, fmt.Sprintf(statement, leaf)))
 		}
 	}
 	end := func(*world) { _ = other.Close(context.Background()) }
@@ -103,7 +103,7 @@ func TestAPartitionIsNotDroppedWhole(t *testing.T) {
 				if c.after != nil {
 					c.after(w)
 				}
-				must(t, run(w.admin, `update lapse.shard set lease_until = null, holder = null where not done and leaf <> $1`, b.Claim.Target))
+				must(t, runSQL(w.admin, `update lapse.shard set lease_until = null, holder = null where not done and leaf <> $1`, b.Claim.Target))
 			})
 		}
 		w.t = t
@@ -127,10 +127,10 @@ func TestAPartitionIsDroppedWholeOnceItsReadersAreGone(t *testing.T) {
 		r := w.open(&p)
 		b := w.leaseOf(p, r, "t_00")
 		reader, writer := db.ConnectAs(t, w.app), db.ConnectAs(t, w.app)
-		must(t, run(reader, `begin; select count(*) from shop.t`))
+		must(t, runSQL(reader, `begin; select count(*) from shop.t`))
 		_, err := w.drop(b, nil)
 		wantState(t, err, schemas.SQLStateLockNotAvailable)
-		must(t, run(reader, `commit`))
+		must(t, runSQL(reader, `commit`))
 
 		// What is inserted while the partition is counted waits, and finds it gone.
 		ctx := t.Context()
@@ -176,7 +176,7 @@ func TestAPartitionIsDroppedWholeIfNoRowRefersToIt(t *testing.T) {
 			if got != want {
 				t.Errorf("%s: got %+v, want %+v", leaf, got, want)
 			}
-			must(t, run(w.admin, `update lapse.shard set lease_until = null, holder = null where not done`))
+			must(t, runSQL(w.admin, `update lapse.shard set lease_until = null, holder = null where not done`))
 		}
 		if n := value[int](w, `select count(*) from t`); n != 100 {
 			t.Errorf("%d rows are left, want 100", n)
@@ -258,7 +258,7 @@ func TestAPartitionIsDroppedWholeOnlyIfItsRangeIsOver(t *testing.T) {
 				if got.Why != want || got.Dropped != (want == "") {
 					t.Errorf("%s: got %+v, want %q", leaf, got, want)
 				}
-				must(t, run(w.admin, `update lapse.shard set lease_until = null, holder = null where not done`))
+				must(t, runSQL(w.admin, `update lapse.shard set lease_until = null, holder = null where not done`))
 			}
 		}
 	})
@@ -316,19 +316,19 @@ func TestAPartitionIsDroppedWholeForNobodyWhoseClaimIsForged(t *testing.T) {
 		wantState(t, err, schemas.SQLStateLease)
 		run2 := w.open(&r)
 		for _, leaf := range []string{"parts_3", "parts_4", "parts_rest"} {
-			must(t, run(w.admin, `update lapse.shard set lease_until = null, holder = null where policy_id = $1 and holder = 'nobody'`, r.ID))
+			must(t, runSQL(w.admin, `update lapse.shard set lease_until = null, holder = null where policy_id = $1 and holder = 'nobody'`, r.ID))
 			if got, err := w.drop(w.leaseOf(r, run2, leaf), nil); err != nil || got.Dropped {
 				t.Errorf("%s: %+v, %v", leaf, got, err)
 			}
 		}
 		// A session that waits behind a waiting lock waits no longer than the function says, whatever the session says.
-		must(t, run(w.exec, `set lock_timeout = 0`))
-		must(t, run(w.exec, `set statement_timeout = '60s'`))
+		must(t, runSQL(w.exec, `set lock_timeout = 0`))
+		must(t, runSQL(w.exec, `set statement_timeout = '60s'`))
 		reader := db.ConnectAs(t, w.app)
-		must(t, run(reader, `begin; select from shop.t`))
+		must(t, runSQL(reader, `begin; select from shop.t`))
 		_, err = w.drop(b, nil)
 		wantState(t, err, schemas.SQLStateLockNotAvailable)
-		must(t, run(reader, `commit`))
+		must(t, runSQL(reader, `commit`))
 		for table, rows := range map[string]int{"t": 100, "other": 50, "parts": 300} {
 			if n := value[int](w, `select count(*) from `+table); n != rows {
 				t.Errorf("%s has %d rows, want %d", table, n, rows)

@@ -18,6 +18,7 @@ import (
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -209,13 +210,13 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 }
 
 // wantExactly surveys and works off a table of rows 1 to all, in batches of any size: exactly the rows want go.
-func (w *world) wantExactly(rt *rapid.T, what fmt.Stringer, p InForce, cutoff time.Time, table string, want []int32, all int) {
+func (w *world) wantExactly(rt *rapid.T, what fmt.Stringer, p record.InForce, cutoff time.Time, table string, want []int32, all int) {
 	w.t.Helper()
 	var counted int
 	if err := w.exec.QueryRow(w.t.Context(), `select due from `+functions.SurveyFunction(p.ID, p.Version)+`($1, null, 0)`, cutoff).Scan(&counted); err != nil {
 		rt.Fatal(err)
 	}
-	r := Run{Policy: p.ID, Version: p.Version, Cutoff: cutoff}
+	r := record.Run{Policy: p.ID, Version: p.Version, Cutoff: cutoff}
 	must(w.t, w.admin.QueryRow(w.t.Context(), `
 		with run as (insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), $1, $2, $3) returning *)
 		insert into lapse.shard (run, policy_id, version, leaf, cutoff) select run, policy_id, version, $4, cutoff from run returning run`,
@@ -236,7 +237,7 @@ func (w *world) wantExactly(rt *rapid.T, what fmt.Stringer, p InForce, cutoff ti
 }
 
 // inForceWith puts a definition into force without apply: its table and interval are none that a person would choose.
-func inForceWith(w *world, d *functions.Definition, functions string) InForce {
+func inForceWith(w *world, d *functions.Definition, functions string) record.InForce {
 	w.t.Helper()
 	columns, err := json.Marshal(d.Columns())
 	must(w.t, err)
@@ -248,10 +249,10 @@ func inForceWith(w *world, d *functions.Definition, functions string) InForce {
 			select id, %[1]d, name, '%[2]s'::regclass, '%[2]s', %[3]s, spec, %[4]s from lapse.policy where version = 1;`, d.Version, d.Table, schemas.Literal(string(columns)), schemas.Literal(string(joined))),
 		fmt.Sprintf(`update lapse.gate set version = %d, table_oid = '%s'::regclass;`, d.Version, d.Table),
 	}, "\n")))
-	p := InForce{
+	p := record.InForce{
 		ID: d.ID, Version: d.Version, Name: d.Name, State: schemas.Armed, Definition: *d, TableName: d.Table, Batch: d.Batch,
 		TableOID: valueOn[uint32](w.t, w.admin, `select $1::text::regclass::oid`, d.Table),
 	}
-	p.spec.Functions = d.Digest()
+	p.Spec.Functions = d.Digest()
 	return p
 }

@@ -9,7 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/site"
+	"lapse/planner/change"
 	"lapse/planner/functions"
 	"lapse/schemas"
 )
@@ -27,11 +30,11 @@ func inLatin1(t *testing.T, beside *pgtest.DB) *pgtest.DB {
 		conn, err := pgx.Connect(ctx, beside.Server.URL("postgres", "postgres"))
 		must(t, err)
 		defer func() { _ = conn.Close(ctx) }()
-		must(t, run(conn, `drop database `+db.Name+` with (force)`))
-		must(t, run(conn, `drop role if exists `+db.Name+`_app`))
+		must(t, runSQL(conn, `drop database `+db.Name+` with (force)`))
+		must(t, runSQL(conn, `drop role if exists `+db.Name+`_app`))
 	})
-	must(t, Setup.Install(t.Context(), db.Connect(t), testRoles))
-	must(t, run(db.Connect(t), `update lapse.installation set audit_required = false`))
+	must(t, catalog.Install(t.Context(), db.Connect(t), site.Options{Roles: testRoles}))
+	must(t, runSQL(db.Connect(t), `update lapse.installation set audit_required = false`))
 	return db
 }
 
@@ -80,8 +83,8 @@ func TestADatabaseInLatin1IsLikeAnyOther(t *testing.T) {
 		if n := value[int](w, `select count(*) from "Zubehör"`); n != 0 {
 			t.Errorf("%d rows that go along are left", n)
 		}
-		if change := w.apply(policyText(`'`+table+`'`, column, "31 days"))[0]; change.Kind != Changed {
-			t.Errorf("got %+v", change)
+		if made := w.apply(policyText(`'`+table+`'`, column, "31 days"))[0]; made.Kind != change.Changed {
+			t.Errorf("got %+v", made)
 		}
 	})
 }

@@ -133,7 +133,7 @@ func TestADueTimeThatTheLogCanShowIsTheKindsOwn(t *testing.T) {
 			}
 			continue
 		}
-		if got := dueText(t, changes[0].Resolved.spec.Due); got != c.want {
+		if got := dueText(t, changes[0].Resolved.Spec.Due); got != c.want {
 			t.Errorf("%s: %s, want %s", c.expire, got, c.want)
 		}
 	}

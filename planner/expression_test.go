@@ -8,6 +8,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -117,10 +118,10 @@ func TestAnExpressionIsFoundByItsIndex(t *testing.T) {
 			t.Errorf("with the index the warnings are %q", changes[0].Warnings)
 		}
 		p := w.inForce()[0]
-		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
+		seen, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
-		if survey.Method == Sequential || survey.Index == "" {
-			t.Errorf("rows are found by %s, index %q\n%s", survey.Method, survey.Index, survey.Explain)
+		if seen.Method == survey.Sequential || seen.Index == "" {
+			t.Errorf("rows are found by %s, index %q\n%s", seen.Method, seen.Index, seen.Explain)
 		}
 	})
 }

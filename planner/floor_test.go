@@ -8,20 +8,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/apply"
 	"lapse/internal/yamldoc"
+	"lapse/planner/change"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
 	"lapse/planner/policyfile"
+	"lapse/planner/resolve"
 	"lapse/schemas"
 )
 
 // under is difference with floors.
-func (w *world) under(floors []policyfile.Floor, text string) ([]Change, error) {
+func (w *world) under(floors []policyfile.Floor, text string) ([]change.Change, error) {
 	w.t.Helper()
 	file, err := policyfile.Parse("policies.yaml", []byte(text))
 	must(w.t, err)
 	file.Under(floors)
-	return Difference(w.t.Context(), w.admin, file, false, Setup.Fit)
+	return change.Difference(w.t.Context(), w.admin, file, false, apply.Fit)
 }
 
 func floor(table, least string, trust bool) policyfile.Floor {
@@ -98,10 +101,10 @@ func TestNoFunctionsAreMadeBelowAFloor(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		changes, err := w.difference(policyText("shop.sessions", "last_seen", "30 days"), false)
 		must(t, err)
-		f := changes[0].next
-		f.definition.Floors, err = []functions.Floor{{Table: "shop.*", Of: "shop.sessions", Least: interval(t, w, "31 days"), Reason: "x"}}, nil
+		f := changes[0].Next
+		f.Definition.Floors, err = []functions.Floor{{Table: "shop.*", Of: "shop.sessions", Least: interval(t, w, "31 days"), Reason: "x"}}, nil
 		must(t, err)
-		if _, _, err := functions.SQL(&f.definition, testRoles); err == nil || !strings.Contains(err.Error(), "kept for at least 31 days") {
+		if _, _, err := functions.SQL(&f.Definition, testRoles); err == nil || !strings.Contains(err.Error(), "kept for at least 31 days") {
 			t.Errorf("FunctionsSQL: %v", err)
 		}
 		if err := w.write(&changes[0]); err == nil || w.functions() != "" {
@@ -127,7 +130,7 @@ func TestTheFloorInForceIsPartOfTheVersionAndARaisedOneIsNoticed(t *testing.T) {
 			return policyText("shop.sessions", "last_seen", after, more...)
 		}
 		low, high := []policyfile.Floor{floor("shop.*", "20 days", false)}, []policyfile.Floor{floor("shop.*", "40 days", false)}
-		only := func(floors []policyfile.Floor, file string) *Change {
+		only := func(floors []policyfile.Floor, file string) *change.Change {
 			t.Helper()
 			changes, err := w.under(floors, file)
 			must(t, err)
@@ -135,34 +138,34 @@ func TestTheFloorInForceIsPartOfTheVersionAndARaisedOneIsNoticed(t *testing.T) {
 		}
 		must(t, w.write(only(nil, file("30 days"))))
 		c := only(low, file("30 days"))
-		if c.Kind != Changed || !strings.Contains(c.Diff(), "+ floor: 20 days of shop.sessions for HGB 257") {
+		if c.Kind != change.Changed || !strings.Contains(c.Diff(), "+ floor: 20 days of shop.sessions for HGB 257") {
 			t.Errorf("a floor that is new: %s\n%s", c.Kind, c.Diff())
 		}
 		must(t, w.write(c))
 		if got := valueOn[string](t, w.admin, `select spec #>> '{floor,0,reason}' from lapse.policy where version = 2`); got != "HGB 257" {
 			t.Errorf("on record is %q", got)
 		}
-		if c := only(low, file("30 days")); c.Kind != Unchanged || c.Unfit {
+		if c := only(low, file("30 days")); c.Kind != change.Unchanged || c.Unfit {
 			t.Errorf("the same again: %s, unfit %t", c.Kind, c.Unfit)
 		}
 		p := w.inForce()[0]
 		for floors, want := range map[*policyfile.Floor]int{&low[0]: 0, &high[0]: 1} {
-			if below, err := p.BelowFloor(t.Context(), w.admin, []policyfile.Floor{*floors}); err != nil || len(below) != want {
+			if below, err := resolve.BelowFloor(t.Context(), w.admin, &p, []policyfile.Floor{*floors}); err != nil || len(below) != want {
 				t.Errorf("below %s: %q, %v", floors.Least, below, err)
 			}
 		}
-		if c := only(high, file("30 days")); c.Kind != Unchanged || !c.Unfit || !strings.Contains(c.Diff(), "kept for at least 40 days") {
+		if c := only(high, file("30 days")); c.Kind != change.Unchanged || !c.Unfit || !strings.Contains(c.Diff(), "kept for at least 40 days") {
 			t.Errorf("a raised floor: %s, unfit %t\n%s", c.Kind, c.Unfit, c.Diff())
 		}
-		if c := only(high, file("30 days", "    state: paused")); c.Kind != Restated || c.ToState != schemas.Paused {
+		if c := only(high, file("30 days", "    state: paused")); c.Kind != change.Restated || c.ToState != schemas.Paused {
 			t.Errorf("a pause below a floor: %+v", c)
 		}
-		if c := only(high, file("35 days")); c.Kind != Changed || !c.Unfit {
+		if c := only(high, file("35 days")); c.Kind != change.Changed || !c.Unfit {
 			t.Errorf("longer, and still below: %s, unfit %t", c.Kind, c.Unfit)
 		} else {
 			must(t, w.write(c))
 		}
-		if c := only(high, file("41 days")); c.Kind != Changed || c.Unfit || !strings.Contains(c.Diff(), "~ floor: 20 days of shop.sessions for HGB 257 → 40 days") {
+		if c := only(high, file("41 days")); c.Kind != change.Changed || c.Unfit || !strings.Contains(c.Diff(), "~ floor: 20 days of shop.sessions for HGB 257 → 40 days") {
 			t.Errorf("long enough: %s, unfit %t\n%s", c.Kind, c.Unfit, c.Diff())
 		}
 		for name, text := range map[string]string{"shorter": file("34 days"), "to be armed": file("35 days", "    state: armed")} {

@@ -13,34 +13,8 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/survey"
 )
-
-func TestALeafGoesByItsFileWhereItsIndexWouldLeadToAndFro(t *testing.T) {
-	t.Parallel()
-	scattered, inOrder := 0.01, -0.99
-	indexed := plan{Node: "Limit", Plans: []plan{{Node: "Index Scan", Index: "i"}}}
-	sorted := plan{Node: "Limit", Plans: []plan{{Node: "Incremental Sort", Plans: indexed.Plans}}}
-	for name, c := range map[string]struct {
-		span  span
-		found plan
-		want  bool
-	}{
-		"in order":                      {span{Rows: 500, Of: 1000, Correlation: &inOrder}, indexed, false},
-		"scattered":                     {span{Rows: 500, Of: 1000, Correlation: &scattered}, indexed, true},
-		"scattered, little of it due":   {span{Rows: 50, Of: 1000, Correlation: &scattered}, indexed, false},
-		"nothing is known":              {span{Rows: 500, Of: -1, Correlation: &scattered}, indexed, false},
-		"of no known order":             {span{Rows: 500, Of: 1000}, indexed, false},
-		"without an index":              {span{Rows: 500, Of: 1000, Correlation: &inOrder}, plan{Node: "Seq Scan"}, true},
-		"many of one value, sorted":     {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 5e5}, sorted, true},
-		"many of one value, in the key": {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 5e5}, indexed, false},
-		"few of one value, sorted":      {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 50}, sorted, false},
-	} {
-		c.span.Leaf = 7
-		if got := heaps([]span{c.span}, c.found); (len(got) == 1) != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
 
 // From PostgreSQL's statistics to the shape, for the executor and for a person.
 func TestAScatteredBacklogIsSurveyedAsAHeap(t *testing.T) {
@@ -52,9 +26,9 @@ func TestAScatteredBacklogIsSurveyedAsAHeap(t *testing.T) {
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    batch: 500"))
 		ask := func(shape string, heaps int) {
 			t.Helper()
-			b, err := LookAtBacklog(t.Context(), w.exec, &p, time.Now().AddDate(0, 0, 20))
+			b, err := survey.LookAtBacklog(t.Context(), w.exec, &p, time.Now().AddDate(0, 0, 20))
 			must(t, err)
-			s, err := Ask{At: time.Now().AddDate(0, 0, 20)}.InForce(t.Context(), w.exec, &p)
+			s, err := survey.Ask{At: time.Now().AddDate(0, 0, 20)}.InForce(t.Context(), w.exec, &p)
 			must(t, err)
 			if len(b.Heaps) != heaps || len(b.Cuts) > 0 != (heaps == 0) || s.Shape != shape || strings.Contains(s.Statement, "t.ctid >") != (heaps == 1) {
 				t.Errorf("want %s: the backlog is %+v, the survey %s:\n%s", shape, b, s.Shape, s.Statement)

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -54,7 +57,7 @@ func TestOfTwoVersionsOneDeletes(t *testing.T) {
 				t.Errorf("the function of the version that is held back, with %s: %v", what, err)
 			}
 		}
-		if _, err := OpenRun(t.Context(), w.exec, &waiting, time.Now, NewRun{}); err == nil {
+		if _, err := run.Open(t.Context(), w.exec, &waiting, time.Now, run.Options{}); err == nil {
 			t.Errorf("a run of the version that is held back: %v", err)
 		}
 		if got := w.deleteAll(p, r, 100); got.Deleted != 31 || w.left() != 29 {
@@ -64,7 +67,7 @@ func TestOfTwoVersionsOneDeletes(t *testing.T) {
 		if n := valueOn[int](t, w.admin, `select count(*) from lapse.batch where policy_version <> 1`); n != 0 {
 			t.Errorf("%d batches are under another version's name", n)
 		}
-		w.says((*InForce).Arm)
+		w.says(change.Arm)
 		w.opens()
 		if got := w.heldNow() + "; " + w.functions(); got != "p 2 armed; delete_1_2 due_1_2 find_1_2 survey_1_2" {
 			t.Errorf("after the yes: %s", got)
@@ -98,7 +101,7 @@ func TestWhatGoesOnIsNotBegunAnew(t *testing.T) {
 	}
 	// On its way: the position that the auditor must pass stays.
 	w.walks(step{named("p", "30 days", isArmed), "p 1 armed"})
-	must(t, w.write(ptr(w.inForce()[0].Pause())))
+	must(t, w.write(ptr(change.Pause(&w.inForce()[0]))))
 	w.resumes()
 	_ = valueOn[string](t, w.exec, `select lapse.advance_arming(1)`)
 	w.apply(named("p", "5 days", isArmed))
@@ -178,7 +181,7 @@ func TestWhatLetsNoMoreFallDueIsInForceAtOnce(t *testing.T) {
 	file := named("p", "7 days", isArmed, "    rate: 5", "    batch: 3", `    window: "01:00-02:00 UTC"`, "    owner: web")
 	w.walks(step{file, "p 3 armed, 4 held back"})
 	p := w.inForce()[0]
-	if p.Limits.Rate != 5 || p.Batch != 3 || p.Schedule.Window == nil || p.spec.Owner != "web" {
+	if p.Limits.Rate != 5 || p.Batch != 3 || p.Schedule.Window == nil || p.Spec.Owner != "web" {
 		t.Errorf("in force is %+v, batches of %d, within %v", p.Limits, p.Batch, p.Schedule.Window)
 	}
 	if p.Waiting().Limits.Rate != 5 {
@@ -192,7 +195,7 @@ func TestWhatLetsNoMoreFallDueIsInForceAtOnce(t *testing.T) {
 	if !strings.Contains(entry, "after: 30 days") || strings.Contains(entry, "7 days") {
 		t.Errorf("its entry on record is\n%s", entry)
 	}
-	record, err := LoadPolicyRecord(t.Context(), w.exec, "p")
+	record, err := record.Load(t.Context(), w.exec, "p")
 	must(t, err)
 	if v := record.At(3); v.MoreDue || v.HeldBack != 0 || record.At(4).HeldBack != 3 || !record.At(4).MoreDue || record.ReplacedAt(1) == nil || record.ReplacedAt(2) != nil {
 		t.Errorf("on record: %+v; %+v", v, record.At(4))
@@ -204,22 +207,22 @@ func TestAYesIsToTheVersionThatItNames(t *testing.T) {
 	t.Parallel()
 	w := heldWorld(t, pgtest.New(t, pgtest.Newest(t)))
 	p := w.inForce()[0]
-	shown, err := p.ArmVersion(2)
+	shown, err := change.ArmVersion(&p, 2)
 	must(t, err)
 	w.walks(step{named("p", "1 hour", isArmed), "p 1 armed, 3 held back"})
-	if err := w.write(&shown); !errors.Is(err, ErrChangedMeanwhile) {
+	if err := w.write(&shown); !errors.Is(err, change.ErrChangedMeanwhile) {
 		t.Errorf("a yes to a version that is another by now: %v", err)
 	}
 	again := w.inForce()[0]
-	if _, err := again.ArmVersion(2); err == nil || !strings.Contains(err.Error(), "in force is version 1, and version 3 is held back") {
+	if _, err := change.ArmVersion(&again, 2); err == nil || !strings.Contains(err.Error(), "in force is version 1, and version 3 is held back") {
 		t.Errorf("a yes to version 2: %v", err)
 	}
-	if c, err := again.ArmVersion(1); err != nil || c.Writes() || c.HeldBack != 3 {
+	if c, err := change.ArmVersion(&again, 1); err != nil || c.Writes() || c.HeldBack != 3 {
 		t.Errorf("a yes to what is in force: %+v, %v", c, err)
 	}
-	must(t, w.write(ptr(again.Pause())))
+	must(t, w.write(ptr(change.Pause(&again))))
 	paused := w.inForce()[0]
-	c, err := paused.ArmVersion(1)
+	c, err := change.ArmVersion(&paused, 1)
 	must(t, err)
 	must(t, w.write(&c))
 	w.opens()
@@ -238,15 +241,15 @@ func TestAVersionThatIsHeldBackIsNotMixedWithAnothers(t *testing.T) {
 		must(t, err)
 		w.apply(named("p", fmt.Sprintf("%d days", 20-i), isArmed))
 		if slow[0].Writes() {
-			if err := w.write(&slow[0]); !errors.Is(err, ErrChangedMeanwhile) {
+			if err := w.write(&slow[0]); !errors.Is(err, change.ErrChangedMeanwhile) {
 				t.Errorf("what was compared before: %v", err)
 			}
 		}
 	}
 	taken, err := w.difference(named("p", "30 days", isArmed), false)
 	must(t, err)
-	w.says((*InForce).Arm)
-	if err := w.write(&taken[0]); !errors.Is(err, ErrChangedMeanwhile) {
+	w.says(change.Arm)
+	if err := w.write(&taken[0]); !errors.Is(err, change.ErrChangedMeanwhile) {
 		t.Errorf("taken back after the yes: %v", err)
 	}
 	if got := w.heldNow(); got != "p 4 arming" {
@@ -313,47 +316,5 @@ func TestAVersionThatWaitsIsChangedWithoutItsTable(t *testing.T) {
 	}
 	if _, err := w.difference(named("p", "6 days", isArmed), false); err == nil {
 		t.Error("more, on a table that does not fit, is not refused")
-	}
-}
-
-// Each way to stand, each state in the file and each version beside what was accepted has a rule, and what it leads to is never more
-// than a person said yes to.
-func TestEveryCaseHasARuleThatArmsNothingOfItself(t *testing.T) {
-	t.Parallel()
-	used := map[int]bool{}
-	for _, s := range []says{saysNothing, saysObserving, saysPaused, saysArmed} {
-		for _, p := range []stands{isAbsent, isIdle, isWaiting, isHalted, isLive} {
-			for _, next := range []compared{isSame, isNoMore, isWider, isOther} {
-				if next == isSame && p != isLive || next == isWider && p == isAbsent {
-					continue // there is no such case
-				}
-				o := becomes(s, p, next)
-				for i := range rules {
-					if r := &rules[i]; r.says&s != 0 && r.stands&p != 0 && r.next&next != 0 {
-						used[i] = true
-						break
-					}
-				}
-				deletes := live(o.state) || o.state == "" && p == isLive
-				name := fmt.Sprintf("says %b, stands %b, compared %b: %+v", s, p, next, o)
-				if next&isMore != 0 && deletes && !o.goesOn {
-					t.Errorf("%s: more than was accepted is armed", name)
-				}
-				if o.goesOn && (next != isWider || !o.held || p&(isLive|isHalted) == 0) {
-					t.Errorf("%s: goes on, and what waits is not more of the same", name)
-				}
-				if (s == saysObserving || s == saysPaused) && (deletes || o.held) {
-					t.Errorf("%s: the file says stop", name)
-				}
-				if o.state == "" && p == isAbsent {
-					t.Errorf("%s: as it was, and it was not", name)
-				}
-			}
-		}
-	}
-	for i := range rules {
-		if !used[i] {
-			t.Errorf("rule %d is for no case: %+v", i+1, rules[i])
-		}
 	}
 }

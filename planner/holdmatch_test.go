@@ -9,21 +9,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/hold"
 	"lapse/schemas"
 )
 
 // matches compares a hold with its table as login.
-func (w *world) matches(login string, request HoldRequest) HoldMatch {
+func (w *world) matches(login string, request hold.Request) hold.Matches {
 	w.t.Helper()
-	var h *Hold
+	var h *hold.Hold
 	must(w.t, pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) (err error) {
 		var problem string
-		if h, problem, err = ResolveHold(w.t.Context(), tx, request); err == nil && problem != "" {
+		if h, problem, err = hold.Resolve(w.t.Context(), tx, request); err == nil && problem != "" {
 			err = fmt.Errorf("hold: %s", problem)
 		}
 		return err
 	}))
-	m, err := (&bare{w, login, nil}).draft(nil).MatchHold(w.t.Context(), h)
+	m, err := hold.Match(w.t.Context(), (&bare{w, login, nil}).draft(nil), h)
 	must(w.t, err)
 	return m
 }
@@ -46,21 +47,21 @@ func TestWhoPlacesAHoldIsToldWhichKeysNoRowHas(t *testing.T) {
 		if db.Major >= 16 {
 			member += " with inherit false, set true"
 		}
-		must(t, run(w.admin, member))
+		must(t, runSQL(w.admin, member))
 		w.do("grant usage on schema shop to " + reader)
 		w.do("grant select on t, t_2 to " + reader)
 		for _, c := range []struct {
-			request HoldRequest
+			request hold.Request
 			given   int
 			without []int
 		}{
-			{HoldRequest{Table: "shop.t", Columns: []string{"id"}, Keys: [][]string{{"55"}, {"1", "007"}, {"55", "56"}}}, 5, []int{1, 4, 5}},
-			{HoldRequest{Table: "shop.t_2", Columns: []string{"id"}, Keys: [][]string{{"1", "20"}}}, 2, []int{1}},
-			{HoldRequest{Table: "shop.t", Keys: [][]string{{"1", "2019-12-26 UTC"}, {"1", "2019-12-27 UTC"}}}, 2, []int{2}},
-			{HoldRequest{Table: "shop.t", Columns: []string{"who"}, Keys: [][]string{{"d", "e", "e'; --"}}}, 3, []int{1, 3}},
-			{HoldRequest{Table: "shop.t", Where: "id > 20"}, 0, []int{0}},
-			{HoldRequest{Table: "shop.t", Where: "id > 19"}, 0, nil},
-			{HoldRequest{Table: "shop.t", Where: "who = 'none'"}, 0, nil}, // of one row it is unknown, and that one is held
+			{hold.Request{Table: "shop.t", Columns: []string{"id"}, Keys: [][]string{{"55"}, {"1", "007"}, {"55", "56"}}}, 5, []int{1, 4, 5}},
+			{hold.Request{Table: "shop.t_2", Columns: []string{"id"}, Keys: [][]string{{"1", "20"}}}, 2, []int{1}},
+			{hold.Request{Table: "shop.t", Keys: [][]string{{"1", "2019-12-26 UTC"}, {"1", "2019-12-27 UTC"}}}, 2, []int{2}},
+			{hold.Request{Table: "shop.t", Columns: []string{"who"}, Keys: [][]string{{"d", "e", "e'; --"}}}, 3, []int{1, 3}},
+			{hold.Request{Table: "shop.t", Where: "id > 20"}, 0, []int{0}},
+			{hold.Request{Table: "shop.t", Where: "id > 19"}, 0, nil},
+			{hold.Request{Table: "shop.t", Where: "who = 'none'"}, 0, nil}, // of one row it is unknown, and that one is held
 		} {
 			for _, login := range []string{keeper, reader, w.app, "postgres"} {
 				if m := w.matches(login, c.request); m.Trouble != "" || m.Given != c.given || !slices.Equal(m.Without, c.without) {
@@ -68,18 +69,18 @@ func TestWhoPlacesAHoldIsToldWhichKeysNoRowHas(t *testing.T) {
 				}
 			}
 		}
-		secret := HoldRequest{Table: "shop.t", Columns: []string{"who"}, Keys: [][]string{{"secret"}}}
+		secret := hold.Request{Table: "shop.t", Columns: []string{"who"}, Keys: [][]string{{"secret"}}}
 		if m := w.matches(stranger, secret); !strings.HasSuffix(m.Trouble, fmt.Sprintf(": grant usage on schema shop to %[1]s; grant select on shop.t to %[1]s", schemas.Identifier(stranger))) || len(m.Without) > 0 {
 			t.Errorf("as one who may not read: %+v", m)
 		}
 		// Somebody has the table locked: the hold does not wait for him.
 		impatient := db.ConnectAs(t, w.app)
-		must(t, run(w.admin, `alter role `+reader+` set lock_timeout = '50ms'`))
-		must(t, run(impatient, `begin; lock table shop.t in access exclusive mode`))
+		must(t, runSQL(w.admin, `alter role `+reader+` set lock_timeout = '50ms'`))
+		must(t, runSQL(impatient, `begin; lock table shop.t in access exclusive mode`))
 		if m := w.matches(reader, secret); m.Trouble == "" {
 			t.Errorf("behind a lock: %+v", m)
 		}
-		must(t, run(impatient, `rollback`))
+		must(t, runSQL(impatient, `rollback`))
 	})
 }
 
@@ -99,14 +100,14 @@ func TestNobodysCodeRunsWhenAHoldIsCompared(t *testing.T) {
 			},
 		} {
 			must(t, pgx.BeginFunc(t.Context(), w.admin, func(tx pgx.Tx) error {
-				h, problem, err := ResolveHold(t.Context(), tx, HoldRequest{Table: "shop.t", Columns: []string{"id"}, Keys: [][]string{{"1"}}})
+				h, problem, err := hold.Resolve(t.Context(), tx, hold.Request{Table: "shop.t", Columns: []string{"id"}, Keys: [][]string{{"1"}}})
 				must(t, err)
 				if problem != "" {
 					t.Fatal(problem)
 				}
 				_, err = w.owner.PgConn().Exec(t.Context(), plant[0]).ReadAll()
 				must(t, err)
-				m, err := (&bare{w, "postgres", nil}).draft(nil).MatchHold(t.Context(), h)
+				m, err := hold.Match(t.Context(), (&bare{w, "postgres", nil}).draft(nil), h)
 				must(t, err)
 				if m.Trouble == "" || strings.Contains(m.Trouble, "it ran") {
 					t.Errorf("%s: %+v", what, m)

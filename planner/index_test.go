@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,9 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/apply"
+	"lapse/planner/database"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
+	"lapse/planner/index"
 	"lapse/planner/policyfile"
+	"lapse/planner/resolve"
+	"lapse/planner/survey"
 )
 
 // printed are the statements of warnings, as they would be printed.
@@ -27,11 +31,11 @@ func printed(warnings []string) (statements []string) {
 }
 
 // advised resolves a policy of a table, and returns the warnings.
-func (w *world) advised(table string) *Resolved {
+func (w *world) advised(table string) *resolve.Resolved {
 	w.t.Helper()
-	r, err := Resolve(w.t.Context(), w.admin, policyfile.Policy{
+	r, err := resolve.Resolve(w.t.Context(), w.admin, policyfile.Policy{
 		Name: "p", Table: table, Expire: expiry.Entry{"column": "at", "after": "1 day"}, Every: "1 hour", Terms: policyfile.Terms{Batch: 1},
-	}, Setup.Fit)
+	}, apply.Fit)
 	must(w.t, err)
 	return r
 }
@@ -100,7 +104,7 @@ func TestTheStatementsForAnIndexRunAsTheyArePrinted(t *testing.T) {
 		w.do(statements[0])
 		w.do(`insert into again values (1, now()), (1, now() - interval '1 hour')`)
 		name := strings.Fields(statements[1])[3]
-		if err := run(w.owner, `create unique index concurrently `+name+` on shop.again_all (id)`); err == nil {
+		if err := runSQL(w.owner, `create unique index concurrently `+name+` on shop.again_all (id)`); err == nil {
 			t.Error("want an index that is not valid")
 		}
 		for _, sql := range printed(w.advised("shop.again").Warnings) {
@@ -147,16 +151,16 @@ func TestAPartialIndexOrOneOfAnExpressionServesWhereItHasEveryDueRow(t *testing.
 			{expiry.Index{Expression: `lower(state)`}, `(upper(state), id)`, false, false},
 		} {
 			d := &functions.Definition{Table: "shop.docs", Expire: shaped{&expiry.Age{}, c.index}, Key: []functions.KeyColumn{{Name: "id", Plain: true}}}
-			leaves := []Relation{{OID: w.oid("docs"), Name: "shop.docs"}}
+			leaves := []database.Relation{{OID: w.oid("docs"), Name: "shop.docs"}}
 			w.do(`create index probe on docs ` + c.made)
-			found, err := lookAtIndexes(t.Context(), w.admin, d, leaves, advisedIndex)
+			found, err := index.Look(t.Context(), w.admin, d, leaves, index.AdvisedPrefix)
 			must(t, err)
 			if serves, whole := found.Name != "", found.None == nil && found.Better == nil; serves != c.serves || whole != c.whole {
 				t.Errorf("%+v by %s: serves %t, whole %t: %+v", c.index, c.made, serves, whole, found)
 			}
 			w.do(`drop index probe`)
 			// What is advised serves.
-			found, err = lookAtIndexes(t.Context(), w.admin, d, leaves, advisedIndex)
+			found, err = index.Look(t.Context(), w.admin, d, leaves, index.AdvisedPrefix)
 			must(t, err)
 			advice := found.Warnings
 			if found.Better != nil {
@@ -165,7 +169,7 @@ func TestAPartialIndexOrOneOfAnExpressionServesWhereItHasEveryDueRow(t *testing.
 			for _, sql := range printed(advice) {
 				w.do(strings.ReplaceAll(sql, "t.", ""))
 			}
-			found, err = lookAtIndexes(t.Context(), w.admin, d, leaves, advisedIndex)
+			found, err = index.Look(t.Context(), w.admin, d, leaves, index.AdvisedPrefix)
 			must(t, err)
 			if found.Name == "" || len(found.Warnings) > 0 || found.Better != nil {
 				t.Errorf("%+v: what was advised does not serve: %q", c.index, found.Warnings)
@@ -174,38 +178,6 @@ func TestAPartialIndexOrOneOfAnExpressionServesWhereItHasEveryDueRow(t *testing.
 			}
 		}
 	})
-}
-
-func TestExpressionsAreComparedWithoutWhatMeansNothing(t *testing.T) {
-	t.Parallel()
-	same := [][]string{
-		{`(a)`, `a`, `(("a"))`, `t."a"`, `A`},
-		{`(a + b) * c`, `((a + b) * c)`, `(t.a + t."b")*c`},
-		{`a + b * c`},
-		{`lower((a))`, `pg_catalog.lower(a)`, `LOWER ( a )`},
-		{`"A"`},
-		{`lower(("A")::text)`},
-		{`a ->> 'B'::text`, `(a ->> 'B')`},
-		{`a ->> 'b'`},
-		{`'where ('`},
-	}
-	for i, group := range same {
-		for _, one := range group {
-			for j, other := range same {
-				if got, want := normalise(one) == normalise(other[0]), i == j; got != want {
-					t.Errorf("%s and %s: the same is %t, want %t (%s, %s)", one, other[0], got, want, normalise(one), normalise(other[0]))
-				}
-			}
-		}
-	}
-	for condition, want := range map[string]int{"": 0, "a": 1, "(a and b) AND (c)": 3, "a and b or c": 1, "a between 1 and 2": 1, "'a and b' = c and d": 2} {
-		if got := conjuncts(condition); len(got) != want {
-			t.Errorf("%s has %q, want %d parts", condition, fmt.Sprint(got), want)
-		}
-	}
-	if got := predicateOf(`CREATE INDEX "x where (" ON a USING btree (lower(' where ')) WITH (fillfactor='70') WHERE (b > 1)`); normalise(got) != "b > 1" {
-		t.Errorf("got %q", got)
-	}
 }
 
 // Rows that never expire are not in an index that is made for a ttl of each row's own, or for a number, and PostgreSQL finds the due ones by it.
@@ -228,7 +200,7 @@ func TestAnIndexThatIsMadeLeavesOutRowsThatNeverExpire(t *testing.T) {
 		parsed, err := policyfile.Parse("f", []byte(file))
 		must(t, err)
 		for _, p := range parsed.Policies {
-			r, err := Resolve(t.Context(), w.admin, p, Setup.Fit)
+			r, err := resolve.Resolve(t.Context(), w.admin, p, apply.Fit)
 			must(t, err)
 			ttl, is := r.Definition.Expire.(*expiry.TTL)
 			if is && ttl.Sparse != (p.Name == "ttl") {
@@ -237,7 +209,7 @@ func TestAnIndexThatIsMadeLeavesOutRowsThatNeverExpire(t *testing.T) {
 			for _, step := range r.Build {
 				w.do(step.SQL)
 			}
-			again, err := Resolve(t.Context(), w.admin, p, Setup.Fit)
+			again, err := resolve.Resolve(t.Context(), w.admin, p, apply.Fit)
 			must(t, err)
 			if len(again.Build) > 0 || again.Index == "" || again.Definition.Digest() != r.Definition.Digest() {
 				t.Errorf("%s: with its index it is another definition, or lacks it still: %v", p.Name, again.Build)
@@ -251,7 +223,7 @@ func TestAnIndexThatIsMadeLeavesOutRowsThatNeverExpire(t *testing.T) {
 			due := int64(50)
 			if p.Name == "whole" {
 				due = 10
-			} else if rows := value[float64](w, `select reltuples from pg_class where oid = $1::text::regclass`, s.Index); s.Method != IndexOrder || rows > 500 {
+			} else if rows := value[float64](w, `select reltuples from pg_class where oid = $1::text::regclass`, s.Index); s.Method != survey.IndexOrder || rows > 500 {
 				t.Errorf("%s is found by %s %s, which has %v rows:\n%s", p.Name, s.Method, s.Index, rows, s.Explain)
 			}
 			if s.Due != due {

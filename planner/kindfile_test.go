@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/survey"
 )
 
 // kindFile is a policy by a kind as the file says it, and a table in which rows 1 to 3 are due, at the first of 2020 by the last
@@ -86,7 +87,7 @@ func TestAPolicyOfEachKindWorksFromTheFileToTheDeletion(t *testing.T) {
 			}
 			w.do(strings.TrimSuffix(statements[0], ";"))
 		}
-		must(t, run(w.admin, `vacuum analyze`))
+		must(t, runSQL(w.admin, `vacuum analyze`))
 		changes, err := w.difference(strings.ReplaceAll(file, "batch: 500", "batch: 501"), false)
 		must(t, err)
 		for _, c := range changes {
@@ -98,13 +99,13 @@ func TestAPolicyOfEachKindWorksFromTheFileToTheDeletion(t *testing.T) {
 		for _, p := range w.inForce() {
 			w.arm(p.ID)
 			for at, due := range map[time.Time]int64{first: 3, first.Add(-time.Microsecond): 2, {}: 3} {
-				survey, err := surveyInForce(t.Context(), w.exec, &p, at)
+				seen, err := surveyInForce(t.Context(), w.exec, &p, at)
 				must(t, err)
-				if survey.Due != due || survey.Trouble != "" || survey.Method == Sequential || survey.Index == "" || survey.Newest == nil || survey.Newest.After(first) {
-					t.Errorf("%s: at %s the survey says %+v", p.Name, at, survey)
+				if seen.Due != due || seen.Trouble != "" || seen.Method == survey.Sequential || seen.Index == "" || seen.Newest == nil || seen.Newest.After(first) {
+					t.Errorf("%s: at %s the survey says %+v", p.Name, at, seen)
 				}
 				if at.Equal(first) {
-					wantExplained(t, db, string(p.Name), survey)
+					wantExplained(t, db, string(p.Name), seen)
 				}
 			}
 		}
@@ -120,7 +121,7 @@ func TestAPolicyOfEachKindWorksFromTheFileToTheDeletion(t *testing.T) {
 }
 
 // wantExplained compares how a survey says that a batch finds its rows with what is kept. It is the same on every major.
-func wantExplained(t *testing.T, db *pgtest.DB, name string, survey *Survey) {
+func wantExplained(t *testing.T, db *pgtest.DB, name string, survey *survey.Survey) {
 	t.Helper()
 	got := survey.Statement + "\n\n" + costs.ReplaceAllString(survey.Explain, "") + "\nmethod: " + string(survey.Method) + " " + survey.Index + "\n"
 	file := filepath.Join("testdata", "explain", "kind_"+name+".txt")

@@ -8,10 +8,11 @@ import (
 	"lapse/internal/fixture/definitions"
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/record"
 )
 
 // inForceBy makes the table of a kind, and puts a policy by it into force.
-func inForceBy(w *world, k definitions.Other) InForce {
+func inForceBy(w *world, k definitions.Other) record.InForce {
 	w.t.Helper()
 	for _, sql := range append(k.DDL, sessions) {
 		w.do(sql)

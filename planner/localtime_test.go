@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/survey"
 )
 
 // An application that writes local time into a timestamp has its rows deleted hours too early west of UTC, and too late east of it. What
@@ -52,18 +54,18 @@ func TestASurveySaysByWhichZoneALocalTimeIsReadAndAsksWhereTheNewestRowsSpeakAga
 				w.do(fmt.Sprintf("create index on %s (at)", n))
 			}
 			w.do("analyze " + n)
-			must(t, run(w.admin, "alter database "+db.Name+" set timezone = 'Asia/Tokyo'"))
-			must(t, run(w.admin, "alter role "+w.app+" in database "+db.Name+" set timezone = 'America/Caracas'"))
-			must(t, run(w.admin, "alter role "+testRoles.Executor+" in database "+db.Name+" set timezone = 'Asia/Kolkata'"))
+			must(t, runSQL(w.admin, "alter database "+db.Name+" set timezone = 'Asia/Tokyo'"))
+			must(t, runSQL(w.admin, "alter role "+w.app+" in database "+db.Name+" set timezone = 'America/Caracas'"))
+			must(t, runSQL(w.admin, "alter role "+testRoles.Executor+" in database "+db.Name+" set timezone = 'Asia/Kolkata'"))
 			file := "policies:\n  - {name: p, table: shop." + n + ", expire: {column: at, after: 30 days" + c.more + "}}\n"
 			b := &bare{w, "postgres", nil}
-			draft, err := b.draft(nil).Survey(t.Context(), Ask{AtMost: 100000}, b.proposals(file)[0].Resolved)
+			draft, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{AtMost: 100000}, b.proposals(file)[0].Resolved)
 			must(t, err)
 			w.apply(file)
 			p := w.named("p")
-			applied, err := Ask{AtMost: 100000}.InForce(t.Context(), w.exec, &p)
+			applied, err := survey.Ask{AtMost: 100000}.InForce(t.Context(), w.exec, &p)
 			must(t, err)
-			for kind, s := range map[string]*Survey{"not applied": draft, "in force": applied} {
+			for kind, s := range map[string]*survey.Survey{"not applied": draft, "in force": applied} {
 				switch {
 				case s.Trouble != "" || s.Due != 2:
 					t.Errorf("%s, %s: %d due, %s", n, kind, s.Due, s.Trouble)
@@ -74,7 +76,7 @@ func TestASurveySaysByWhichZoneALocalTimeIsReadAndAsksWhereTheNewestRowsSpeakAga
 				}
 			}
 			w.apply("policies:\n  - {name: p, table: shop." + n + ", expire: {column: at, after: 30 days" + c.more + "}, state: paused}\n")
-			must(t, run(w.admin, "update lapse.gate set state = 'dropped'"))
+			must(t, runSQL(w.admin, "update lapse.gate set state = 'dropped'"))
 		}
 	})
 }
@@ -103,7 +105,7 @@ func TestToStateUTCIsNoOtherExpiry(t *testing.T) {
 		for _, file := range []string{stated, policyText("shop.t", "at", "30 days", "    state: armed")} {
 			changes, err := w.difference(file, false)
 			must(t, err)
-			if c := changes[0]; c.Kind != Changed || c.MoreFallDue || c.HeldBack != 0 || !strings.Contains(c.Diff(), "expire.zone") {
+			if c := changes[0]; c.Kind != change.Changed || c.MoreFallDue || c.HeldBack != 0 || !strings.Contains(c.Diff(), "expire.zone") {
 				t.Errorf("%s: %s, more falls due: %t, held back: %d\n%s", file, c.Kind, c.MoreFallDue, c.HeldBack, c.Diff())
 			}
 			must(t, w.write(&changes[0]))

@@ -43,7 +43,7 @@ func TestALockedPartitionBlocksOnlyItself(t *testing.T) {
 		r = w.open(&p)
 
 		for region, table := range map[string]string{"eu": "events_eu", "us": "events_us", "mars": "events_rest_all"} {
-			must(t, run(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid(table)))
+			must(t, runSQL(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid(table)))
 			b := w.lease(p, r)
 			got, err := w.call(b, nil)
 			if region == "eu" {
@@ -60,7 +60,7 @@ func TestALockedPartitionBlocksOnlyItself(t *testing.T) {
 			t.Errorf("a survey, which reads all of it, says %+v", survey)
 		}
 		must(t, locker.Rollback(t.Context()))
-		must(t, run(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid("events_eu")))
+		must(t, runSQL(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid("events_eu")))
 		if got, err := w.call(w.lease(p, r), nil); err != nil || got.Deleted != 10 {
 			t.Errorf("after the lock: got %+v, %v", got, err)
 		}
@@ -107,7 +107,7 @@ func TestABatchLocksItsLeafAndWhatGoesWithItAndNothingElse(t *testing.T) {
 		w.do(`insert into notes values (1, 'us')`)
 		p := w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
 		r := w.open(&p)
-		must(t, run(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid("events_us")))
+		must(t, runSQL(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid("events_us")))
 		b := w.lease(p, r)
 		tx, err := w.exec.Begin(t.Context())
 		must(t, err)

@@ -12,25 +12,27 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
 // lookAt is a look at an instant, as the executor's login, in a transaction that may not write.
-func (w *world) lookAt(p *InForce, at *time.Time) (look Look, err error) {
+func (w *world) lookAt(p *record.InForce, at *time.Time) (look run.Look, err error) {
 	w.t.Helper()
 	return w.lookBeside(p, at, nil)
 }
 
 // lookBeside is a look that may leave out leaves with these marks.
-func (w *world) lookBeside(p *InForce, at *time.Time, quiet []int64) (look Look, err error) {
+func (w *world) lookBeside(p *record.InForce, at *time.Time, quiet []int64) (look run.Look, err error) {
 	w.t.Helper()
 	err = pgx.BeginTxFunc(w.t.Context(), w.exec, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		rows, err := tx.Query(w.t.Context(), LookStatement(p.ID, p.Version, "select ''", "$3::bigint[]"), at, "", quiet)
+		rows, err := tx.Query(w.t.Context(), run.LookStatement(p.ID, p.Version, "select ''", "$3::bigint[]"), at, "", quiet)
 		if err != nil {
 			return err
 		}
 		var same bool
-		look, same, err = ReadLook(rows)
+		look, same, err = run.ReadLook(rows)
 		if err == nil && !same {
 			w.t.Error("the look says that its functions were changed")
 		}
@@ -40,16 +42,16 @@ func (w *world) lookBeside(p *InForce, at *time.Time, quiet []int64) (look Look,
 }
 
 // looks is a look that must succeed; what it says is not kept is kept afterwards.
-func (w *world) looks(p *InForce) []uint32 {
+func (w *world) looks(p *record.InForce) []uint32 {
 	w.t.Helper()
 	look, err := w.lookAt(p, nil)
 	must(w.t, err)
-	must(w.t, p.Acquaint(w.t.Context(), w.exec, &look))
+	must(w.t, run.Acquaint(w.t.Context(), w.exec, p, &look))
 	slices.Sort(look.Due)
 	return look.Due
 }
 
-func (w *world) wantDue(p *InForce, tables ...string) {
+func (w *world) wantDue(p *record.InForce, tables ...string) {
 	w.t.Helper()
 	var want []uint32
 	for _, table := range tables {
@@ -198,7 +200,7 @@ func TestALookThatFindsNothingCostsTheSameOnATableOfAnySize(t *testing.T) {
 			w.do(fmt.Sprintf(`create table t%d (id bigint primary key, last_seen timestamptz)`, rows))
 			w.do(fmt.Sprintf(`insert into t%d select n, now() - interval '29 days' + n * interval '1 millisecond' from generate_series(1, %[1]d) n`, rows))
 			w.do(fmt.Sprintf(`create index on t%d (last_seen, id)`, rows))
-			must(t, run(w.admin, fmt.Sprintf(`vacuum analyze shop.t%d`, rows)))
+			must(t, runSQL(w.admin, fmt.Sprintf(`vacuum analyze shop.t%d`, rows)))
 		}
 		for table, n := range map[string]int{"few": 2, "many": partitions} {
 			for _, sql := range days(table, "now() - interval '31 days'", n) {
@@ -328,7 +330,7 @@ func TestALookThatFoundNothingIsNoReasonToAskAboutTheClock(t *testing.T) {
 				update lapse.looked set at = at - interval '`+by+`'`))
 		}
 		back("20 days")
-		must(t, p.Looked(t.Context(), w.exec))
+		must(t, run.Looked(t.Context(), w.exec, &p))
 		back("20 days")
 		p = w.inForce()[0]
 		if since := time.Since(p.LookedAt); since < 19*24*time.Hour || since > 21*24*time.Hour {
@@ -342,17 +344,17 @@ func TestALookThatFoundNothingIsNoReasonToAskAboutTheClock(t *testing.T) {
 			t.Errorf("long after it: got %q", got)
 		}
 		// A look under such a clock is not written down: the next one would be no reason to ask any more.
-		must(t, p.Looked(t.Context(), w.exec))
+		must(t, run.Looked(t.Context(), w.exec, &p))
 		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
 			t.Errorf("after a look under a wrong clock: got %q", got)
 		}
 		// Arming or resuming the policy says that time has passed.
-		must(t, run(w.admin, `insert into lapse.policy_state (policy_id, version, state) values ($1, $2, 'armed')`, p.ID, p.Version))
+		must(t, runSQL(w.admin, `insert into lapse.policy_state (policy_id, version, state) values ($1, $2, 'armed')`, p.ID, p.Version))
 		if got := w.jump(&p); got != "" {
 			t.Errorf("after it was armed again: got %q", got)
 		}
-		must(t, run(w.admin, `update lapse.looked set at = '2100-01-01'`))
-		must(t, run(w.admin, `delete from lapse.shard`))
+		must(t, runSQL(w.admin, `update lapse.looked set at = '2100-01-01'`))
+		must(t, runSQL(w.admin, `delete from lapse.shard`))
 		p = w.inForce()[0]
 		if got := w.jump(&p); got != "" || !p.LookedAt.IsZero() {
 			t.Errorf("a look in the future counts: %q, %s", got, p.LookedAt)

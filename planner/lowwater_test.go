@@ -12,6 +12,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -19,14 +20,14 @@ import (
 const soonMarked = `create or replace function lapse.worth_a_mark() returns bigint language sql immutable as 'select 1000::bigint'`
 
 // marked is how many marks a table has, and counted how many of them count.
-func (w *world) marked(p *InForce, table string) (marks, counted int) {
+func (w *world) marked(p *record.InForce, table string) (marks, counted int) {
 	w.t.Helper()
 	must(w.t, w.admin.QueryRow(w.t.Context(), `select (select count(*) from lapse.low_water where leaf = $3), (select count(*) from lapse.low_mark($1, $2, $3))`,
 		p.ID, p.Version, w.oid(table)).Scan(&marks, &counted))
 	return marks, counted
 }
 
-func (w *world) wantMark(p *InForce, table string) {
+func (w *world) wantMark(p *record.InForce, table string) {
 	w.t.Helper()
 	if marks, counted := w.marked(p, table); marks != 1 || counted != 1 {
 		w.t.Fatalf("%s has %d marks, and %d count; want one", table, marks, counted)
@@ -34,7 +35,7 @@ func (w *world) wantMark(p *InForce, table string) {
 }
 
 // worked works off a policy's next run.
-func (w *world) worked(p *InForce) result {
+func (w *world) worked(p *record.InForce) result {
 	w.t.Helper()
 	return w.deleteAll(*p, w.open(p), p.Batch)
 }
@@ -91,15 +92,15 @@ func TestDeadRowsOfFormerRunsAreNotWadedThrough(t *testing.T) {
 		w.wantDue(&p, "sessions")
 		b := w.lease(p, w.open(&p))
 		batch := w.buffersOfBatch(b)
-		must(t, run(w.admin, `create table kept as select * from lapse.low_water`))
-		must(t, run(w.admin, `delete from lapse.low_water`))
+		must(t, runSQL(w.admin, `create table kept as select * from lapse.low_water`))
+		must(t, runSQL(w.admin, `delete from lapse.low_water`))
 		without, batchWithout := look(), w.buffersOfBatch(b)
 		t.Logf("pages of a look %d, without a mark %d; of a batch of one row %d, without a mark %d", with, without, batch, batchWithout)
 		if with*10 > without || batch*2 > batchWithout {
 			t.Error("the mark spares too little")
 		}
-		must(t, run(w.admin, `insert into lapse.low_water select * from kept`))
-		if total := w.deleteAll(p, Run{ID: b.Run.ID, Cutoff: b.Run.Cutoff}, p.Batch); total.Deleted != 1 {
+		must(t, runSQL(w.admin, `insert into lapse.low_water select * from kept`))
+		if total := w.deleteAll(p, record.Run{ID: b.Run.ID, Cutoff: b.Run.Cutoff}, p.Batch); total.Deleted != 1 {
 			t.Errorf("of one due row %+v", total)
 		}
 		w.wantDue(&p)
@@ -139,7 +140,7 @@ func TestRowsBehindTheMarkGoWithinHalfTheLatitude(t *testing.T) {
 				return value[int](w, `select count(*) from `+table+` where last_seen < now() - interval '721 hours'`)
 			}
 			back := func(by time.Duration) {
-				must(t, run(w.admin, `update lapse.low_water set full_at = full_at - $1::interval, deleted = 1000000000`, by))
+				must(t, runSQL(w.admin, `update lapse.low_water set full_at = full_at - $1::interval, deleted = 1000000000`, by))
 			}
 			back(half - time.Minute)
 			w.wantDue(&p)
@@ -186,7 +187,7 @@ func TestAPassThatLeftSomethingMakesNoMark(t *testing.T) {
 		cases := []struct {
 			name, shape, more string
 			rows              int
-			prepare           func(p *InForce, table string)
+			prepare           func(p *record.InForce, table string)
 			mark              bool
 		}{
 			{name: "all", mark: true},
@@ -196,11 +197,11 @@ func TestAPassThatLeftSomethingMakesNoMark(t *testing.T) {
 			{name: "in the order of the file", shape: functions.ShapeHeap},
 			{name: "a condition", more: `, where: "id > 0"`},
 			{name: "months", more: ", months"},
-			{name: "a locked row", shape: functions.ShapePick, prepare: func(_ *InForce, table string) {
+			{name: "a locked row", shape: functions.ShapePick, prepare: func(_ *record.InForce, table string) {
 				_, err := locker.Exec(t.Context(), `select from shop.`+table+` where id = 7 for update`)
 				must(t, err)
 			}},
-			{name: "a row in quarantine", prepare: func(p *InForce, table string) { w.rest(p, "shop."+table, "1 hour", []string{"7"}) }},
+			{name: "a row in quarantine", prepare: func(p *record.InForce, table string) { w.rest(p, "shop."+table, "1 hour", []string{"7"}) }},
 			{name: "a row that a trigger keeps", more: ", triggers: trusted"},
 		}
 		file := "policies:\n"

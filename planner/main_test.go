@@ -1,21 +1,15 @@
-package planner_test
+package planner
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"strconv"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/access"
-	"lapse/internal/setup/apply"
 	"lapse/internal/setup/site"
-	"lapse/planner"
-	"lapse/schemas"
 )
 
 // worlds is how often a property is tried here, each time on servers: more with -rapid.checks.
@@ -26,17 +20,14 @@ func TestMain(m *testing.M) {
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
 		_ = checks.Value.Set(strconv.Itoa(worlds))
 	}
-	planner.Setup.Install = func(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) error {
-		return catalog.Install(ctx, conn, site.Options{Roles: roles})
-	}
-	planner.Setup.EnsureDeleter = catalog.EnsureDeleter
-	planner.Setup.Fit = apply.Fit
-	planner.Setup.GrantSQL = func(err error) string {
-		var missing *access.GrantError
-		if !errors.As(err, &missing) {
-			return ""
-		}
-		return missing.SQL
-	}
 	pgtest.Main(m, catalog.Template(site.Options{}), pgtest.Settings(map[string]string{"max_connections": "200"}))
+}
+
+// grantSQL is the statement that a missing grant asks for, "" for other errors.
+func grantSQL(err error) string {
+	var missing *access.GrantError
+	if !errors.As(err, &missing) {
+		return ""
+	}
+	return missing.SQL
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -18,12 +20,12 @@ func TestAnotherMeaningOfWhereAsksAsAnotherWhereDoes(t *testing.T) {
 			`create table orders (id bigint primary key, closed_at timestamptz not null, status state)`)
 		file := policyText("shop.orders", "closed_at", "30 days", `    where: "status::text <> 'kept'"`, isArmed)
 		_ = w.armed(file)
-		if again := w.apply(file); again[0].Kind != Unchanged {
+		if again := w.apply(file); again[0].Kind != change.Unchanged {
 			t.Errorf("the same once more is %s", again[0].Diff())
 		}
 		w.do(`alter type state add value 'fresh' before 'kept'`)
 		added := w.apply(file)[0]
-		if added.Kind != Changed || added.MoreFallDue || added.HeldBack != 0 || !strings.Contains(added.Diff(), "open, kept, fresh") {
+		if added.Kind != change.Changed || added.MoreFallDue || added.HeldBack != 0 || !strings.Contains(added.Diff(), "open, kept, fresh") {
 			t.Errorf("a label more is %s", added.Diff())
 		}
 		w.opens()
@@ -37,7 +39,7 @@ func TestAnotherMeaningOfWhereAsksAsAnotherWhereDoes(t *testing.T) {
 		wantState(t, err, schemas.SQLStateColumns)
 		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
-		seen, err := Inspect(t.Context(), w.exec, &p)
+		seen, err := run.Inspect(t.Context(), w.exec, &p)
 		must(t, err)
 		if !strings.Contains(survey.Trouble, "status (labels or casts of shop.state") || len(seen.Changed) != 1 || !strings.HasPrefix(seen.Changed[0], "shop.orders: status (") {
 			t.Errorf("the survey says %q, doctor %q", survey.Trouble, seen.Changed)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
 )
 
 func TestMovesAreDetectedWhereARowCanBeRecognizedThatMoves(t *testing.T) {
@@ -45,7 +46,7 @@ func TestMovesComeAndGoWithAVersion(t *testing.T) {
 		`create table fit (id bigint, at timestamptz, gone timestamptz, primary key (id, at)) partition by range (at)`, `create table fit_1 partition of fit default`,
 		`create index on fit (at, id)`)
 	const detect, soft = "    moves: detect", "    action: {soft: {column: gone}}"
-	cost := func(c *Change) bool {
+	cost := func(c *change.Change) bool {
 		return strings.Contains(strings.Join(c.Warnings, "\n"), "passes through the replication slot whole")
 	}
 	step := func(name string, published bool, lines ...string) {
@@ -55,14 +56,14 @@ func TestMovesComeAndGoWithAVersion(t *testing.T) {
 		must(t, err)
 		c := &changes[0]
 		was := w.inForce()[0].PublishesChanges()
-		if c.Kind != Changed || c.Careful() || (c.PublishesChangesOf() != 0) != published || cost(c) != (published && !was && lines[0] == detect) {
+		if c.Kind != change.Changed || c.Careful() || (c.PublishesChangesOf() != 0) != published || cost(c) != (published && !was && lines[0] == detect) {
 			t.Errorf("%s: %+v", name, c)
 		}
 		p := w.armed(text)
 		if p.PublishesChanges() != published || p.DetectsMoves() != (lines[0] == detect) {
 			t.Errorf("%s: in force it publishes changes: %v", name, p.PublishesChanges())
 		}
-		if changes, err = w.difference(text, false); err != nil || changes[0].Kind != Unchanged || cost(&changes[0]) {
+		if changes, err = w.difference(text, false); err != nil || changes[0].Kind != change.Unchanged || cost(&changes[0]) {
 			t.Errorf("%s again: %+v, %v", name, changes, err)
 		}
 	}

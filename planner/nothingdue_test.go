@@ -9,6 +9,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -40,14 +41,14 @@ func TestAPlanWithNothingDueCostsTheSameOnATableOfAnySize(t *testing.T) {
 			w.do(fmt.Sprintf(`create table t%d (id bigint primary key, at timestamptz, note text)`, rows))
 			w.do(fmt.Sprintf(`insert into t%d select n, now() - interval '29 days' + n * interval '1 millisecond', 'x' from generate_series(1, %[1]d) n`, rows))
 			w.do(fmt.Sprintf(`create index on t%d (at, id)`, rows))
-			must(t, run(w.admin, fmt.Sprintf(`vacuum analyze shop.t%d`, rows)))
+			must(t, runSQL(w.admin, fmt.Sprintf(`vacuum analyze shop.t%d`, rows)))
 			file += fmt.Sprintf("  - {name: p%d, table: shop.t%[1]d, expire: {column: at, after: 30 days}}\n", rows)
 		}
 		w.apply(file)
 		var surveys, picks []int64
 		for _, rows := range sizes {
 			p := w.named(schemas.PolicyName(fmt.Sprintf("p%d", rows)))
-			s, err := Ask{}.InForce(t.Context(), w.exec, &p)
+			s, err := survey.Ask{}.InForce(t.Context(), w.exec, &p)
 			must(t, err)
 			if s.Due != 0 || s.Trouble != "" {
 				t.Errorf("%d rows: %d are due (%s)", rows, s.Due, s.Trouble)

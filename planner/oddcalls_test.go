@@ -55,7 +55,7 @@ func TestNoArgumentOfAStolenLoginsChangesWhatOthersSaid(t *testing.T) {
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		_ = w.open(&p)
 		w.stolen()
-		must(t, run(w.exec, `set statement_timeout = '20s'`))
+		must(t, runSQL(w.exec, `set statement_timeout = '20s'`))
 		const others = `select md5(string_agg(x, e'\n' order by x)) from (
 			select to_jsonb(s)::text as x from shop.sessions s
 			union all select 'p' || to_jsonb(s)::text from lapse.policy s union all select 's' || to_jsonb(s)::text from lapse.policy_state s
@@ -74,7 +74,7 @@ func TestNoArgumentOfAStolenLoginsChangesWhatOthersSaid(t *testing.T) {
 			}
 			for range 25 {
 				call := oddCall(draw, right.Object)
-				err := run(w.exec, call)
+				err := runSQL(w.exec, call)
 				if state := schemas.StateOf(err); strings.HasPrefix(state, "XX") || state == schemas.SQLStateQueryCanceled || err != nil && state == "" {
 					t.Errorf("seed %d: %s: %v", seed, call, err)
 				}

@@ -11,9 +11,12 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/apply"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/planner/resolve"
 	"lapse/schemas"
 )
 
@@ -60,7 +63,7 @@ func pagedTables(icu bool) []pagedTable {
 
 func makePaged(w *world) []pagedTable {
 	w.t.Helper()
-	must(w.t, run(w.admin, `create extension citext schema public`))
+	must(w.t, runSQL(w.admin, `create extension citext schema public`))
 	w.do(`set search_path = shop, public`)
 	w.do(`create type mood as enum ('sad', 'ok', 'happy')`)
 	w.do(`create domain positive as bigint check (value > 0)`)
@@ -98,7 +101,7 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 		w.do(`set datestyle = 'ISO, YMD'`)
 		definitions := map[string]functions.Definition{}
 		for _, p := range tables {
-			r, err := Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop." + p.name, Expire: expiry.Entry{"column": "at", "after": "1 day"}, Every: "1 hour", Terms: policyfile.Terms{Batch: 100}}, Setup.Fit)
+			r, err := resolve.Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop." + p.name, Expire: expiry.Entry{"column": "at", "after": "1 day"}, Every: "1 hour", Terms: policyfile.Terms{Batch: 100}}, apply.Fit)
 			must(t, err)
 			definitions[p.name] = r.Definition
 			var plain []bool
@@ -170,7 +173,7 @@ func TestTheFirstPassLeavesNothingToTheSecond(t *testing.T) {
 			file += fmt.Sprintf("  - {name: %s, table: shop.%s, expire: {column: at, after: %s}, state: armed}\n", p.name, p.name, after)
 		}
 		_ = w.armed(file)
-		policies := map[schemas.PolicyName]InForce{}
+		policies := map[schemas.PolicyName]record.InForce{}
 		for _, p := range w.inForce() {
 			policies[p.Name] = p
 		}

@@ -74,16 +74,16 @@ func TestARelationThatIsNotTheTablesLeafIsRefused(t *testing.T) {
 			_, err := w.call(b, func(b *batch) { b.Claim.Target = target })
 			wantState(t, err, schemas.SQLStateLease) // the shard is of another leaf
 			// Where the shard says so too, the function itself must see it.
-			must(t, run(w.admin, `update lapse.shard set leaf = $2 where id = $1`, b.Shard, target))
+			must(t, runSQL(w.admin, `update lapse.shard set leaf = $2 where id = $1`, b.Shard, target))
 			_, err = w.call(b, func(b *batch) { b.Claim.Target = target })
 			if want := map[string]string{"an index": "42809", "a system catalog": "42501"}[name]; want != "" {
 				wantState(t, err, want)
 			} else {
 				wantState(t, err, schemas.SQLStateTarget)
 			}
-			must(t, run(w.admin, `update lapse.shard set leaf = $2 where id = $1`, b.Shard, b.Claim.Target))
+			must(t, runSQL(w.admin, `update lapse.shard set leaf = $2 where id = $1`, b.Shard, b.Claim.Target))
 		}
-		must(t, run(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid("detached")))
+		must(t, runSQL(w.admin, `update lapse.shard set done = leaf <> $1`, w.oid("detached")))
 		b := w.lease(p, r)
 		w.do(`alter table events detach partition detached`)
 		_, err := w.call(b, nil)

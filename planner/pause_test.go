@@ -10,6 +10,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/internal/yamldoc"
+	"lapse/planner/change"
 	"lapse/planner/expiry"
 	"lapse/schemas"
 )
@@ -50,7 +51,7 @@ func TestAPolicyOnATableThatNoLongerFitsCanBePausedLengthenedAndDropped(t *testi
 			w.walks(step{unchanged, "p 1 armed; q 2 observing"})
 			changes, err := w.difference(unchanged, false)
 			must(t, err)
-			if p := changes[0]; p.Kind != Unchanged || !p.Unfit || !strings.Contains(strings.Join(p.Warnings, "; "), became.says) {
+			if p := changes[0]; p.Kind != change.Unchanged || !p.Unfit || !strings.Contains(strings.Join(p.Warnings, "; "), became.says) {
 				t.Errorf("an unchanged entry: got %s, unfit %t, warnings %q", p.Kind, p.Unfit, p.Warnings)
 			}
 			w.walks(
@@ -90,7 +91,7 @@ func TestWhatIsNewOrDeletesMoreOnATableThatDoesNotFitIsRefused(t *testing.T) {
 	if _, err := w.difference(both("30 days", isArmed), true); !errors.As(err, &refused) {
 		t.Errorf("to arm it again: got %v", err)
 	}
-	if changes, err := w.difference(both("30 days"), true); err != nil || changes[0].Kind != Unchanged || changes[0].Unfit {
+	if changes, err := w.difference(both("30 days"), true); err != nil || changes[0].Kind != change.Unchanged || changes[0].Unfit {
 		t.Errorf("to leave it paused: got %v, %v", changes, err)
 	}
 }
@@ -106,8 +107,8 @@ func TestPausingDroppingAndLengtheningTakeNoLockOnTheTable(t *testing.T) {
 		}
 		w.walks(step{file("30 days", isArmed), "p 1 armed"})
 		w.do(`begin; insert into events values (1, 'eu', now()); lock table events in access exclusive mode`)
-		must(t, run(w.admin, `set lock_timeout = '100ms'`))
-		must(t, run(w.exec, `set lock_timeout = '100ms'`))
+		must(t, runSQL(w.admin, `set lock_timeout = '100ms'`))
+		must(t, runSQL(w.exec, `set lock_timeout = '100ms'`))
 		for _, s := range []struct {
 			file, want string
 			prune      bool
@@ -158,16 +159,16 @@ func TestALongerVersionHasTheColumnsOnRecord(t *testing.T) {
 	w.do(`create function look() returns trigger language plpgsql as 'begin return old; end';`)
 	w.do(`create trigger look before delete on sessions for each row execute function look()`)
 	changes := w.prunes(named("p", "31 days", otherBatch, "    latitude: 1 day", `    daily: "03:00 UTC"`))
-	if c := changes[0]; c.Kind != Changed || !c.Unfit || c.ToState != schemas.Arming || c.Resolved != nil {
+	if c := changes[0]; c.Kind != change.Changed || !c.Unfit || c.ToState != schemas.Arming || c.Resolved != nil {
 		t.Errorf("got %+v", c)
 	}
 	w.do(`drop trigger look on sessions`)
 	w.opens()
-	if changes = w.prunes(named("p", "31 days", otherBatch, "    latitude: 1 day", `    daily: "03:00 UTC"`)); changes[0].Kind != Unchanged || changes[0].Unfit {
+	if changes = w.prunes(named("p", "31 days", otherBatch, "    latitude: 1 day", `    daily: "03:00 UTC"`)); changes[0].Kind != change.Unchanged || changes[0].Unfit {
 		t.Errorf("on the fit table: got %+v", changes[0])
 	}
 	p := w.inForce()[0]
-	if got := fmt.Sprintf("%s, %d, %s, %s", p.Definition.Expire.(*expiry.Age).After, p.Batch, p.Schedule.Daily, p.spec.Latitude); got != "31 days, 10, 03:00 UTC, 1 day" {
+	if got := fmt.Sprintf("%s, %d, %s, %s", p.Definition.Expire.(*expiry.Age).After, p.Batch, p.Schedule.Daily, p.Spec.Latitude); got != "31 days, 10, 03:00 UTC, 1 day" {
 		t.Errorf("in force is %s", got)
 	}
 	if total := w.deleteAll(p, w.open(&p), 10); total.Deleted != 10 {
@@ -182,13 +183,13 @@ func TestAFallBackIsWhatNeedsNoTable(t *testing.T) {
 	w.do(`create table clicks (id int primary key, session bigint references sessions on delete cascade)`)
 	for _, c := range []struct {
 		file string
-		kind ChangeKind
-		left ChangeKind // "": nothing
+		kind change.Kind
+		left change.Kind // "": nothing
 	}{
-		{named("p", "30 days", isArmed), Changed, Unchanged},
-		{named("p", "31 days", isArmed), Changed, Changed},
-		{named("p", "30 days", isObserving), Changed, Restated},
-		{named("p", "29 days", isArmed), Changed, ""},
+		{named("p", "30 days", isArmed), change.Changed, change.Unchanged},
+		{named("p", "31 days", isArmed), change.Changed, change.Changed},
+		{named("p", "30 days", isObserving), change.Changed, change.Restated},
+		{named("p", "29 days", isArmed), change.Changed, ""},
 	} {
 		changes, err := w.difference(c.file, false)
 		must(t, err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -15,9 +17,9 @@ func written(lines ...string) string {
 	return "policies:\n  - " + strings.Join(lines, "\n    ") + "\n"
 }
 
-func (w *world) record(name schemas.PolicyName) *PolicyRecord {
+func (w *world) record(name schemas.PolicyName) *record.Policy {
 	w.t.Helper()
-	r, err := LoadPolicyRecord(w.t.Context(), w.exec, name)
+	r, err := record.Load(w.t.Context(), w.exec, name)
 	must(w.t, err)
 	if r == nil {
 		w.t.Fatalf("nothing is on record of %s", name)
@@ -34,7 +36,7 @@ func TestEveryVersionIsOnRecordWithTheFormerAndTheNewText(t *testing.T) {
 		w.apply(written(first...))
 		w.apply(written(append([]string{"# only a comment"}, first...)...)) // no other version
 		w.apply(written(second...))
-		w.says((*InForce).Pause)
+		w.says(change.Pause)
 		for _, c := range mustDiffer(w, "policies: []", true) {
 			must(t, w.write(&c))
 		}
@@ -49,7 +51,7 @@ func TestEveryVersionIsOnRecordWithTheFormerAndTheNewText(t *testing.T) {
 		if one.By != "postgres" || one.Reason != "test" || one.At.IsZero() || !two.At.After(one.At) {
 			t.Errorf("who, when and why is not on record: %+v", one)
 		}
-		want := []FieldChange{{Field: "expire.after", From: "30 days", To: "31 days"}, {Field: "owner", To: "the team"}}
+		want := []record.FieldChange{{Field: "expire.after", From: "30 days", To: "31 days"}, {Field: "owner", To: "the team"}}
 		if !slices.Equal(two.Changes, want) || two.MoreDue || len(one.Changes) < 5 || one.MoreDue {
 			t.Errorf("version 2 changes %v, want %v; more due %v, %v", two.Changes, want, one.MoreDue, two.MoreDue)
 		}
@@ -70,16 +72,16 @@ func TestEveryVersionIsOnRecordWithTheFormerAndTheNewText(t *testing.T) {
 		if three := r.At(3); r.Version != 3 || three.Former != two.Entry || !three.MoreDue || r.State != schemas.Observing {
 			t.Errorf("the version after the drop is %+v, %s", three, r.State)
 		}
-		if names, err := PolicyNames(t.Context(), w.exec); err != nil || !slices.Equal(names, []string{"p"}) {
+		if names, err := record.Names(t.Context(), w.exec); err != nil || !slices.Equal(names, []string{"p"}) {
 			t.Errorf("the names are %v, %v", names, err)
 		}
-		if r, err := LoadPolicyRecord(t.Context(), w.exec, "q"); r != nil || err != nil {
+		if r, err := record.Load(t.Context(), w.exec, "q"); r != nil || err != nil {
 			t.Errorf("of what never was there is %v, %v", r, err)
 		}
 	})
 }
 
-func mustDiffer(w *world, file string, prune bool) []Change {
+func mustDiffer(w *world, file string, prune bool) []change.Change {
 	w.t.Helper()
 	changes, err := w.difference(file, prune)
 	must(w.t, err)

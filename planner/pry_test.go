@@ -28,7 +28,7 @@ func TestATrustedTriggerDoesNotLearnOfOtherOwnersTables(t *testing.T) {
 			end $$`, schemas.CallerProof),
 			`create trigger ask before delete on sessions for each row execute function ask()`)
 		w.fill("sessions", 2)
-		must(t, run(w.admin, `alter table shop.people owner to `+db.NewRole(t, "other")))
+		must(t, runSQL(w.admin, `alter table shop.people owner to `+db.NewRole(t, "other")))
 		w.apply("policies:\n" +
 			"  - {name: p, table: shop.sessions, expire: {column: last_seen, after: 30 days}, triggers: trusted, state: armed}\n" +
 			"  - {name: q, table: shop.people, expire: {column: at, after: 30 days}, state: armed}\n")
@@ -37,9 +37,9 @@ func TestATrustedTriggerDoesNotLearnOfOtherOwnersTables(t *testing.T) {
 		p = w.named("p")
 		w.do(`grant usage on schema shop to ` + w.deleter())
 		w.do(`grant insert on loot to ` + w.deleter())
-		must(t, run(w.admin, `set session_replication_role = replica`))
-		must(t, run(w.admin, `insert into lapse.hold_key (hold, key) values (7, '{4711}')`)) // of a hold on another owner's table
-		must(t, run(w.admin, `reset session_replication_role`))
+		must(t, runSQL(w.admin, `set session_replication_role = replica`))
+		must(t, runSQL(w.admin, `insert into lapse.hold_key (hold, key) values (7, '{4711}')`)) // of a hold on another owner's table
+		must(t, runSQL(w.admin, `reset session_replication_role`))
 		b := w.lease(p, w.open(&p))
 		if got, err := w.call(b, nil); err != nil || got.Deleted != 2 {
 			t.Fatalf("%+v, %v", got, err)

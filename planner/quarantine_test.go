@@ -6,28 +6,30 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
 // rest puts rows of a leaf into the quarantine, by their keys.
-func (w *world) rest(p *InForce, leaf string, retry string, keys ...[]string) {
+func (w *world) rest(p *record.InForce, leaf string, retry string, keys ...[]string) {
 	w.t.Helper()
 	for _, key := range keys {
-		must(w.t, run(w.admin, `
+		must(w.t, runSQL(w.admin, `
 			insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
 			values ($1, $2::text::regclass, sha256(convert_to($3::text[]::text, 'UTF8')), $3, '23503', now() + $4::text::interval)`, p.ID, leaf, key, retry))
 	}
 }
 
 // resting is how many rows of a leaf rest, as a batch asks for it.
-func (w *world) resting(p *InForce, leaf string) (rows int, sql string) {
+func (w *world) resting(p *record.InForce, leaf string) (rows int, sql string) {
 	w.t.Helper()
 	sql = valueOn[string](w.t, w.admin, `select coalesce(lapse.resting($1, $2, $3::text::regclass), '')`, p.ID, p.Version, leaf)
 	if sql == "" {
 		return 0, ""
 	}
-	must(w.t, run(w.admin, "set role "+w.deleter()))
-	defer func() { must(w.t, run(w.admin, "reset role")) }()
+	must(w.t, runSQL(w.admin, "set role "+w.deleter()))
+	defer func() { must(w.t, runSQL(w.admin, "reset role")) }()
 	return valueOn[int](w.t, w.admin, `select count(*) from only `+leaf+` as t where (`+sql+`)`), sql
 }
 
@@ -64,7 +66,7 @@ func TestRowsInQuarantineAreFoundByKeysOfEveryType(t *testing.T) {
 			if rows, sql := w.resting(&p, table); rows != 1 {
 				t.Errorf("%s: %d rows rest by %s, want the one", c.columns, rows, sql)
 			}
-			must(t, run(w.admin, `update lapse.quarantine set retry_at = now()`))
+			must(t, runSQL(w.admin, `update lapse.quarantine set retry_at = now()`))
 			if rows, _ := w.resting(&p, table); rows != 0 {
 				t.Errorf("%s: %d rows rest whose next try has come", c.columns, rows)
 			}
@@ -78,7 +80,7 @@ func TestManyRowsInQuarantineAreOneListInTheCondition(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 1000)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
-		must(t, run(w.admin, `
+		must(t, runSQL(w.admin, `
 			insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
 			select $1, 'shop.sessions'::regclass, sha256(g::text::bytea), array[g::text], '23503', now() + interval '1 hour' from generate_series(1, 10000) g`, p.ID))
 		_, sql := w.resting(&p, "shop.sessions")
@@ -157,14 +159,14 @@ func TestAForgivenRowIsGoneOrNotDue(t *testing.T) {
 			{"alter table shop.visits detach partition shop.visits_2", "now() - interval '1 day'", "2"},
 		} {
 			if c.before != "" {
-				must(t, run(w.admin, c.before))
+				must(t, runSQL(w.admin, c.before))
 			}
-			must(t, run(w.exec, `select lapse.forgive(1, `+c.since+`)`))
+			must(t, runSQL(w.exec, `select lapse.forgive(1, `+c.since+`)`))
 			if got := left(); got != c.want {
 				t.Errorf("looked through since %s: %q are left, want %q", c.since, got, c.want)
 			}
 		}
-		wantState(t, run(w.owner, `select lapse.forgive(1, now())`), schemas.SQLStateInsufficientPrivilege)
+		wantState(t, runSQL(w.owner, `select lapse.forgive(1, now())`), schemas.SQLStateInsufficientPrivilege)
 	})
 }
 
@@ -187,7 +189,7 @@ func TestTheQueryForReferringRowsFindsThem(t *testing.T) {
 			{`shop.chain`, "chain_pkey", -1},
 			{`shop.gone`, "chain_keeps_fkey", -1},
 		} {
-			query, err := Referring(t.Context(), w.exec, &p, c.relation, c.constraint)
+			query, err := run.Referring(t.Context(), w.exec, &p, c.relation, c.constraint)
 			must(t, err)
 			switch {
 			case c.rows < 0 && query != "":
@@ -200,7 +202,7 @@ func TestTheQueryForReferringRowsFindsThem(t *testing.T) {
 		}
 		// A row that refers to one which is not due is none of them.
 		w.do(`update "Keeps" set visit = 1`)
-		query, err := Referring(t.Context(), w.exec, &p, `shop."Keeps"`, "the 'key'")
+		query, err := run.Referring(t.Context(), w.exec, &p, `shop."Keeps"`, "the 'key'")
 		must(t, err)
 		if got := valueOn[int](t, w.admin, "select count(*) from ("+query+") found"); got != 0 {
 			t.Errorf("%d rows are found that refer to rows which are not due", got)

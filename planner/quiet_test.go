@@ -9,10 +9,11 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/record"
 )
 
 // quietOf returns what a look says that later ones may leave out.
-func (w *world) quietOf(p *InForce) (marks []int64, leaves []uint32) {
+func (w *world) quietOf(p *record.InForce) (marks []int64, leaves []uint32) {
 	w.t.Helper()
 	w.looks(p)
 	look, err := w.lookAt(p, nil)
@@ -34,8 +35,8 @@ func (w *world) emptied(table string, n int) {
 	}
 	// A session that ends says at once what it wrote.
 	writer := w.db.ConnectAs(w.t, w.app)
-	must(w.t, run(writer, fmt.Sprintf(`insert into shop.%s select g, date_trunc('day', now() - interval '%d days') + g * interval '1 day' + interval '1 hour' from generate_series(0, %d) g`, table, n+100, n-1)))
-	must(w.t, run(writer, `delete from shop.`+table))
+	must(w.t, runSQL(writer, fmt.Sprintf(`insert into shop.%s select g, date_trunc('day', now() - interval '%d days') + g * interval '1 day' + interval '1 hour' from generate_series(0, %d) g`, table, n+100, n-1)))
+	must(w.t, runSQL(writer, `delete from shop.`+table))
 	must(w.t, writer.Close(w.t.Context()))
 	for deadline := time.Now().Add(time.Minute); value[int](w, `select sum(pg_stat_get_tuples_inserted(c.oid))::int from pg_class c where c.relname like $1`, table+"_%") < n; {
 		if time.Now().After(deadline) {
@@ -79,7 +80,7 @@ func TestALookLeavesOutLeavesInWhichNothingWasDueAndNothingWasWritten(t *testing
 		}
 		locked("access exclusive") // nobody looks at them
 		// What is written moves the mark.
-		must(t, run(w.owner, `insert into shop.visits select 1, last_seen from (select date_trunc('day', now() - interval '140 days') + interval '3 days 2 hours' as last_seen) x`))
+		must(t, runSQL(w.owner, `insert into shop.visits select 1, last_seen from (select date_trunc('day', now() - interval '140 days') + interval '3 days 2 hours' as last_seen) x`))
 		found := func(want ...string) {
 			t.Helper()
 			var oids []uint32
@@ -128,7 +129,7 @@ func TestALookLeavesOutNoLeafWithARowThatMustStay(t *testing.T) {
 		w.do(`insert into visits select 1000, date_trunc('day', now() - interval '130 days') + interval '4 days 5 hours'`)
 		w.do(`insert into visits select 1001, date_trunc('day', now() - interval '130 days') + interval '5 days 5 hours'`)
 		p := w.armed("policies:\n  - {name: visits, table: shop.visits, expire: {column: last_seen, after: 30 days}, state: armed}\n")
-		must(t, run(w.admin, `insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
+		must(t, runSQL(w.admin, `insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
 			select $1, $2, sha256(''), array[l.id::text, to_char(l.last_seen at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') || '+00'], '23503', 'infinity' from shop.visits_4 l`, p.ID, w.oid("visits_4")))
 		_, leaves := w.quietOf(&p)
 		if slices.Contains(leaves, w.oid("visits_4")) || slices.Contains(leaves, w.oid("visits_5")) || len(leaves) != 28 {

@@ -14,11 +14,14 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/planner/run"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
 // dated are tables of every type that ranges go by; where a candidate need not be due, too.
-func dated(w *world) []InForce {
+func dated(w *world) []record.InForce {
 	entries := []string{}
 	for _, t := range []struct{ name, of, expire string }{
 		{"zoned", "timestamptz", "after: 30 days"},
@@ -47,13 +50,13 @@ func spread(w *world, table string, days []int) (due int) {
 }
 
 // openAt opens a run as the executor's login, with cuts.
-func (w *world) openAt(p *InForce, cuts ...Cut) (Run, error) {
+func (w *world) openAt(p *record.InForce, cuts ...survey.Cut) (record.Run, error) {
 	w.t.Helper()
-	return OpenRun(w.t.Context(), w.exec, p, time.Now, NewRun{Cuts: cuts})
+	return run.Open(w.t.Context(), w.exec, p, time.Now, run.Options{Cuts: cuts})
 }
 
 // slicesOf leases the slices of a run, without its residual shards.
-func (w *world) slicesOf(p InForce, r Run) (all []*batch) {
+func (w *world) slicesOf(p record.InForce, r record.Run) (all []*batch) {
 	w.t.Helper()
 	n := valueOn[int](w.t, w.exec, `select count(*)::int from lapse.shard where run = $1 and not residual`, r.ID)
 	for range n {
@@ -105,14 +108,14 @@ func TestRangesAreDisjointAndComplete(t *testing.T) {
 			p := rapid.SampledFrom(all).Draw(rt, "table")
 			day := rapid.OneOf(rapid.IntRange(20, 28), rapid.IntRange(32, 44))
 			due := spread(w, string(p.Name), rapid.SliceOfN(day, 0, 40).Draw(rt, "days"))
-			var cuts []Cut
+			var cuts []survey.Cut
 			for _, hours := range rapid.SliceOfNDistinct(rapid.IntRange(-46*4, -20*4), 0, 5, rapid.ID).Draw(rt, "quarters of days") {
-				cuts = append(cuts, Cut{p.TableOID, today.Add(time.Duration(hours) * 6 * time.Hour)})
+				cuts = append(cuts, survey.Cut{Leaf: p.TableOID, At: today.Add(time.Duration(hours) * 6 * time.Hour)})
 			}
 			if rapid.Bool().Draw(rt, "edges") {
-				cuts = append(cuts, Cut{p.TableOID, edges[0]}, Cut{p.TableOID, edges[1]})
+				cuts = append(cuts, survey.Cut{Leaf: p.TableOID, At: edges[0]}, survey.Cut{Leaf: p.TableOID, At: edges[1]})
 			}
-			slices.SortFunc(cuts, func(a, b Cut) int { return a.At.Compare(b.At) })
+			slices.SortFunc(cuts, func(a, b survey.Cut) int { return a.At.Compare(b.At) })
 			r, err := w.openAt(&p, cuts...)
 			must(t, err)
 			batches := w.slicesOf(p, r)
@@ -144,7 +147,7 @@ func TestARowThatMovesIntoARangeThatIsDoneGoesWithTheResidualShard(t *testing.T)
 		_ = dated(w)
 		p := w.named("zoned")
 		spread(w, "zoned", []int{60, 60, 50, 40, 40, 35})
-		r, err := w.openAt(&p, Cut{p.TableOID, time.Now().AddDate(0, 0, -45)})
+		r, err := w.openAt(&p, survey.Cut{Leaf: p.TableOID, At: time.Now().AddDate(0, 0, -45)})
 		must(t, err)
 		batches := w.slicesOf(p, r)
 		if w.leaseAny(p, r).Shard != batches[0].Shard {
@@ -176,7 +179,7 @@ func TestWhatIsLeftInOtherRangesIsNotLeftBehind(t *testing.T) {
 		_ = dated(w)
 		p := w.named("zoned")
 		spread(w, "zoned", []int{60, 50, 40})
-		r, err := w.openAt(&p, Cut{p.TableOID, time.Now().AddDate(0, 0, -45)}, Cut{p.TableOID, time.Now().AddDate(0, 0, -42)})
+		r, err := w.openAt(&p, survey.Cut{Leaf: p.TableOID, At: time.Now().AddDate(0, 0, -45)}, survey.Cut{Leaf: p.TableOID, At: time.Now().AddDate(0, 0, -42)})
 		must(t, err)
 		for i, b := range w.slicesOf(p, r) {
 			for over := false; !over; {
@@ -202,8 +205,8 @@ func TestAStolenExecutorsCutsAreRefusedOrDoNoHarm(t *testing.T) {
   - {name: counted, table: shop.counted, expire: {column: at, epoch: s, after: 30 days}, state: armed}
 `)
 		p := w.named("zoned")
-		try := func(p InForce, leaves, cuts string) error {
-			return run(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, '%s', %s, %s, null, null)`, p.ID, p.Version, uuid.New(), leaves, cuts))
+		try := func(p record.InForce, leaves, cuts string) error {
+			return runSQL(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, '%s', %s, %s, null, null)`, p.ID, p.Version, uuid.New(), leaves, cuts))
 		}
 		leaf := fmt.Sprint(p.TableOID)
 		for what, bad := range map[string][2]string{
@@ -227,7 +230,7 @@ func TestAStolenExecutorsCutsAreRefusedOrDoNoHarm(t *testing.T) {
 		if r := w.open(&p); !r.Resumed || r.Shards != 1025 {
 			t.Errorf("the run has %d shards", r.Shards)
 		}
-		must(t, run(w.admin, `update lapse.shard set done = true`))
+		must(t, runSQL(w.admin, `update lapse.shard set done = true`))
 		due := spread(w, "zoned", []int{60, 50, 40, 20})
 		must(t, try(p, "array_fill("+leaf+"::oid, array[3])", "'{4000-01-01 BC, 0001-01-01, 200000-01-01}'"))
 		r := w.open(&p)
@@ -243,8 +246,8 @@ func TestALeafOfWhichARangeWasPutAsideKeepsItsRanges(t *testing.T) {
 		w := newWorld(t, db)
 		_ = dated(w)
 		p := w.named("walled")
-		day := func(n int) Cut {
-			return Cut{p.TableOID, time.Date(2025, 1, n, 5, 0, 0, 0, time.FixedZone("", 3600))}
+		day := func(n int) survey.Cut {
+			return survey.Cut{Leaf: p.TableOID, At: time.Date(2025, 1, n, 5, 0, 0, 0, time.FixedZone("", 3600))}
 		}
 		const shards = `select string_agg(concat_ws('/', slice, lower, upper, residual, case when aside then tries end), ' ' order by slice) from lapse.shard where run = $1`
 		const cut = `0/{"2025-01-01 04:00:00"}/f 1/{"2025-01-01 04:00:00"}/{"2025-01-02 04:00:00"}/f%s 2/{"2025-01-02 04:00:00"}/f 3/t`
@@ -253,14 +256,14 @@ func TestALeafOfWhichARangeWasPutAsideKeepsItsRanges(t *testing.T) {
 		if got := valueOn[string](t, w.exec, shards, r.ID); got != fmt.Sprintf(cut, "") {
 			t.Errorf("the shards are %s", got)
 		}
-		must(t, run(w.admin, `update lapse.shard set done = slice <> 1, aside = slice = 1, tries = 3, retry_at = clock_timestamp() + interval '1 hour', sqlstate = '23503'`))
+		must(t, runSQL(w.admin, `update lapse.shard set done = slice <> 1, aside = slice = 1, tries = 3, retry_at = clock_timestamp() + interval '1 hour', sqlstate = '23503'`))
 		if r, err = w.openAt(&p, day(7)); err != nil || r.Resumed || r.Shards != 3 {
 			t.Errorf("the next run: %+v, %v", r, err)
 		}
 		if got := valueOn[string](t, w.exec, shards, r.ID); got != fmt.Sprintf(cut, "/3") {
 			t.Errorf("the shards after one was put aside are %s", got)
 		}
-		must(t, run(w.admin, `update lapse.shard set done = true`))
+		must(t, runSQL(w.admin, `update lapse.shard set done = true`))
 		r = w.open(&p)
 		if got := valueOn[string](t, w.exec, shards, r.ID); got != "0/f" {
 			t.Errorf("the shards after all were done are %s", got)
@@ -278,7 +281,7 @@ func TestASliceThatGoesByTheFileLeavesNoRowOut(t *testing.T) {
 		w.do(`analyze sessions`)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		cut := time.Now().Add(-46*24*time.Hour - 22*time.Hour - 34*time.Minute).Truncate(time.Second)
-		r, err := w.openAt(&p, Cut{p.TableOID, cut})
+		r, err := w.openAt(&p, survey.Cut{Leaf: p.TableOID, At: cut})
 		must(t, err)
 		first := "(select min(ctid) from sessions where last_seen <= '" + cut.Format(time.RFC3339) + "')"
 		b := w.slicesOf(p, r)[0]

@@ -9,46 +9,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
-
-func TestCutsAreInOrderAndShareTheMarks(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(rt *rapid.T) {
-		var spans []span
-		for leaf := range rapid.IntRange(0, 200).Draw(rt, "leaves") {
-			marks := make([]time.Time, rapid.IntRange(0, 30).Draw(rt, "marks"))
-			for i := range marks {
-				marks[i] = time.Unix(int64(i), 0)
-			}
-			spans = append(spans, span{Leaf: uint32(leaf), Marks: marks})
-		}
-		parts := rapid.IntRange(1, 12).Draw(rt, "parts")
-		cuts := cutSpans(spans, parts)
-		if len(cuts) > maxCuts || mostRanges(cuts) > max(parts, 1) {
-			rt.Fatalf("%d cuts, %d ranges of a leaf", len(cuts), mostRanges(cuts))
-		}
-		at := 0
-		for _, s := range spans {
-			former := int64(0)
-			for ; at < len(cuts) && cuts[at].Leaf == s.Leaf; at++ {
-				here := cuts[at].At.Unix()
-				if here <= former && here != 0 || here-former > int64(len(s.Marks)/parts+1) && len(s.Marks) >= parts {
-					rt.Fatalf("a cut of %d marks into %d at %d after %d", len(s.Marks), parts, here, former)
-				}
-				former = here
-			}
-		}
-		if at != len(cuts) {
-			rt.Fatal("the cuts are not leaf by leaf")
-		}
-	})
-}
 
 // What is asked costs no look at the table, and is worth it where much is due.
 func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
@@ -62,13 +30,13 @@ func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
   - {name: sessions, table: shop.sessions, expire: {column: last_seen, after: 30 days}, batch: 500, state: armed}
   - {name: visits, table: shop.visits, expire: {column: the Day, after: 30 days}, batch: 500, state: armed}
 `)
-		ask := func(name schemas.PolicyName) []Cut {
+		ask := func(name schemas.PolicyName) []survey.Cut {
 			t.Helper()
 			p := w.named(name)
-			b, err := LookAtBacklog(t.Context(), w.exec, &p, time.Now())
+			b, err := survey.LookAtBacklog(t.Context(), w.exec, &p, time.Now())
 			must(t, err)
 			cuts := b.Cuts
-			survey, err := Ask{AtMost: 10}.InForce(t.Context(), w.exec, &p)
+			survey, err := survey.Ask{AtMost: 10}.InForce(t.Context(), w.exec, &p)
 			must(t, err)
 			if survey.Trouble != "" || survey.Ranges != len(cuts)+1 {
 				t.Errorf("%s: the survey says %d ranges, and %q", name, survey.Ranges, survey.Trouble)
@@ -112,27 +80,27 @@ func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
 func TestCutsAreAskedForOnlyWhereMuchMayBeDue(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	last := func(version schemas.PolicyVersion, ago time.Duration) *Run {
-		return &Run{Version: version, StartedAt: now.Add(-ago)}
+	last := func(version schemas.PolicyVersion, ago time.Duration) *record.Run {
+		return &record.Run{Version: version, StartedAt: now.Add(-ago)}
 	}
 	raw := functions.Definition{Expire: &expiry.Age{Moment: expiry.Moment{Column: "at", Type: expiry.Timestamptz}}}
 	hashed := raw
 	hashed.Slices = []expiry.Column{{Name: "id"}}
 	for what, c := range map[string]struct {
-		p    InForce
+		p    record.InForce
 		want bool
 	}{
-		"the first run":        {InForce{Version: 2, Definition: raw}, true},
-		"another version":      {InForce{Version: 2, Definition: raw, LastRun: last(1, time.Second)}, true},
-		"a day ago":            {InForce{Version: 2, Definition: raw, LastRun: last(2, 24*time.Hour)}, true},
-		"just now":             {InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 19999}, false},
-		"with much":            {InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 20000}, true},
-		"with less than much":  {InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 20000, Batch: 5000}, false},
-		"a run that goes on":   {InForce{Version: 2, Definition: raw, Unfinished: last(2, time.Hour)}, false},
-		"hash slices":          {InForce{Version: 2, Definition: hashed}, false},
-		"no instant of a type": {InForce{Version: 2, Definition: functions.Definition{Expire: &expiry.Epoch{}}}, false},
+		"the first run":        {record.InForce{Version: 2, Definition: raw}, true},
+		"another version":      {record.InForce{Version: 2, Definition: raw, LastRun: last(1, time.Second)}, true},
+		"a day ago":            {record.InForce{Version: 2, Definition: raw, LastRun: last(2, 24*time.Hour)}, true},
+		"just now":             {record.InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 19999}, false},
+		"with much":            {record.InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 20000}, true},
+		"with less than much":  {record.InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 20000, Batch: 5000}, false},
+		"a run that goes on":   {record.InForce{Version: 2, Definition: raw, Unfinished: last(2, time.Hour)}, false},
+		"hash slices":          {record.InForce{Version: 2, Definition: hashed}, false},
+		"no instant of a type": {record.InForce{Version: 2, Definition: functions.Definition{Expire: &expiry.Epoch{}}}, false},
 	} {
-		if got := c.p.MuchMayBeDue(now); got != c.want {
+		if got := survey.MuchMayBeDue(&c.p, now); got != c.want {
 			t.Errorf("%s: %t", what, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/database"
 	"lapse/planner/expiry"
 )
 
@@ -30,10 +31,10 @@ type foreignKeys struct {
 	plain    map[uint32]bool // holds rows
 }
 
-func readForeignKeys(ctx context.Context, q Querier) (*foreignKeys, error) {
+func readForeignKeys(ctx context.Context, q database.Querier) (*foreignKeys, error) {
 	all := &foreignKeys{children: map[uint32][]uint32{}, plain: map[uint32]bool{}}
 	var err error
-	all.keys, err = collect[foreignKey](ctx, q, `
+	all.keys, err = database.Collect[foreignKey](ctx, q, `
 		select c.conrelid, c.confrelid, c.confdeltype::text, c.confupdtype::text,
 		       array(select a.attname::text from pg_attribute a where a.attrelid = c.conrelid and a.attnum = any (c.conkey)),
 		       array(select a.attname::text from pg_attribute a where a.attrelid = c.confrelid and a.attnum = any (c.confkey))
@@ -42,14 +43,14 @@ func readForeignKeys(ctx context.Context, q Querier) (*foreignKeys, error) {
 	if err != nil {
 		return nil, err
 	}
-	edges, err := collect[struct{ Parent, Child uint32 }](ctx, q, `select inhparent, inhrelid from pg_inherits`)
+	edges, err := database.Collect[struct{ Parent, Child uint32 }](ctx, q, `select inhparent, inhrelid from pg_inherits`)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range edges {
 		all.children[e.Parent] = append(all.children[e.Parent], e.Child)
 	}
-	plain, err := collect[struct{ OID uint32 }](ctx, q, `select oid from pg_class where relkind = 'r'`)
+	plain, err := database.Collect[struct{ OID uint32 }](ctx, q, `select oid from pg_class where relkind = 'r'`)
 	for _, r := range plain {
 		all.plain[r.OID] = true
 	}
@@ -168,7 +169,7 @@ func TestReachIsWhatTheForeignKeysSay(t *testing.T) {
 	t.Parallel()
 	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
-		must(t, run(w.admin, `set search_path = shop`))
+		must(t, runSQL(w.admin, `set search_path = shop`))
 		reached, made := 0, 0
 		rapid.Check(t, func(rt *rapid.T) {
 			ddl, leaves := drawForeignKeys(rt, db.Major)
@@ -185,7 +186,7 @@ func TestReachIsWhatTheForeignKeysSay(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				got, err := collect[struct {
+				got, err := database.Collect[struct {
 					Relation uint32
 					Deletes  bool
 				}](t.Context(), tx, `select relation, deletes from lapse.reach($1::oid[])`, oids)

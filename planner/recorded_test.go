@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -78,16 +80,16 @@ func TestEveryFieldOfAPolicyComesIntoForceAsItWasResolved(t *testing.T) {
 		for i := range changes {
 			c := &changes[i]
 			must(t, w.write(c))
-			p, was := w.named(c.Policy), c.Resolved.spec
-			if !reflect.DeepEqual(p.spec, was) {
-				t.Errorf("policy %s is in force as\n%+v\nand was resolved as\n%+v", p.Name, p.spec, was)
+			p, was := w.named(c.Policy), c.Resolved.Spec
+			if !reflect.DeepEqual(p.Spec, was) {
+				t.Errorf("policy %s is in force as\n%+v\nand was resolved as\n%+v", p.Name, p.Spec, was)
 			}
 			d := c.Resolved.Definition
 			d.ID, d.Version = p.ID, p.Version
 			if !reflect.DeepEqual(p.Definition, d) {
 				t.Errorf("policy %s is in force with\n%+v\nand was resolved with\n%+v", p.Name, p.Definition, d)
 			}
-			if p.Batch != was.Batch || p.Limits != was.Limits || p.Trusted != was.Triggers.Trusted || !reflect.DeepEqual(p.Schedule, was.schedule(p.Name)) {
+			if p.Batch != was.Batch || p.Limits != was.Limits || p.Trusted != was.Triggers.Trusted || !reflect.DeepEqual(p.Schedule, was.Schedule(p.Name)) {
 				t.Errorf("policy %s runs otherwise than it was resolved: %+v", p.Name, p)
 			}
 			fieldsOf(reflect.ValueOf(&was).Elem(), "", func(path string, field reflect.Value) {
@@ -95,12 +97,12 @@ func TestEveryFieldOfAPolicyComesIntoForceAsItWasResolved(t *testing.T) {
 					return
 				}
 				set[path] = true
-				lines, kept := fmt.Sprint(was.lines("t")), reflect.New(field.Type()).Elem()
+				lines, kept := fmt.Sprint(was.Lines("t")), reflect.New(field.Type()).Elem()
 				kept.Set(field)
 				if path != "Expire" { // without a kind there are no lines
 					field.SetZero()
 				}
-				shown[path] = shown[path] || path == "Expire" || fmt.Sprint(was.lines("t")) != lines
+				shown[path] = shown[path] || path == "Expire" || fmt.Sprint(was.Lines("t")) != lines
 				field.Set(kept)
 			})
 		}
@@ -108,7 +110,7 @@ func TestEveryFieldOfAPolicyComesIntoForceAsItWasResolved(t *testing.T) {
 			"Apart": "it comes from cron", "Slices": "they come from shards", "Ranges": "they come from the expiry and shards", "Due": "it comes from evidence and the expiry",
 			"Functions": "they are compared by themselves", "HeldAgainst": "it is no difference",
 		}
-		fieldsOf(reflect.ValueOf(spec{}), "", func(path string, _ reflect.Value) {
+		fieldsOf(reflect.ValueOf(record.Spec{}), "", func(path string, _ reflect.Value) {
 			if !set[path] && path != "HeldAgainst" {
 				t.Errorf("no policy sets %s: give everyKeyFile a value for it", path)
 			}
@@ -123,7 +125,7 @@ func TestEveryFieldOfAPolicyComesIntoForceAsItWasResolved(t *testing.T) {
 		changes, err = w.under([]policyfile.Floor{floor("shop.kept", "30 days", true), floor("shop.child", "1 day", true)}, everyKeyFile)
 		must(t, err)
 		for i := range changes {
-			if changes[i].Kind != Unchanged || changes[i].ToState != schemas.Observing {
+			if changes[i].Kind != change.Unchanged || changes[i].ToState != schemas.Observing {
 				t.Errorf("applied again: %s", changes[i].Diff())
 			}
 		}

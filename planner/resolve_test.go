@@ -9,9 +9,13 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/apply"
 	"lapse/internal/yamldoc"
+	"lapse/planner/change"
+	"lapse/planner/database"
 	"lapse/planner/expiry"
 	"lapse/planner/policyfile"
+	"lapse/planner/resolve"
 )
 
 // unfit are policies that the database refuses, each for one reason.
@@ -102,7 +106,7 @@ func TestAllThatIsWrongInAllPoliciesIsSaidAtOnce(t *testing.T) {
   - {name: d, table: 'shop."sessions"', expire: {column: last_seen, after: 2 days}}
 `))
 	must(t, err)
-	_, err = Difference(t.Context(), tx, file, false, Setup.Fit)
+	_, err = change.Difference(t.Context(), tx, file, false, apply.Fit)
 	var all yamldoc.Errors
 	if !errors.As(err, &all) || len(all) != 6 {
 		t.Errorf("got %d complaints: %v", len(all), err)
@@ -128,9 +132,9 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 		for _, child := range []string{"notes (region, event)", "marks (note, id)", "stars (note)"} {
 			w.do(`create index on ` + child)
 		}
-		r, err := Resolve(t.Context(), w.admin, policyfile.Policy{
+		r, err := resolve.Resolve(t.Context(), w.admin, policyfile.Policy{
 			Name: "p", Table: "SHOP.Events", Expire: expiry.Entry{"column": "last_seen", "after": "P1M2DT3H"}, Every: "5 minutes", Terms: policyfile.Terms{Batch: 10, Latitude: "24:00"},
-		}, Setup.Fit)
+		}, apply.Fit)
 		must(t, err)
 		if r.Definition.Table != "shop.events" || r.TableOID != w.oid("events") || r.TableOwner != w.app {
 			t.Errorf("table %s, oid %d, owner %s", r.Definition.Table, r.TableOID, r.TableOwner)
@@ -138,13 +142,13 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 		if want := (expiry.Interval{Months: 1, Days: 2, Microseconds: 3 * 3600 * 1e6}); r.Definition.Expire.(*expiry.Age).After != want {
 			t.Errorf("after %+v, want %+v", r.Definition.Expire, want)
 		}
-		if got := fmt.Sprint(names(r.Leaves)); got != "[shop.events_eu shop.events_us shop.events_rest_all]" {
+		if got := fmt.Sprint(database.Names(r.Leaves)); got != "[shop.events_eu shop.events_us shop.events_rest_all]" {
 			t.Errorf("leaves %s", got)
 		}
-		if got := slices.Sorted(slices.Values(names(r.Cascades))); fmt.Sprint(got) != "[shop.marks_0 shop.notes]" {
+		if got := slices.Sorted(slices.Values(database.Names(r.Cascades))); fmt.Sprint(got) != "[shop.marks_0 shop.notes]" {
 			t.Errorf("cascades %v", got)
 		}
-		if got := fmt.Sprint(names(r.Published)); got != "[shop.events shop.marks shop.notes]" {
+		if got := fmt.Sprint(database.Names(r.Published)); got != "[shop.events shop.marks shop.notes]" {
 			t.Errorf("published %s", got)
 		}
 		if got := fmt.Sprint(r.Definition.Key); got != "[{id 1 bigint true} {region 2 text true}]" {
@@ -163,10 +167,10 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 func TestAPolicyOfNoFileIsToldItsProblemsByKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, pgtest.New(t, 18), sessions)
-	_, err := Resolve(t.Context(), w.admin, policyfile.Policy{
+	_, err := resolve.Resolve(t.Context(), w.admin, policyfile.Policy{
 		Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "seen_last", "after": "1 dya"}, Every: "often", Terms: policyfile.Terms{Latitude: "-"},
 		Action: policyfile.Action{Kind: policyfile.ActionSoft, Column: "nowhere"},
-	}, Setup.Fit)
+	}, apply.Fit)
 	var problems policyfile.Problems
 	if !errors.As(err, &problems) {
 		t.Fatalf("got %v, want problems", err)
@@ -200,7 +204,7 @@ func TestAnIndexThatDoesNotServeIsNamed(t *testing.T) {
 			if c.index != "" {
 				w.do(c.index)
 			}
-			r, err := Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "1 day"}, Every: "1 hour", Terms: policyfile.Terms{Batch: 1}}, Setup.Fit)
+			r, err := resolve.Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "1 day"}, Every: "1 hour", Terms: policyfile.Terms{Batch: 1}}, apply.Fit)
 			must(t, err)
 			if got := strings.Join(r.Warnings, "\n"); !strings.Contains(got, c.want) || (c.want == "" && got != "") {
 				t.Errorf("%s: got %q, want %q", c.index, got, c.want)
@@ -218,7 +222,7 @@ func TestPartsOfTheShortFormAreTakenFromOneAnother(t *testing.T) {
 	} {
 		file, err := policyfile.Parse("f", []byte("policies:\n  - {name: p, table: shop.sessions, expire: \"INTERVAL '"+text+"' ON last_seen\"}\n"))
 		must(t, err)
-		r, err := Resolve(t.Context(), w.admin, file.Policies[0], Setup.Fit)
+		r, err := resolve.Resolve(t.Context(), w.admin, file.Policies[0], apply.Fit)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue

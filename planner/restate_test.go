@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
 	"lapse/schemas"
 )
 
@@ -16,9 +17,9 @@ func TestRestatingWritesEveryPolicyAgainAndTakesTheArmedOnesBackToArming(t *test
 		w.walks(step{both("30 days", isArmed), "p 1 armed; q 1 observing"})
 		var armed []schemas.PolicyID
 		must(t, pgx.BeginFunc(t.Context(), w.admin, func(tx pgx.Tx) error {
-			must(t, LockGates(t.Context(), tx, testRoles))
+			must(t, change.LockGates(t.Context(), tx, testRoles))
 			var err error
-			armed, err = RestateAll(t.Context(), tx, "restated: history 2 accepted")
+			armed, err = change.RestateAll(t.Context(), tx, "restated: history 2 accepted")
 			return err
 		}))
 		p := w.named("p")

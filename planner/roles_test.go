@@ -111,7 +111,7 @@ func TestTheCallersSettingsDoNotMatter(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table "od\d'" ("i""d\" text primary key, "at\'" timestamp not null)`)
 		w.do(`insert into "od\d'" select n || E'\\''"x', now() at time zone 'UTC' - interval '1 mon' - n * interval '7 hours' from generate_series(-20, 20) n`)
-		must(t, run(w.admin, `create schema evil`))
+		must(t, runSQL(w.admin, `create schema evil`))
 		p := w.armed("policies:\n  - name: p\n    table: 'shop.\"od\\d''\"'\n    expire: { column: 'at\\''', after: 1 mon }\n    state: armed\n")
 		r := w.open(&p)
 		for _, set := range []string{
@@ -122,7 +122,7 @@ func TestTheCallersSettingsDoNotMatter(t *testing.T) {
 			`set default_transaction_isolation = 'read committed'`, `set plan_cache_mode = force_generic_plan`,
 			`set jit = on`, `set jit_above_cost = 0`, `set constraint_exclusion = on`, `set transform_null_equals = on`,
 		} {
-			must(t, run(w.exec, set))
+			must(t, runSQL(w.exec, set))
 		}
 		const left = `select coalesce(array_agg("i""d\" order by "i""d\" collate "C"), '{}') from "od\d'"`
 		want := value[[]string](w, left+` where "at\'" + interval '1 mon' > $1 at time zone 'UTC'`, r.Cutoff)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -24,7 +26,7 @@ func TestARunIsOpenedOnceAndGoneOnWith(t *testing.T) {
 			t.Errorf("the first run is due %s, %v; want at once, since %s", next, err, p.Since)
 		}
 		first := w.open(&p)
-		if first.Resumed || time.Since(first.Cutoff).Abs() > MaxClockSkew {
+		if first.Resumed || time.Since(first.Cutoff).Abs() > run.MaxClockSkew {
 			t.Errorf("got %+v", first)
 		}
 		again := w.open(&p)
@@ -58,11 +60,11 @@ func TestManyExecutorsOpenOneRun(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		const executors = 6
-		runs := make(chan Run, executors)
+		runs := make(chan record.Run, executors)
 		for range executors {
 			conn := db.ConnectAs(t, testRoles.Executor)
 			go func() {
-				r, err := OpenRun(t.Context(), conn, &p, time.Now, NewRun{})
+				r, err := run.Open(t.Context(), conn, &p, time.Now, run.Options{})
 				if err != nil {
 					t.Error(err)
 				}
@@ -88,15 +90,15 @@ func TestACutoffThatCannotBeTrustedIsRefused(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
-		for _, off := range []time.Duration{MaxClockSkew + time.Second, -MaxClockSkew - time.Second, time.Hour, -24 * time.Hour} {
-			_, err := OpenRun(t.Context(), w.exec, &p, func() time.Time { return time.Now().Add(off) }, NewRun{})
-			var skew *ClockSkewError
+		for _, off := range []time.Duration{run.MaxClockSkew + time.Second, -run.MaxClockSkew - time.Second, time.Hour, -24 * time.Hour} {
+			_, err := run.Open(t.Context(), w.exec, &p, func() time.Time { return time.Now().Add(off) }, run.Options{})
+			var skew *run.ClockSkewError
 			if !errors.As(err, &skew) || skew.Server.IsZero() || skew.Local.IsZero() {
 				t.Errorf("a clock %s off: got %v", off, err)
 			}
 		}
 		for _, off := range []time.Duration{3 * time.Second, -3 * time.Second} {
-			if _, err := OpenRun(t.Context(), w.exec, &p, func() time.Time { return time.Now().Add(off) }, NewRun{}); err != nil {
+			if _, err := run.Open(t.Context(), w.exec, &p, func() time.Time { return time.Now().Add(off) }, run.Options{}); err != nil {
 				t.Errorf("a clock %s off: got %v", off, err)
 			}
 		}
@@ -142,9 +144,9 @@ func TestATableThatIsGoneRenamedOrSwappedStopsItsPolicy(t *testing.T) {
 				t.Errorf("%s: a batch: got %v", c.name, err)
 			}
 			for _, done := range []bool{false, true} {
-				must(t, run(w.admin, `update lapse.shard set done = $2 where run = $1`, begun.ID, done))
-				_, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{})
-				var changed *SchemaChangedError
+				must(t, runSQL(w.admin, `update lapse.shard set done = $2 where run = $1`, begun.ID, done))
+				_, err := run.Open(t.Context(), w.exec, &p, time.Now, run.Options{})
+				var changed *run.SchemaChangedError
 				if !errors.As(err, &changed) || changed.Policy != p.Name || changed.What != of(c.said) {
 					t.Errorf("%s, a run done %t: got %v, want %q", c.name, done, err, of(c.said))
 					continue
@@ -179,8 +181,8 @@ func TestAForeignPartitionStopsItsPolicy(t *testing.T) {
 		must(t, w.script(`create foreign data wrapper none; create server far foreign data wrapper none; grant usage on foreign server far to public`))
 		w.do(`alter table events drop constraint events_pkey`) // no foreign table is a partition beside a key
 		w.do(`create foreign table events_far partition of events for values in ('far') server far`)
-		var changed *SchemaChangedError
-		if _, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{}); !errors.As(err, &changed) || !strings.Contains(err.Error(), "foreign table") {
+		var changed *run.SchemaChangedError
+		if _, err := run.Open(t.Context(), w.exec, &p, time.Now, run.Options{}); !errors.As(err, &changed) || !strings.Contains(err.Error(), "foreign table") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -192,22 +194,22 @@ func TestARunOfWhatIsNotInForceIsRefused(t *testing.T) {
 		w := newWorld(t, db, sessions, `create table clicks (id int primary key, session bigint)`)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		stale := p
-		var notInForce *NotInForceError
+		var notInForce *run.NotInForceError
 		for _, state := range []schemas.State{schemas.Observing, schemas.Arming, schemas.Paused, schemas.Dropped} {
-			must(t, run(w.admin, `update lapse.gate set state = $1`, state))
-			if _, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{}); !errors.As(err, &notInForce) {
+			must(t, runSQL(w.admin, `update lapse.gate set state = $1`, state))
+			if _, err := run.Open(t.Context(), w.exec, &p, time.Now, run.Options{}); !errors.As(err, &notInForce) {
 				t.Errorf("a run of a policy that is %s: got %v", state, err)
 			}
 		}
-		must(t, run(w.admin, `update lapse.gate set state = 'armed'`))
+		must(t, runSQL(w.admin, `update lapse.gate set state = 'armed'`))
 		p = w.armed(policyText("shop.sessions", "last_seen", "31 days", "    state: armed"))
-		if _, err := OpenRun(t.Context(), w.exec, &stale, time.Now, NewRun{}); !errors.As(err, &notInForce) {
+		if _, err := run.Open(t.Context(), w.exec, &stale, time.Now, run.Options{}); !errors.As(err, &notInForce) {
 			t.Errorf("a run of a former version: got %v", err)
 		}
 		_ = w.open(&p)
 		w.do(`alter table clicks add foreign key (session) references sessions on delete cascade`)
-		var changed *SchemaChangedError
-		if _, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{}); !errors.As(err, &changed) {
+		var changed *run.SchemaChangedError
+		if _, err := run.Open(t.Context(), w.exec, &p, time.Now, run.Options{}); !errors.As(err, &changed) {
 			t.Errorf("after a foreign key was made: got %v", err)
 		}
 		p = w.armed(policyText("shop.sessions", "last_seen", "31 days", "    state: armed"))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
 	"lapse/schemas"
 )
 
@@ -31,11 +32,11 @@ func TestCronAndWindowAreKeptWithTheVersion(t *testing.T) {
 	}
 	for _, c := range []struct {
 		cron    string
-		kind    ChangeKind
+		kind    change.Kind
 		version schemas.PolicyVersion
 	}{
-		{"15  3 * * mon-fri Europe/Berlin", Unchanged, 1},
-		{`"@daily Europe/Berlin"`, Changed, 2},
+		{"15  3 * * mon-fri Europe/Berlin", change.Unchanged, 1},
+		{`"@daily Europe/Berlin"`, change.Changed, 2},
 	} {
 		changes := w.apply(text(c.cron))
 		if changes[0].Kind != c.kind || changes[0].ToState != schemas.Armed && changes[0].ToState != schemas.Arming || changes[0].HeldBack != 0 {

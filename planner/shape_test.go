@@ -8,6 +8,7 @@ import (
 	"lapse/internal/fixture/definitions"
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -41,7 +42,7 @@ func TestARangeWithALockedRowFailsWhole(t *testing.T) {
 		must(t, err)
 		_, err = tx.Exec(t.Context(), `select from sessions where id = 2 for update`)
 		must(t, err)
-		must(t, run(w.exec, `set lock_timeout = '50ms'`))
+		must(t, runSQL(w.exec, `set lock_timeout = '50ms'`))
 		b.Limit = 4
 		_, err = w.call(b, nil)
 		wantState(t, err, schemas.SQLStateLockNotAvailable)
@@ -105,7 +106,7 @@ func TestARangeJudgesAChangedRowByItsNewVersion(t *testing.T) {
 // only a superuser could make, lets another session load them.
 func loadedMeanwhile(w *world, rows int) {
 	w.t.Helper()
-	must(w.t, run(w.admin, `create extension dblink schema public`))
+	must(w.t, runSQL(w.admin, `create extension dblink schema public`))
 	must(w.t, w.script(fmt.Sprintf(`
 		create function public.load() returns trigger language plpgsql security definer as $$ begin
 		  perform public.dblink_exec(%s, 'insert into shop.sessions select 1000 + n, now() - interval ''40 days'' from generate_series(1, %d) n');
@@ -169,7 +170,7 @@ func TestARangeEndsWithinATie(t *testing.T) {
 }
 
 // workOff works off a run in one shape, and returns how many batches deleted something.
-func (w *world) workOff(p InForce, shape string, limit int, each func(b *batch)) (batches int, deleted int64) {
+func (w *world) workOff(p record.InForce, shape string, limit int, each func(b *batch)) (batches int, deleted int64) {
 	w.t.Helper()
 	r := w.open(&p)
 	for b := w.leaseAny(p, r); b != nil; b = w.leaseAny(p, r) {
@@ -229,7 +230,7 @@ func TestAHeapBeginsAnewInAFileThatWasWrittenAnew(t *testing.T) {
 		var passes []int
 		batches, deleted := w.workOff(p, functions.ShapeHeap, 50, func(b *batch) {
 			if written++; written == 3 {
-				must(t, run(w.admin, `vacuum full shop.sessions`))
+				must(t, runSQL(w.admin, `vacuum full shop.sessions`))
 			}
 			if pass := valueOn[int](t, w.admin, `select pass from lapse.shard where id = $1`, b.Shard); pass == 1 {
 				passes = append(passes, pass)
@@ -283,7 +284,7 @@ func TestAHeapWithALockedRowFailsWholeAndItsPickPassesOverIt(t *testing.T) {
 		must(t, err)
 		_, err = tx.Exec(t.Context(), `select from sessions where id = 2 for update`)
 		must(t, err)
-		must(t, run(w.exec, `set lock_timeout = '50ms'`))
+		must(t, runSQL(w.exec, `set lock_timeout = '50ms'`))
 		b.Limit, b.Shape = 4, functions.ShapeHeap
 		_, err = w.call(b, nil)
 		wantState(t, err, schemas.SQLStateLockNotAvailable)

@@ -63,7 +63,7 @@ func TestARegistrySaysWhenRowsAreDue(t *testing.T) {
 			plant(w, c.undo)
 		}
 		b := w.lease(p, w.open(&p))
-		must(t, run(w.admin, `alter table shop.registry owner to session_user`))
+		must(t, runSQL(w.admin, `alter table shop.registry owner to session_user`))
 		_, err = w.call(b, nil)
 		wantState(t, err, "42501")
 		survey, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
@@ -132,8 +132,8 @@ func TestARowThatIsExtendedDuringABatchSurvives(t *testing.T) {
 			t.Errorf("the batch picked and deleted %+v, want row 1", got)
 		}
 		other := db.ConnectAs(t, w.app)
-		wantState(t, run(other, `select from shop.registry where id = 1 for update nowait`), schemas.SQLStateLockNotAvailable)
-		must(t, run(other, `select from shop.registry where id in (3, 4, 5, 6) for update nowait`))
+		wantState(t, runSQL(other, `select from shop.registry where id = 1 for update nowait`), schemas.SQLStateLockNotAvailable)
+		must(t, runSQL(other, `select from shop.registry where id in (3, 4, 5, 6) for update nowait`))
 		must(t, batch.Commit(t.Context()))
 
 		b.Limit = 100
@@ -179,7 +179,7 @@ func TestASidecarThatDoesNotFitIsRefusedWithTheFix(t *testing.T) {
 		} {
 			w.do(c.sql)
 			if c.sidecar == "shop.foreigner" {
-				must(t, run(w.admin, `alter table shop.foreigner owner to `+other))
+				must(t, runSQL(w.admin, `alter table shop.foreigner owner to `+other))
 			}
 			_, err := w.difference("policies:\n  - {name: p, table: "+c.table+", expire: {sidecar: "+c.sidecar+", column: expires}}\n", false)
 			if err == nil || !strings.Contains(err.Error(), c.says) {

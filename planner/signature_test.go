@@ -38,7 +38,7 @@ func TestTheChecksOfALeafAreMadeOnce(t *testing.T) {
 		w.warm(b)
 		before := w.entries()
 		for _, of := range []string{"shop.sessions", "pg_class", "pg_trigger"} {
-			must(t, run(w.admin, `vacuum (analyze) `+of))
+			must(t, runSQL(w.admin, `vacuum (analyze) `+of))
 		}
 		w.do(`insert into sessions select 100 + n, now() from generate_series(1, 1000) n`)
 		w.do(`create table beside (id int primary key)`)
@@ -68,7 +68,7 @@ func TestWhatIsPlantedAfterTheChecksWereKeptIsCaughtByTheNextBatch(t *testing.T)
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		all := refusals()
 		w := newWorld(t, db)
-		must(t, run(w.admin, `update lapse.installation set audit_required = true`))
+		must(t, runSQL(w.admin, `update lapse.installation set audit_required = true`))
 		w.do(`create function mine(bigint) returns bigint immutable language plpgsql as 'begin return $1; end'`)
 		file := "policies:\n"
 		for i := range all {
@@ -77,7 +77,7 @@ func TestWhatIsPlantedAfterTheChecksWereKeptIsCaughtByTheNextBatch(t *testing.T)
 			w.fill(table, 10)
 			file += fmt.Sprintf("  - {name: p%02d, table: shop.%s, expire: {column: last_seen, after: 30 days}, state: armed}\n", i, table)
 		}
-		must(t, run(w.admin, `update lapse.installation set audit_required = false`))
+		must(t, runSQL(w.admin, `update lapse.installation set audit_required = false`))
 		_ = w.armed(file)
 		tried := 0
 		for i, p := range w.inForce() {
@@ -221,17 +221,17 @@ func TestNobodyPlantsAnEntryOfTheChecks(t *testing.T) {
 				`update lapse.examined set relations = '{}'`, `delete from lapse.examined`,
 				`select lapse.keep(1, 1, 1)`, `select lapse.familiar(1, 1, 1)`, `select lapse.examine(1, 1, 1)`,
 			} {
-				wantState(t, run(conn, sql), "42501")
+				wantState(t, runSQL(conn, sql), "42501")
 			}
 		}
-		wantState(t, run(w.owner, `select lapse.acquaint(1, 1, '{1}', null)`), "42501")
-		wantState(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, w.oid("shop.sessions_pkey")), schemas.SQLStateTarget)
+		wantState(t, runSQL(w.owner, `select lapse.acquaint(1, 1, '{1}', null)`), "42501")
+		wantState(t, runSQL(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, w.oid("shop.sessions_pkey")), schemas.SQLStateTarget)
 		w.trigger("sessions", "after delete", "row")
-		wantState(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, leaf), schemas.SQLStateTriggers)
+		wantState(t, runSQL(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, leaf), schemas.SQLStateTriggers)
 		w.do(`alter table sessions disable trigger audit`)
-		must(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, leaf))
+		must(t, runSQL(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, leaf))
 		before := w.entries()
-		must(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, leaf))
+		must(t, runSQL(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, leaf))
 		if after := w.entries(); after != before || after == "0 up to " {
 			t.Errorf("entries were %s and are %s", before, after)
 		}
@@ -247,16 +247,16 @@ func TestAnEntryOfTheChecksIsSpelledAsBatchesSpellIt(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
-		must(t, run(w.admin, `create schema "Shop" authorization `+w.app))
+		must(t, runSQL(w.admin, `create schema "Shop" authorization `+w.app))
 		w.do(`create table "Shop"."Visits" (id int, "At" timestamptz, primary key (id, "At")) partition by range ("At")`)
 		w.do(`create table "Shop".visits_old partition of "Shop"."Visits" for values from (minvalue) to ('2020-01-01')`)
 		w.do(`insert into "Shop"."Visits" select n, '2019-01-01' from generate_series(1, 10) n`)
 		p := w.armed("policies:\n  - {name: p, table: '\"Shop\".\"Visits\"', expire: {column: At, after: 30 days}, state: armed}\n")
 		leaf := valueOn[uint32](t, w.admin, `select '"Shop".visits_old'::regclass::oid`)
 		w.stolen()
-		must(t, run(w.exec, `set quote_all_identifiers = on`))
-		must(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], 'At')`, p.ID, p.Version, leaf))
-		must(t, run(w.exec, `reset all`))
+		must(t, runSQL(w.exec, `set quote_all_identifiers = on`))
+		must(t, runSQL(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], 'At')`, p.ID, p.Version, leaf))
+		must(t, runSQL(w.exec, `reset all`))
 		b := w.lease(p, w.open(&p))
 		b.Limit = 5
 		if got, err := w.call(b, nil); err != nil || got.Deleted != 5 {

@@ -77,7 +77,7 @@ func TestALeafIsWorkedOffInSlices(t *testing.T) {
 		// A slice that was put aside is tried again by itself.
 		w.do(`insert into events select n, 'eu', now() - interval '1 year' from generate_series(1001, 1030) n`)
 		_ = w.open(&p)
-		must(t, run(w.admin, `update lapse.shard set done = not (slice = 1 and leaf = $1), aside = slice = 1 and leaf = $1, tries = 3, retry_at = clock_timestamp() + interval '1 hour', sqlstate = '23503'`, w.oid("events_eu")))
+		must(t, runSQL(w.admin, `update lapse.shard set done = not (slice = 1 and leaf = $1), aside = slice = 1 and leaf = $1, tries = 3, retry_at = clock_timestamp() + interval '1 hour', sqlstate = '23503'`, w.oid("events_eu")))
 		r = w.open(&p)
 		if got := valueOn[string](t, w.exec, `select string_agg(concat_ws('/', slice, tries), ' ') from lapse.shard where aside and run = $1`, r.ID); got != "1/3" || r.Shards != 11 {
 			t.Errorf("aside are %s, to do %d", got, r.Shards)
@@ -85,12 +85,12 @@ func TestALeafIsWorkedOffInSlices(t *testing.T) {
 
 		// What a shard says that the functions do not know is refused.
 		b := w.lease(p, r)
-		must(t, run(w.admin, `update lapse.shard set lower = '{x}' where id = $1`, b.Shard))
+		must(t, runSQL(w.admin, `update lapse.shard set lower = '{x}' where id = $1`, b.Shard))
 		_, err = w.call(b, nil)
 		wantState(t, err, schemas.SQLStateLease)
 		p = w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
 		b = w.lease(p, w.open(&p))
-		must(t, run(w.admin, `update lapse.shard set modulus = 2, remainder = 0 where id = $1`, b.Shard))
+		must(t, runSQL(w.admin, `update lapse.shard set modulus = 2, remainder = 0 where id = $1`, b.Shard))
 		_, err = w.call(b, nil)
 		wantState(t, err, schemas.SQLStateLease)
 	})

@@ -156,7 +156,7 @@ func TestTheIndexOfASoftPolicyHasWhatIsNotSet(t *testing.T) {
 			_ = w.armed("policies:\n" + file)
 			p := w.named(schemas.PolicyName(table))
 			look := `select * from ` + functions.DueFunction(p.ID, p.Version) + `(null, null)`
-			must(t, run(w.exec, look))
+			must(t, runSQL(w.exec, look))
 			empty := buffersOf(t, w.exec, look)
 			w.do(`insert into ` + table + ` select n, now() - interval '60 days' + n * interval '1 second', ` + map[bool]string{true: "true", false: "now()"}[c.gone == "boolean"] + ` from generate_series(1, 6000) n`)
 			w.do(`insert into ` + table + ` select 6000 + n, now() - interval '40 days' from generate_series(1, 3) n`)
@@ -166,7 +166,7 @@ func TestTheIndexOfASoftPolicyHasWhatIsNotSet(t *testing.T) {
 			if survey.Due != 3 || !strings.HasPrefix(survey.Index, table+"_at") {
 				t.Errorf("%s %s: %d rows are due, found by %s %s", c.gone, c.index, survey.Due, survey.Method, survey.Index)
 			}
-			must(t, run(w.exec, look))
+			must(t, runSQL(w.exec, look))
 			if pages := buffersOf(t, w.exec, look); pages > empty+20 {
 				t.Errorf("%s %s: a look reads %d pages, and %d of an empty table", c.gone, c.index, pages, empty)
 			}
@@ -223,7 +223,7 @@ func TestASoftPolicyAndItsPurgeShareATable(t *testing.T) {
 				t.Errorf("policy %s, which is longer, becomes %s", c.Policy, c.ToState)
 			}
 		}
-		err = run(w.admin, `update lapse.gate set soft = true where name = 'purge'`)
+		err = runSQL(w.admin, `update lapse.gate set soft = true where name = 'purge'`)
 		if schemas.StateOf(err) != schemas.SQLStateUniqueViolation {
 			t.Errorf("two policies that set a column are in force: %v", err)
 		}
@@ -351,7 +351,7 @@ func TestWhoRefersToARowDoesNotWaitWhileItIsSet(t *testing.T) {
 				if got.Deleted != 3 {
 					t.Errorf("%s: %d rows were set", shape, got.Deleted)
 				}
-				return run(other, fmt.Sprintf(`set lock_timeout = '5s'; insert into shop.child%d values (2)`, i))
+				return runSQL(other, fmt.Sprintf(`set lock_timeout = '5s'; insert into shop.child%d values (2)`, i))
 			}))
 			must(t, referring.Rollback(t.Context()))
 		}

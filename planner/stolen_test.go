@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -13,7 +14,7 @@ import (
 func (w *world) stolen() {
 	w.t.Helper()
 	login := w.db.NewRole(w.t, "stolen")
-	must(w.t, run(w.admin, fmt.Sprintf(`grant %s to %s`, testRoles.Executor, login)))
+	must(w.t, runSQL(w.admin, fmt.Sprintf(`grant %s to %s`, testRoles.Executor, login)))
 	w.exec = w.db.ConnectAs(w.t, login)
 }
 
@@ -159,7 +160,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`set session_replication_role = replica`,
 			`set track_counts = off`,
 		} {
-			if err := run(w.exec, sql); schemas.StateOf(err) != "42501" {
+			if err := runSQL(w.exec, sql); schemas.StateOf(err) != "42501" {
 				t.Errorf("%s: got %v, want SQLSTATE 42501", sql, err)
 			}
 		}
@@ -202,13 +203,13 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 				alter function shop.lent_%[1]s owner to %[3]s; grant execute on function shop.lent_%[1]s to public`,
 				name, strings.ReplaceAll(call, "'", "''"), w.deleter())))
 		}
-		must(t, run(w.admin, `grant usage on schema lapse, shop to `+w.app+`, `+testRoles.Executor))
+		must(t, runSQL(w.admin, `grant usage on schema lapse, shop to `+w.app+`, `+testRoles.Executor))
 		before := value[int](w, `select count(*) from sessions`)
 		const row = `(row('1', (select oid from pg_database where datname = current_database()), 1, 1, pg_current_xact_id(), now(), gen_random_uuid(),
 			1, 'p', 1, $1::uuid, $2::timestamptz, 0, $3::oid, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, row($4::bigint, $5::bigint, 'test', 100, null, false, false)::lapse.work)`
 		for name := range calls {
 			args := []any{b.Run.ID, b.Run.Cutoff, b.Claim.Target, b.Shard, b.Term}
-			err := run(w.owner, `select shop.lent_`+name+row, args...)
+			err := runSQL(w.owner, `select shop.lent_`+name+row, args...)
 			if state := schemas.StateOf(err); state != "42501" && state != schemas.SQLStateNotEntered {
 				t.Errorf("the application calls %s: got %v, want a refusal", name, err)
 			}
@@ -218,7 +219,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			if name == "keys" || name == "held" || name == "rest" {
 				continue // a survey asks for them too: a role with both learns what is held. See docs/holds.md
 			}
-			wantState(t, run(w.exec, `select shop.lent_`+name+row, args...), schemas.SQLStateNotEntered)
+			wantState(t, runSQL(w.exec, `select shop.lent_`+name+row, args...), schemas.SQLStateNotEntered)
 		}
 		if n := value[int](w, `select count(*) from sessions`); n != before {
 			t.Errorf("%d rows are left, want %d", n, before)
@@ -275,12 +276,12 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 		}
 		_, err := w.call(b, func(b *batch) { b.Claim.Cascades = make([]uint32, 100_001) })
 		wantState(t, err, schemas.SQLStateGate)
-		must(t, run(w.exec, `select lapse.release($1, $2, 'test')`, b.Shard, b.Term))
+		must(t, runSQL(w.exec, `select lapse.release($1, $2, 'test')`, b.Shard, b.Term))
 		for _, sql := range []string{
 			`select lapse.lease('` + r.ID.String() + `', repeat('x', 5000))`,
 			`with l as (select * from lapse.lease('` + r.ID.String() + `', 'test')) select lapse.put_aside(l.shard, l.term, 'test', repeat('x', 5000)) from l`,
 		} {
-			if err := run(w.exec, sql); schemas.StateOf(err) != "23514" {
+			if err := runSQL(w.exec, sql); schemas.StateOf(err) != "23514" {
 				t.Errorf("%s: got %v, want a check's refusal", sql, err)
 			}
 		}
@@ -302,19 +303,19 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 		for field, with := range map[string]string{
 			"system": `repeat('1', 5000)`, "functions": `decode(repeat('00', 5000), 'hex')`, "policy": `repeat('ü', 32)`,
 		} {
-			if err := run(w.exec, claim(field, with)); schemas.StateOf(err) != "23514" {
+			if err := runSQL(w.exec, claim(field, with)); schemas.StateOf(err) != "23514" {
 				t.Errorf("%s: got %v, want a check's refusal", field, err)
 			}
 		}
 		for _, field := range []string{"system", "policy", "functions"} {
-			if err := run(w.exec, claim(field, "null")); schemas.StateOf(err) != "23502" {
+			if err := runSQL(w.exec, claim(field, "null")); schemas.StateOf(err) != "23502" {
 				t.Errorf("%s is null: got %v, want a refusal", field, err)
 			}
 		}
 		if n := value[int](w, `select count(*) from sessions`); n != 20 {
 			t.Errorf("%d rows are left, want all", n)
 		}
-		must(t, run(w.exec, claim("", ""))) // the form is right: it is the values that were refused
+		must(t, runSQL(w.exec, claim("", ""))) // the form is right: it is the values that were refused
 		if n := value[int](w, `select count(*) from sessions`); n != 10 {
 			t.Errorf("%d rows are left, want the ten that are not due", n)
 		}
@@ -347,8 +348,8 @@ func TestAForgedShardDeletesOnlyWhatIsDue(t *testing.T) {
 			`now() - interval '50 days'`: {"", 20},
 			`now()`:                      {"", 10},
 		} {
-			r := Run{Policy: p.ID, Version: p.Version}
-			must(t, run(w.admin, `delete from lapse.run`))
+			r := record.Run{Policy: p.ID, Version: p.Version}
+			must(t, runSQL(w.admin, `delete from lapse.run`))
 			if n := value[int](w, `select count(*) from sessions`); n != 20 {
 				w.do(`delete from sessions`)
 				w.fill("sessions", 10)
@@ -356,7 +357,7 @@ func TestAForgedShardDeletesOnlyWhatIsDue(t *testing.T) {
 			must(t, w.admin.QueryRow(t.Context(), `
 				insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), $1, $2, `+cutoff+`)
 				returning run, cutoff`, p.ID, p.Version).Scan(&r.ID, &r.Cutoff))
-			must(t, run(w.admin, `insert into lapse.shard (run, policy_id, version, leaf, cutoff) values ($1, $2, $3, $4, $5)`,
+			must(t, runSQL(w.admin, `insert into lapse.shard (run, policy_id, version, leaf, cutoff) values ($1, $2, $3, $4, $5)`,
 				r.ID, p.ID, p.Version, p.TableOID, r.Cutoff))
 			_, err := w.call(w.lease(p, r), nil)
 			if schemas.StateOf(err) != want.state || (err == nil) != (want.state == "") {

@@ -11,6 +11,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -24,40 +25,40 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		p := w.inForce()[0]
 		oldest := value[time.Time](w, `select last_seen from sessions where id = 1`)
 
-		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
+		seen, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
-		if survey.Due != 5000 || survey.Oldest == nil || !survey.Oldest.Equal(oldest) || survey.Method != Sequential || survey.Index != "" {
-			t.Errorf("without an index: %+v", survey)
+		if seen.Due != 5000 || seen.Oldest == nil || !seen.Oldest.Equal(oldest) || seen.Method != survey.Sequential || seen.Index != "" {
+			t.Errorf("without an index: %+v", seen)
 		}
-		if !strings.Contains(survey.Explain, "Seq Scan on sessions") || survey.SpeedFrom != Stated || survey.Estimate != 200*time.Millisecond {
-			t.Errorf("explain %q; pace from %s, estimate %s", survey.Explain, survey.SpeedFrom, survey.Estimate)
+		if !strings.Contains(seen.Explain, "Seq Scan on sessions") || seen.SpeedFrom != survey.Stated || seen.Estimate != 200*time.Millisecond {
+			t.Errorf("explain %q; pace from %s, estimate %s", seen.Explain, seen.SpeedFrom, seen.Estimate)
 		}
 		w.do(`create index sessions_by_age on sessions (last_seen, id)`)
 		w.do(`analyze sessions`)
-		survey, err = surveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+2500*time.Millisecond))
+		seen, err = surveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+2500*time.Millisecond))
 		must(t, err)
-		if survey.Due != 3 || survey.Method == Sequential || survey.Index != "sessions_by_age" || survey.Shape != functions.ShapeRange {
-			t.Errorf("at an earlier time: %+v", survey)
+		if seen.Due != 3 || seen.Method == survey.Sequential || seen.Index != "sessions_by_age" || seen.Shape != functions.ShapeRange {
+			t.Errorf("at an earlier time: %+v", seen)
 		}
-		if want := oldest.Add(2 * time.Second); survey.Newest == nil || !survey.Newest.Equal(want) {
-			t.Errorf("the newest that is due is %v, want %s", survey.Newest, want)
+		if want := oldest.Add(2 * time.Second); seen.Newest == nil || !seen.Newest.Equal(want) {
+			t.Errorf("the newest that is due is %v, want %s", seen.Newest, want)
 		}
 		for after, want := range map[time.Duration]int64{ // the third row's instant, and the microsecond before
 			2 * time.Second: 3, 2*time.Second - time.Microsecond: 2, 0: 1, -time.Microsecond: 0, 4999 * time.Second: 5000, 4999*time.Second - time.Microsecond: 4999,
 		} {
-			survey, err = surveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+after))
+			seen, err = surveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+after))
 			must(t, err)
-			if survey.Due != want {
-				t.Errorf("%s after the oldest row is due, %d rows are, want %d", after, survey.Due, want)
+			if seen.Due != want {
+				t.Errorf("%s after the oldest row is due, %d rows are, want %d", after, seen.Due, want)
 			}
 		}
-		survey, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
+		seen, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
-		if survey.Due != 5000 || survey.Method != IndexOrder || survey.Index != "sessions_by_age" {
-			t.Errorf("with an index: %+v", survey)
+		if seen.Due != 5000 || seen.Method != survey.IndexOrder || seen.Index != "sessions_by_age" {
+			t.Errorf("with an index: %+v", seen)
 		}
-		if len(survey.Shards) != 1 || survey.Shards[0].Name != "shop.sessions" || strings.Join(survey.Order, ", ") != "last_seen, id" {
-			t.Errorf("shards %v, order %v", survey.Shards, survey.Order)
+		if len(seen.Shards) != 1 || seen.Shards[0].Name != "shop.sessions" || strings.Join(seen.Order, ", ") != "last_seen, id" {
+			t.Errorf("shards %v, order %v", seen.Shards, seen.Order)
 		}
 	})
 }
@@ -121,20 +122,20 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	must(t, err)
 	// The batch of a thousand rows took two seconds. A week later it no longer counts.
 	const took = `update lapse.batch_result r set finished_at = b.started_at + interval '2 s' from lapse.batch b where b.batch = r.batch`
-	must(t, run(w.admin, `set session_replication_role = replica`)) // the ledger is append-only by a trigger
-	must(t, run(w.admin, took))
-	survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
+	must(t, runSQL(w.admin, `set session_replication_role = replica`)) // the ledger is append-only by a trigger
+	must(t, runSQL(w.admin, took))
+	seen, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if survey.SpeedFrom != Measured || survey.RowsPerSecond != 500*QuietShare || !survey.Gentle || survey.Due != 1000 || survey.Estimate != 4*time.Second ||
-		survey.Beside != 100*time.Second {
-		t.Errorf("got %+v", survey)
+	if seen.SpeedFrom != survey.Measured || seen.RowsPerSecond != 500*survey.QuietShare || !seen.Gentle || seen.Due != 1000 || seen.Estimate != 4*time.Second ||
+		seen.Beside != 100*time.Second {
+		t.Errorf("got %+v", seen)
 	}
-	must(t, run(w.admin, `update lapse.batch set started_at = started_at - interval '7 days'`))
-	must(t, run(w.admin, took))
-	survey, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
+	must(t, runSQL(w.admin, `update lapse.batch set started_at = started_at - interval '7 days'`))
+	must(t, runSQL(w.admin, took))
+	seen, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if survey.SpeedFrom != Stated || survey.RowsPerSecond != defaultSpeed*QuietShare || survey.Estimate != 40*time.Millisecond {
-		t.Errorf("by batches of a week ago: %+v", survey)
+	if seen.SpeedFrom != survey.Stated || seen.RowsPerSecond != defaultSpeed*survey.QuietShare || seen.Estimate != 40*time.Millisecond {
+		t.Errorf("by batches of a week ago: %+v", seen)
 	}
 }
 
@@ -155,7 +156,7 @@ func TestThePickIsPlannedAsAnIndexScanInOrder(t *testing.T) {
 		w.do(`create index carts_opened on carts (opened, id)`)
 		w.do(`create index sessions_by_age on sessions (last_seen, id)`)
 		w.do(`create index orders_by_age on orders (closed_at)`)
-		must(t, run(w.admin, `vacuum analyze`))
+		must(t, runSQL(w.admin, `vacuum analyze`))
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		w.apply(`policies:
   - {name: whole_index, table: shop.sessions, expire: {column: last_seen, after: 30 days}, batch: 500}

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
+	"lapse/planner/survey"
 )
 
 // A schema's owner may drop what is in it, and put a view in a table's place. While the owner holds the lock for that, a survey
@@ -23,15 +25,17 @@ func TestATableThatBecomesAViewWhileASurveyWaitsIsNotRead(t *testing.T) {
 		b := &bare{w, "postgres", nil}
 		resolved := b.proposals(untilSessions)[0].Resolved
 		swapper := db.Connect(t)
-		for name, ask := range map[string]func() (*Survey, error){
-			"in force": func() (*Survey, error) { return surveyInForce(t.Context(), w.exec, &p, time.Time{}) },
-			"a draft":  func() (*Survey, error) { return b.draft(nil).Survey(t.Context(), Ask{}, resolved) },
+		for name, ask := range map[string]func() (*survey.Survey, error){
+			"in force": func() (*survey.Survey, error) { return surveyInForce(t.Context(), w.exec, &p, time.Time{}) },
+			"a draft": func() (*survey.Survey, error) {
+				return change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{}, resolved)
+			},
 		} {
 			tx, err := swapper.Begin(t.Context())
 			must(t, err)
 			_, err = tx.Exec(t.Context(), `lock table shop.sessions`)
 			must(t, err)
-			var s *Survey
+			var s *survey.Survey
 			done := inBackground(func() (err error) { s, err = ask(); return err })
 			w.waitForLock()
 			_, err = tx.Exec(t.Context(), `alter table shop.sessions rename to real`)
@@ -43,7 +47,7 @@ func TestATableThatBecomesAViewWhileASurveyWaitsIsNotRead(t *testing.T) {
 			if s.Trouble != gone || s.Due != 0 {
 				t.Errorf("%s: got %+v", name, s)
 			}
-			must(t, run(w.admin, `drop view shop.sessions; alter table shop.real rename to sessions`))
+			must(t, runSQL(w.admin, `drop view shop.sessions; alter table shop.real rename to sessions`))
 		}
 	})
 }
@@ -60,7 +64,7 @@ func TestTextsThatLookLikeCallsAreCountedAsTheyStand(t *testing.T) {
 			policyText("shop.sessions", "last_seen", "30 days", `    where: "'lapse.pin(' = 'lapse' || '.pin(' and 'lapse.cascade_statement(' <> 'pg_temp.cascade_statement('"`),
 			policyText(`'shop."lapse.pin("'`, `"lapse.inspect("`, "30 days"),
 		} {
-			if s := b.survey(file, Ask{}); s.Due != 5 || s.Trouble != "" {
+			if s := b.survey(file, survey.Ask{}); s.Due != 5 || s.Trouble != "" {
 				t.Errorf("%s\n%+v", file, s)
 			}
 		}

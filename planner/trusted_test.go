@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
 	"lapse/schemas"
 )
 
@@ -45,7 +46,7 @@ func TestATrustedTriggerWritesItsHistory(t *testing.T) {
 		if h, l := value[int64](w, `select count(*) from history`), value[int64](w, `select count(*) from later`); h != due || l != due {
 			t.Errorf("the triggers wrote %d and %d rows of %d", h, l, due)
 		}
-		if again := w.apply(trustedPolicy(`{trusted: true, search_path: "shop, public"}`)); again[0].Kind != Unchanged {
+		if again := w.apply(trustedPolicy(`{trusted: true, search_path: "shop, public"}`)); again[0].Kind != change.Unchanged {
 			t.Errorf("applied again it is %s: %v", again[0].Kind, again[0].Fields)
 		}
 		survey, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
@@ -95,7 +96,7 @@ func TestWhatWasTrustedIsHeldToWhatApplySaw(t *testing.T) {
 		plant(w, strings.Replace(keep, "values (old.id)", "values (-old.id)", 1))
 		changes, err := w.difference(trustedPolicy(`{trusted: true, search_path: shop}`), false)
 		must(t, err)
-		if changes[0].Kind != Changed || len(changes[0].Fields) != 1 || changes[0].Fields[0].Field != "trusted code" {
+		if changes[0].Kind != change.Changed || len(changes[0].Fields) != 1 || changes[0].Fields[0].Field != "trusted code" {
 			t.Errorf("of another body the difference says %+v", changes[0].Fields)
 		}
 	})
@@ -139,7 +140,7 @@ func TestATrustedTriggerThatMisbehaves(t *testing.T) {
 			if went := got.ByRelation[fmt.Sprint(w.oid("shop.sessions"))]; err == nil && went != int64(10-c.left) {
 				t.Errorf("%s: %d rows are counted", c.name, went)
 			}
-			must(t, run(w.admin, `delete from lapse.shard where not done`))
+			must(t, runSQL(w.admin, `delete from lapse.shard where not done`))
 		}
 	})
 }
@@ -155,7 +156,7 @@ func TestATriggerOfAnotherOwnersTableIsNotTrusted(t *testing.T) {
 			create trigger audit after delete on clicks for each row execute function keep()`)
 		_, err := w.difference(trustedPolicy("trusted"), false)
 		must(t, err)
-		must(t, run(w.admin, `alter table shop.clicks owner to `+other))
+		must(t, runSQL(w.admin, `alter table shop.clicks owner to `+other))
 		_, err = w.difference(trustedPolicy("trusted"), false)
 		if err == nil || !strings.Contains(err.Error(), "belongs to another owner than shop.sessions") {
 			t.Errorf("got %v", err)

@@ -12,7 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/apply"
 	"lapse/internal/yamldoc"
+	"lapse/planner/change"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
 	"lapse/planner/policyfile"
@@ -230,7 +232,7 @@ func TestAPolicyByTheRowsOwnTimeWorksFromTheFileToTheDeletion(t *testing.T) {
 			pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 				w := newWorld(t, db)
 				if superuser {
-					must(t, run(w.admin, `set search_path = shop`))
+					must(t, runSQL(w.admin, `set search_path = shop`))
 					w.owner = w.admin
 				}
 				w.do(`create table carts (id int primary key, opened timestamptz, ttl int)`)
@@ -279,7 +281,7 @@ func TestAnEntryOfTheRowsOwnTimeIsRefusedWithTheFix(t *testing.T) {
 				continue
 			}
 			must(t, err)
-			_, err = Difference(t.Context(), w.admin, f, false, Setup.Fit)
+			_, err = change.Difference(t.Context(), w.admin, f, false, apply.Fit)
 			if _, ok := err.(yamldoc.Errors); !ok || !strings.Contains(err.Error(), want) { //nolint:errorlint // it is returned as it is
 				t.Errorf("%s: got %v, want %q", expire, err, want)
 			}
@@ -300,7 +302,7 @@ func TestAVirtualColumnIsNoPolicysColumn(t *testing.T) {
 		} {
 			f, err := policyfile.Parse("policies.yaml", []byte(ttlText("shop.carts", expire)))
 			must(t, err)
-			_, err = Difference(t.Context(), w.admin, f, false, Setup.Fit)
+			_, err = change.Difference(t.Context(), w.admin, f, false, apply.Fit)
 			if problem == "" && err != nil || problem != "" && (err == nil || !strings.Contains(err.Error(), problem)) {
 				t.Errorf("%s: got %v, want %q", expire, err, problem)
 			}
@@ -354,10 +356,10 @@ func TestAFileDoesNotArmADefaultByWhichMoreFallsDue(t *testing.T) {
 			step{by("{column: opened, ttl_column: ttl2}"), "p 4 observing, 4 held back"},
 			step{by("{column: opened, after: 100 years}"), "p 5 observing, 5 held back"},
 		)
-		w.says((*InForce).Arm)
+		w.says(change.Arm)
 		w.opens()
 		w.walks(step{by("{column: opened, ttl_column: ttl, ttl_default: 30 days}"), "p 6 observing, 6 held back"})
-		w.says((*InForce).Arm)
+		w.says(change.Arm)
 		w.opens()
 		w.walks(
 			step{by("{column: opened, ttl_column: ttl, ttl_default: 31 days}"), "p 7 armed"},

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/survey"
 )
 
 // What is there and is no time is counted, by a policy that is applied and by one that is not, and shown without what is in it.
@@ -30,7 +32,7 @@ func TestAValueThatIsNoTimeIsCountedAndNotShown(t *testing.T) {
 			"numbers":   `3 of the 5 rows looked through have a value that is no time here, and never expire: they are like 9999999999999999, 9999999999999999999999999999999, aaa`,
 			"documents": `4 of the 9 rows looked through have a value that is no time here, and never expire: they are like "9999999999", 9999999999999, boolean`,
 		}
-		check := func(s *Survey, due int64) {
+		check := func(s *survey.Survey, due int64) {
 			if s.Trouble != "" || s.Due != due || s.Unread == nil || s.Unread.Arrays != 0 || s.Unread.String() != want[string(s.Policy)] {
 				t.Errorf("%s: %+v, %+v", s.Policy, s, s.Unread)
 			}
@@ -38,7 +40,7 @@ func TestAValueThatIsNoTimeIsCountedAndNotShown(t *testing.T) {
 		due := map[string]int64{"texts": 1, "numbers": 1, "documents": 2}
 		w.apply(file)
 		for _, p := range w.inForce() {
-			for _, ask := range []Ask{{}, {AtMost: 1000}} {
+			for _, ask := range []survey.Ask{{}, {AtMost: 1000}} {
 				s, err := ask.InForce(t.Context(), w.exec, &p)
 				must(t, err)
 				check(s, due[string(p.Name)])
@@ -46,16 +48,16 @@ func TestAValueThatIsNoTimeIsCountedAndNotShown(t *testing.T) {
 		}
 		b := &bare{world: w, login: "postgres"}
 		for _, p := range b.proposals(file) {
-			s, err := b.draft(nil).Survey(t.Context(), Ask{AtMost: 1000}, p.Resolved)
+			s, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{AtMost: 1000}, p.Resolved)
 			must(t, err)
 			check(s, due[string(p.Policy.Name)])
 		}
 		// An array has no one time: a file that names one is refused, with what to write.
 		w.do(`insert into documents values (10, '{"at": ["2019-05-27", "2030-05-27"]}')`)
 		p := b.proposals(file)[2]
-		s, err := b.draft(nil).Survey(t.Context(), Ask{AtMost: 1000}, p.Resolved)
+		s, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{AtMost: 1000}, p.Resolved)
 		must(t, err)
-		if err := p.Resolved.RowsFit(s); err == nil || !strings.Contains(err.Error(), "have an array at path at") || !strings.Contains(err.Error(), "path: at.0") {
+		if err := survey.RowsFit(p.Resolved, s); err == nil || !strings.Contains(err.Error(), "have an array at path at") || !strings.Contains(err.Error(), "path: at.0") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -11,14 +11,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/database"
 	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
 // slowly makes the policy's survey function take very long with the table locked, where it counts.
-func (w *world) slowly(p *InForce) {
+func (w *world) slowly(p *record.InForce) {
 	w.t.Helper()
-	must(w.t, run(w.admin, fmt.Sprintf(`do $$ begin
+	must(w.t, runSQL(w.admin, fmt.Sprintf(`do $$ begin
 		execute regexp_replace(pg_get_functiondef('%s(timestamptz, bigint, bigint)'::regprocedure),
 			'in access share mode;', E'\\&\n  if at_most is distinct from 0 then perform pg_sleep(600); end if;');
 	end $$`, functions.SurveyFunction(p.ID, p.Version))))
@@ -58,7 +62,7 @@ func TestACountGivesWayToASessionThatWantsToChangeTheTable(t *testing.T) {
 					var counts bool
 					err := w.admin.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')`).Scan(&counts)
 					if err != nil || counts {
-						changed <- errors.Join(err, run(app, fmt.Sprintf(`alter table shop.t add column c%d int`, columns)))
+						changed <- errors.Join(err, runSQL(app, fmt.Sprintf(`alter table shop.t add column c%d int`, columns)))
 						return
 					}
 				}
@@ -68,41 +72,41 @@ func TestACountGivesWayToASessionThatWantsToChangeTheTable(t *testing.T) {
 		}
 		// What is compared with what was to be expected is estimated then.
 		beside(func() {
-			if j, err := Judge(t.Context(), conn, control, &p, time.Now()); err != nil || j.DueIs != Estimated || j.Due != 100 {
+			if j, err := survey.Judge(t.Context(), conn, control, &p, time.Now()); err != nil || j.DueIs != survey.Estimated || j.Due != 100 {
 				t.Errorf("without max_fraction: %+v, %v, want an estimate", j, err)
 			}
 		})
 		p.Limits.MaxFraction = 0.5
 		beside(func() {
-			if j, err := Judge(t.Context(), conn, control, &p, time.Now()); !errors.Is(err, ErrAwaited) || schemas.StateOf(err) != schemas.SQLStateQueryCanceled {
+			if j, err := survey.Judge(t.Context(), conn, control, &p, time.Now()); !errors.Is(err, database.ErrAwaited) || schemas.StateOf(err) != schemas.SQLStateQueryCanceled {
 				t.Errorf("with max_fraction: %+v, %v, want that it gives way", j, err)
 			}
 		})
 		beside(func() {
-			if r, err := Remaining(t.Context(), conn, control, &p, time.Now()); !errors.Is(err, ErrAwaited) {
+			if r, err := survey.Remaining(t.Context(), conn, control, &p, time.Now()); !errors.Is(err, database.ErrAwaited) {
 				t.Errorf("at the end of a run: %+v, %v, want that it gives way", r, err)
 			}
 		})
 		beside(func() {
-			if s, err := (Ask{AtMost: 1000}).InForce(t.Context(), conn, &p); err != nil || s.DueIs != Estimated || s.Due != 100 || s.Trouble != "" {
+			if s, err := (survey.Ask{AtMost: 1000}).InForce(t.Context(), conn, &p); err != nil || s.DueIs != survey.Estimated || s.Due != 100 || s.Trouble != "" {
 				t.Errorf("of a plan: %+v, %v, want an estimate", s, err)
 			}
 		})
 		beside(func() {
-			if s, err := surveyInForce(t.Context(), conn, &p, time.Now()); err != nil || !strings.HasPrefix(s.Trouble, ErrAwaited.Error()) {
+			if s, err := surveyInForce(t.Context(), conn, &p, time.Now()); err != nil || !strings.HasPrefix(s.Trouble, database.ErrAwaited.Error()) {
 				t.Errorf("of a plan that counts all: %+v, %v, want that it gives way", s, err)
 			}
 		})
 		// Who has it locked, or a partition of it, is not waited for, by a session without a lock_timeout either.
 		for _, locked := range []string{`lock table only shop.t in access exclusive mode`, `lock table only shop.t_old in access exclusive mode`} {
-			must(t, run(app, `begin`))
-			must(t, run(app, locked))
+			must(t, runSQL(app, `begin`))
+			must(t, runSQL(app, locked))
 			impatient, stop := context.WithTimeout(t.Context(), time.Minute)
-			if _, err := Judge(impatient, conn, control, &p, time.Now()); schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
+			if _, err := survey.Judge(impatient, conn, control, &p, time.Now()); schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
 				t.Errorf("behind %s: %v", locked, err)
 			}
 			stop()
-			must(t, run(app, `rollback`))
+			must(t, runSQL(app, `rollback`))
 		}
 		// A cancel that was asked for hits nothing else.
 		var one int
@@ -134,14 +138,14 @@ func TestADraftsCountGivesWayToASessionThatWantsToChangeTheTable(t *testing.T) {
 			var counts bool
 			err := b.admin.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')`).Scan(&counts)
 			if err != nil || counts {
-				changed <- errors.Join(err, run(b.owner, `alter table shop.sessions add column more int`))
+				changed <- errors.Join(err, runSQL(b.owner, `alter table shop.sessions add column more int`))
 				return
 			}
 		}
 	}()
-	s, err := b.draft(nil).Survey(t.Context(), Ask{AtMost: 1000}, resolved)
+	s, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{AtMost: 1000}, resolved)
 	must(t, <-changed)
-	if err != nil || s.Trouble != "" || s.DueIs != Estimated {
+	if err != nil || s.Trouble != "" || s.DueIs != survey.Estimated {
 		t.Errorf("%+v, %v, want an estimate", s, err)
 	}
 }
@@ -153,8 +157,8 @@ func TestACountGivesWayToNobodyElse(t *testing.T) {
 	w := newWorld(t, db, `create table t (id int)`, `create table other (id int)`)
 	counts := db.ConnectAs(t, testRoles.Executor)
 	defer func() { _ = counts.Close(context.Background()) }()
-	must(t, run(w.admin, `grant usage on schema shop to public`))
-	must(t, run(w.admin, `grant select on shop.t to public`))
+	must(t, runSQL(w.admin, `grant usage on schema shop to public`))
+	must(t, runSQL(w.admin, `grant select on shop.t to public`))
 	for _, c := range []struct {
 		holds, waits string
 		gives        bool
@@ -163,19 +167,19 @@ func TestACountGivesWayToNobodyElse(t *testing.T) {
 		{`lock table shop.other in access share mode`, `alter table shop.other add column a int`, false},
 		{`lock table shop.t in access share mode`, `alter table shop.t add column a int`, true},
 	} {
-		must(t, run(counts, `begin`))
-		must(t, run(counts, `select from shop.t`))
-		must(t, run(w.admin, `begin`))
-		must(t, run(w.admin, c.holds))
+		must(t, runSQL(counts, `begin`))
+		must(t, runSQL(counts, `select from shop.t`))
+		must(t, runSQL(w.admin, `begin`))
+		must(t, runSQL(w.admin, c.holds))
 		ended := make(chan error, 1)
-		go func() { ended <- run(w.owner, c.waits) }()
+		go func() { ended <- runSQL(w.owner, c.waits) }()
 		for !valueOn[bool](t, w.exec, `select exists (select from pg_locks where not granted and pid = $1)`, int32(w.owner.PgConn().PID())) {
 		}
-		if got := valueOn[bool](t, w.exec, awaitedSQL, int32(counts.PgConn().PID())); got != c.gives {
+		if got := valueOn[bool](t, w.exec, database.AwaitedSQL, int32(counts.PgConn().PID())); got != c.gives {
 			t.Errorf("%s, behind %s: %v", c.waits, c.holds, got)
 		}
-		must(t, run(w.admin, `rollback`))
-		must(t, run(counts, `rollback`))
+		must(t, runSQL(w.admin, `rollback`))
+		must(t, runSQL(counts, `rollback`))
 		must(t, <-ended)
 	}
 }

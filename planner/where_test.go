@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -96,7 +98,7 @@ func TestWhereMayMakeMoreFallDueUnlessItOnlyAsksForMore(t *testing.T) {
 			w.apply(lines(c.from))
 			changes, err := w.difference(lines(c.to), false)
 			must(t, err)
-			if got := changes[0]; got.MoreFallDue != c.more || got.Kind != Changed && c.from != c.to {
+			if got := changes[0]; got.MoreFallDue != c.more || got.Kind != change.Changed && c.from != c.to {
 				t.Errorf("from %q to %q: %s, more %v, want %v\n%s", c.from, c.to, got.Kind, got.MoreFallDue, c.more, got.Diff())
 			}
 		}
@@ -113,7 +115,7 @@ func TestWhereIsKeptFromTheRecordWhenTheTableIsGone(t *testing.T) {
 		w.do(`drop table orders`)
 		longer := strings.Replace(ordersPolicy("    where: flag"), "30 days", "60 days", 1)
 		changes := w.apply(longer)
-		if c := changes[0]; !c.Unfit || c.Kind != Changed {
+		if c := changes[0]; !c.Unfit || c.Kind != change.Changed {
 			t.Errorf("lengthening says %+v", c)
 		}
 		if p := w.inForce()[0]; p.Definition.Where == nil || p.Definition.Where.SQL != `t."flag"` || p.Version != before.Version+1 {
@@ -173,7 +175,7 @@ func TestWhereIsPlannedBeforeItIsApplied(t *testing.T) {
 		for _, login := range []string{"postgres", b.app} {
 			b.login = login
 			for _, expire := range []string{"{column: closed_at, after: 30 days}", "{expression: \"closed_at + interval '30 days'\"}"} {
-				s := b.survey("policies:\n  - {name: p, table: shop.orders, expire: "+expire+", where: \"s = 'closed' and mail is not null\"}\n", Ask{AtMost: 1000})
+				s := b.survey("policies:\n  - {name: p, table: shop.orders, expire: "+expire+", where: \"s = 'closed' and mail is not null\"}\n", survey.Ask{AtMost: 1000})
 				if want := valueOn[int64](t, b.admin, `select count(*) from shop.orders where s = 'closed' and mail is not null`); s.Due != want || s.Trouble != "" {
 					t.Errorf("%s, as %s: %+v, want %d", expire, login, s, want)
 				}
@@ -202,7 +204,7 @@ func TestAnIndexOfTheRowsThatMeetWhereIsUsed(t *testing.T) {
 			p := w.named(schemas.PolicyName(table))
 			s, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
-			if s.Due != 10 || s.Index != fmt.Sprintf("by_status%d", i) || s.Method == Sequential {
+			if s.Due != 10 || s.Index != fmt.Sprintf("by_status%d", i) || s.Method == survey.Sequential {
 				t.Errorf("%s: %d rows are due, found by %s %s", after, s.Due, s.Method, s.Index)
 			}
 			if got := w.deleteAll(p, w.open(&p), 100); got.Deleted != 10 {

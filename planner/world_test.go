@@ -13,23 +13,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/fixture"
+	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup/apply"
+	"lapse/planner/change"
+	"lapse/planner/database"
 	"lapse/planner/functions"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/planner/run"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 var testRoles = schemas.RolesFor(schemas.DefaultRolePrefix)
-
-// Setup is what these tests need of internal/setup, which imports planner. main_test.go, outside the package, fills it in.
-var Setup struct {
-	Install       func(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) error
-	EnsureDeleter func(ctx context.Context, tx pgx.Tx, r *Resolved, roles schemas.Roles) error
-	Fit           Fit
-	GrantSQL      func(err error) string // the statement that a GrantError asks for, "" for other errors
-}
 
 // defaultSpeed is the rows a second that a survey expects of a policy that has deleted nothing yet.
 const defaultSpeed = 50_000
@@ -56,7 +55,7 @@ func newWorld(t testing.TB, db *pgtest.DB, ddl ...string) *world {
 	w.admin, w.exec = db.Connect(t), db.ConnectAs(t, testRoles.Executor)
 	// What a test computes it computes in UTC: where days have 23 and 25 hours, "30 days ago" is another instant in some weeks.
 	db.Exec(t, fmt.Sprintf("create schema shop authorization %s", w.app), fmt.Sprintf("alter role %s set timezone = 'UTC'", w.app))
-	must(t, run(w.admin, "set timezone = 'UTC'"))
+	must(t, runSQL(w.admin, "set timezone = 'UTC'"))
 	w.owner = db.ConnectAs(t, w.app)
 	w.do("set search_path = shop")
 	for _, sql := range ddl {
@@ -68,10 +67,10 @@ func newWorld(t testing.TB, db *pgtest.DB, ddl ...string) *world {
 // do runs SQL as the application.
 func (w *world) do(sql string, args ...any) {
 	w.t.Helper()
-	must(w.t, run(w.owner, sql, args...))
+	must(w.t, runSQL(w.owner, sql, args...))
 }
 
-func run(conn *pgx.Conn, sql string, args ...any) error {
+func runSQL(conn *pgx.Conn, sql string, args ...any) error {
 	_, err := conn.Exec(context.Background(), sql, args...)
 	return err
 }
@@ -101,15 +100,15 @@ func policyText(table, column, after string, more ...string) string {
 }
 
 // difference compares a policy file with the database, as a superuser.
-func (w *world) difference(file string, prune bool) ([]Change, error) {
+func (w *world) difference(file string, prune bool) ([]change.Change, error) {
 	w.t.Helper()
 	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	must(w.t, err)
-	return Difference(w.t.Context(), w.admin, f, prune, Setup.Fit)
+	return change.Difference(w.t.Context(), w.admin, f, prune, apply.Fit)
 }
 
 // apply does what cmd does.
-func (w *world) apply(file string) []Change {
+func (w *world) apply(file string) []change.Change {
 	w.t.Helper()
 	changes, err := w.difference(file, false)
 	must(w.t, err)
@@ -119,16 +118,16 @@ func (w *world) apply(file string) []Change {
 	return changes
 }
 
-func (w *world) write(c *Change) error {
+func (w *world) write(c *change.Change) error {
 	return pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) error { return writeIn(w.t.Context(), tx, c) })
 }
 
 // writeIn sees to the deleter, as cmd does, and writes the change.
-func writeIn(ctx context.Context, tx pgx.Tx, c *Change) error {
-	if err := Setup.EnsureDeleter(ctx, tx, c.Resolved, testRoles); err != nil {
+func writeIn(ctx context.Context, tx pgx.Tx, c *change.Change) error {
+	if err := catalog.EnsureDeleter(ctx, tx, c.Resolved, testRoles); err != nil {
 		return err
 	}
-	_, _, err := Write(ctx, tx, c, testRoles, "test")
+	_, _, err := change.Write(ctx, tx, c, testRoles, "test")
 	return err
 }
 
@@ -139,7 +138,7 @@ func (w *world) deleter() string {
 }
 
 // armed applies a policy file and arms what it says is armed.
-func (w *world) armed(file string) InForce {
+func (w *world) armed(file string) record.InForce {
 	w.t.Helper()
 	w.apply(file)
 	for _, p := range w.inForce() {
@@ -162,15 +161,15 @@ func (w *world) arm(id schemas.PolicyID) {
 }
 
 // inForce loads the policies as the executor.
-func (w *world) inForce() []InForce {
+func (w *world) inForce() []record.InForce {
 	w.t.Helper()
-	all, err := LoadInForce(w.t.Context(), w.exec)
+	all, err := record.LoadInForce(w.t.Context(), w.exec)
 	must(w.t, err)
 	return all
 }
 
 // named is the policy of that name.
-func (w *world) named(name schemas.PolicyName) InForce {
+func (w *world) named(name schemas.PolicyName) record.InForce {
 	w.t.Helper()
 	for _, p := range w.inForce() {
 		if p.Name == name {
@@ -178,21 +177,21 @@ func (w *world) named(name schemas.PolicyName) InForce {
 		}
 	}
 	w.t.Fatalf("policy %s is not in force", name)
-	return InForce{}
+	return record.InForce{}
 }
 
 // open opens a run as the executor.
-func (w *world) open(p *InForce) Run {
+func (w *world) open(p *record.InForce) record.Run {
 	w.t.Helper()
-	r, err := OpenRun(w.t.Context(), w.exec, p, time.Now, NewRun{})
+	r, err := run.Open(w.t.Context(), w.exec, p, time.Now, run.Options{})
 	must(w.t, err)
 	return r
 }
 
 // batch is one call of a deletion function with all that it claims: tests change it to see it refused.
 type batch struct {
-	Policy    InForce
-	Run       Run
+	Policy    record.InForce
+	Run       record.Run
 	Claim     schemas.Claim
 	Shard     int64
 	Term      int64
@@ -211,7 +210,7 @@ type result struct {
 }
 
 // lease takes the run's first unfinished shard and returns a batch for it.
-func (w *world) lease(p InForce, r Run) *batch {
+func (w *world) lease(p record.InForce, r record.Run) *batch {
 	w.t.Helper()
 	b := w.leaseAny(p, r)
 	if b == nil {
@@ -220,7 +219,7 @@ func (w *world) lease(p InForce, r Run) *batch {
 	return b
 }
 
-func (w *world) leaseAny(p InForce, r Run) *batch {
+func (w *world) leaseAny(p record.InForce, r record.Run) *batch {
 	w.t.Helper()
 	b := &batch{Policy: p, Run: r, Holder: "test", Limit: p.Batch, MAC: make([]byte, 32), Isolation: pgx.ReadCommitted}
 	var target uint32
@@ -231,7 +230,7 @@ func (w *world) leaseAny(p InForce, r Run) *batch {
 	must(w.t, err)
 	cascades := []uint32{}
 	if p.Definition.Soft == nil {
-		cascades, err = Cascades(w.t.Context(), w.exec, target)
+		cascades, err = database.Cascades(w.t.Context(), w.exec, target)
 		must(w.t, err)
 	}
 	b.Claim = schemas.Claim{
@@ -272,7 +271,7 @@ func (w *world) callIn(tx pgx.Tx, b *batch, change func(*batch)) (result, error)
 }
 
 // callDelete calls a batch's deletion function as the executor does.
-func (w *world) callDelete(q Querier, b *batch) (got result, err error) {
+func (w *world) callDelete(q database.Querier, b *batch) (got result, err error) {
 	sql, args := b.statement()
 	err = q.QueryRow(w.t.Context(), sql, args...).
 		Scan(&got.Picked, &got.Deleted, &got.Finished, &got.LeftBehind, &got.ByRelation, &got.PassOver)
@@ -292,7 +291,7 @@ func (b *batch) statement() (sql string, args []any) {
 }
 
 // deleteAll works off a run, with batches of limit rows, and returns what was picked and deleted.
-func (w *world) deleteAll(p InForce, r Run, limit int) (total result) {
+func (w *world) deleteAll(p record.InForce, r record.Run, limit int) (total result) {
 	w.t.Helper()
 	for b := w.leaseAny(p, r); b != nil; b = w.leaseAny(p, r) {
 		b.Limit = limit
@@ -314,6 +313,6 @@ func wantState(t testing.TB, err error, state string) {
 }
 
 // surveyInForce counts all.
-func surveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time) (*Survey, error) {
-	return Ask{At: at}.InForce(ctx, conn, p)
+func surveyInForce(ctx context.Context, conn *pgx.Conn, p *record.InForce, at time.Time) (*survey.Survey, error) {
+	return survey.Ask{At: at}.InForce(ctx, conn, p)
 }

@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"lapse/internal/setup/apply"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -79,7 +80,7 @@ func them(n int) string {
 // nothingToSay reports whether a policy stays as it is, and nobody has to know more of it than that. Warnings that were there before are
 // counted, and said by other commands.
 func (a *applier) nothingToSay(c *apply.Change) bool {
-	return (c.Kind == planner.Unchanged || c.Kind == planner.Missing) && !c.Writes() && !c.Unfit && c.HeldBack == 0 && (!a.arm || c.ToState != schemas.Observing)
+	return (c.Kind == change.Unchanged || c.Kind == change.Missing) && !c.Writes() && !c.Unfit && c.HeldBack == 0 && (!a.arm || c.ToState != schemas.Observing)
 }
 
 // namedOthers is how many policies a line names that nobody asked about.
@@ -91,7 +92,7 @@ func (a *applier) others(changes apply.Changes) string {
 	for i := range changes {
 		switch c := &changes[i]; {
 		case !a.nothingToSay(c):
-		case c.Kind == planner.Missing:
+		case c.Kind == change.Missing:
 			missing = append(missing, string(c.Policy))
 		default:
 			unchanged++
@@ -119,7 +120,7 @@ func (a *applier) others(changes apply.Changes) string {
 
 // total is one line over all changes, "" where nothing changes.
 func (a *applier) total(changes apply.Changes) string {
-	kinds, all, arms := map[planner.ChangeKind]int{}, 0, 0
+	kinds, all, arms := map[change.Kind]int{}, 0, 0
 	for i := range changes {
 		c := &changes[i]
 		if c.Change.Writes() {
@@ -132,9 +133,9 @@ func (a *applier) total(changes apply.Changes) string {
 	}
 	var parts []string
 	for _, k := range []struct {
-		kind planner.ChangeKind
+		kind change.Kind
 		name string
-	}{{planner.New, "new"}, {planner.Changed, "changed"}, {planner.Restated, "in another state"}, {planner.Removed, "dropped"}} {
+	}{{change.New, "new"}, {change.Changed, "changed"}, {change.Restated, "in another state"}, {change.Removed, "dropped"}} {
 		if n := kinds[k.kind]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, k.name))
 		}
@@ -161,7 +162,7 @@ func newlyDue(changes apply.Changes) string {
 			newly += *n.Newly
 		default:
 			newly += n.Due
-			if n.Former > 0 || n.DueIs != planner.Exact {
+			if n.Former > 0 || n.DueIs != survey.Exact {
 				about = "about "
 			}
 		}

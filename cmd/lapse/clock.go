@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -120,7 +120,7 @@ func readClocks(ctx context.Context, conn *pgx.Conn) (*clocks, error) {
 	}
 	c.Machine = time.Now()
 	// The server read its clock between the two instants.
-	c.Apart = c.Server.After(c.Machine.Add(planner.MaxClockSkew)) || c.Server.Before(before.Add(-planner.MaxClockSkew))
+	c.Apart = c.Server.After(c.Machine.Add(run.MaxClockSkew)) || c.Server.Before(before.Add(-run.MaxClockSkew))
 	rows, err := conn.Query(ctx, `
 		select g.name,
 		       (select max(r.cutoff) from lapse.run r
@@ -154,7 +154,7 @@ func (c *clocks) refused() bool {
 func (a *app) printClocks(c *clocks) error {
 	fmt.Fprintf(a.out, "server        %s\nthis machine  %s\n", c.Server.UTC().Format(time.RFC3339Nano), c.Machine.UTC().Format(time.RFC3339Nano))
 	if c.Apart {
-		fmt.Fprintf(a.out, "they are more than %s apart: an executor on this machine refuses to begin a run\n", planner.MaxClockSkew)
+		fmt.Fprintf(a.out, "they are more than %s apart: an executor on this machine refuses to begin a run\n", run.MaxClockSkew)
 	}
 	if c.Accepted != nil {
 		fmt.Fprintf(a.out, "accepted      %s\n", c.Accepted.UTC().Format(time.RFC3339))

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/record"
 )
 
 func (a *app) completionCommand() *cobra.Command {
@@ -43,7 +43,7 @@ const completionTime = time.Second
 // completeInForce completes the names of policies in force, each once.
 func (a *app) completeInForce(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return a.complete(cmd.Context(), args, func(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-		return planner.PolicyNamesInForce(ctx, conn)
+		return record.NamesInForce(ctx, conn)
 	})
 }
 
@@ -61,7 +61,7 @@ func (a *app) completeRecorded(cmd *cobra.Command, args []string, _ string) ([]c
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.complete(cmd.Context(), args, func(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-		return planner.PolicyNames(ctx, conn)
+		return record.Names(ctx, conn)
 	})
 }
 

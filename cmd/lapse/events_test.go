@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-func record(op string, headers ...string) *schemas.Record {
+func logRecord(op string, headers ...string) *schemas.Record {
 	r := &schemas.Record{Key: []byte(`{"id":"1"}`), Value: []byte("{}"), Time: time.Unix(0, 0).UTC(), Headers: []schemas.Header{{Key: "lapse-op", Value: []byte(op)}}}
 	for pair := range slices.Chunk(headers, 2) {
 		r.Headers = append(r.Headers, schemas.Header{Key: pair[0], Value: []byte(pair[1])})
@@ -20,7 +20,7 @@ func record(op string, headers ...string) *schemas.Record {
 }
 
 func TestTheConsumerSkipsFencesAndWhatWasNotAskedFor(t *testing.T) {
-	event := record("delete", "lapse-cause", "system", "lapse-policy", "p", "lapse-table", "public.t")
+	event := logRecord("delete", "lapse-cause", "system", "lapse-policy", "p", "lapse-table", "public.t")
 	for _, c := range []struct {
 		name     string
 		consumer consumer
@@ -33,9 +33,9 @@ func TestTheConsumerSkipsFencesAndWhatWasNotAskedFor(t *testing.T) {
 		{"its policy and table", consumer{policy: "p", table: "public.t"}, event, true},
 		{"another policy", consumer{policy: "q"}, event, false},
 		{"another table", consumer{table: "public.u"}, event, false},
-		{"a fence", consumer{}, record("fence"), false},
-		{"a gap, whatever is asked for", consumer{cause: "system", policy: "p", table: "public.t"}, record("gap"), true},
-		{"a rewind, whatever is asked for", consumer{cause: "user"}, record("rewind"), true},
+		{"a fence", consumer{}, logRecord("fence"), false},
+		{"a gap, whatever is asked for", consumer{cause: "system", policy: "p", table: "public.t"}, logRecord("gap"), true},
+		{"a rewind, whatever is asked for", consumer{cause: "user"}, logRecord("rewind"), true},
 	} {
 		if got := c.consumer.wants(c.record); got != c.wants {
 			t.Errorf("%s: wants is %v", c.name, got)
@@ -46,7 +46,7 @@ func TestTheConsumerSkipsFencesAndWhatWasNotAskedFor(t *testing.T) {
 func TestATruncateIsPrintedOnceThoughItIsInEveryPartition(t *testing.T) {
 	var out bytes.Buffer
 	c := consumer{app: &app{out: &out}, order: newOrder(nil, "")}
-	truncate := record("truncate", "lapse-cause", "user", "lapse-table", "public.t")
+	truncate := logRecord("truncate", "lapse-cause", "user", "lapse-table", "public.t")
 	for range 3 {
 		if err := c.print(truncate, replication.Position{History: 1, Timeline: 1, Commit: 0x19C2A40, Ordinal: 0x0}); err != nil {
 			t.Fatal(err)
@@ -63,9 +63,9 @@ func TestATruncateIsPrintedOnceThoughOthersComeInBetween(t *testing.T) {
 	for _, op := range []string{"truncate", "drop"} {
 		var out bytes.Buffer
 		c := consumer{app: &app{out: &out}, order: newOrder(nil, "")}
-		all := record(op, "lapse-cause", "user", "lapse-table", "public.t")
+		all := logRecord(op, "lapse-cause", "user", "lapse-table", "public.t")
 		for n := range uint32(3) {
-			for at, r := range map[uint32]*schemas.Record{7: all, 8 + n: record("delete", "lapse-cause", "user", "lapse-table", "public.t")} {
+			for at, r := range map[uint32]*schemas.Record{7: all, 8 + n: logRecord("delete", "lapse-cause", "user", "lapse-table", "public.t")} {
 				if err := c.print(r, replication.Position{History: 1, Timeline: 1, Commit: 0x19C2A40, Ordinal: at}); err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +82,7 @@ func TestAMarkerIsReadInEachFormat(t *testing.T) {
 	want := "gap from 1/1/0/19C2A40 to 1/1/0/1A00000: what was deleted in between is not in the topics, or not as what it was " +
 		"(the slot was gone, and another was made)"
 	for _, value := range []string{body, `{"specversion":"1.0","data":` + body + `}`, `{"op":"m",` + body[1:]} {
-		gap := record("gap")
+		gap := logRecord("gap")
 		gap.Value = []byte(value)
 		if got := markerLine(gap); got != want {
 			t.Errorf("%s is printed as %q", value, got)
@@ -97,9 +97,9 @@ func TestGapsAndRewindsArePrintedOnceInWords(t *testing.T) {
 		return []byte(`{"lapse":{"reason":"` + reason + `",` + more + `"from":{"history":1,"timeline":1,"lsn":"0/19C2A40"},` +
 			`"to":{"history":1,"timeline":1,"lsn":"0/1A00000"}}}`)
 	}
-	rewind, gap := record("rewind"), record("gap")
+	rewind, gap := logRecord("rewind"), logRecord("gap")
 	rewind.Value, gap.Value = body("accepted", ""), body("topic", `"topic":"lapse.log",`)
-	event := record("delete", "lapse-cause", "user", "lapse-table", "public.t")
+	event := logRecord("delete", "lapse-cause", "user", "lapse-table", "public.t")
 	for _, step := range []struct {
 		record *schemas.Record
 		at     replication.Position

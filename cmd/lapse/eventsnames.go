@@ -16,7 +16,7 @@ import (
 	"lapse/audit/kafka"
 	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -62,7 +62,7 @@ func (c *consumer) readCatalog(ctx context.Context) error {
 		return err
 	}
 	defer site.Close(conn)
-	policies, err := planner.PolicyNames(ctx, conn)
+	policies, err := record.Names(ctx, conn)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 // placed is an event of a database at a place in its history.
 func placed(op, system string, history, lsn, seq int) *schemas.Record {
-	return record(op, "lapse-sysid", system, "lapse-db", "5", "lapse-history", fmt.Sprint(history), "lapse-tli", "1",
+	return logRecord(op, "lapse-sysid", system, "lapse-db", "5", "lapse-history", fmt.Sprint(history), "lapse-tli", "1",
 		"lapse-lsn", fmt.Sprintf("%016X", lsn), "lapse-seq", fmt.Sprintf("%08X", seq), "lapse-schema", "1")
 }
 
@@ -26,7 +26,7 @@ func TestTheConsumerHoldsEveryRecordAgainstTheOrder(t *testing.T) {
 			placed("delete", "1", 1, 10, 0), placed("delete", "1", 1, 10, 1), placed("delete", "1", 1, 11, 0),
 		}, nil},
 		{"fences, and what Lapse has not written", []*schemas.Record{
-			placed("delete", "1", 1, 10, 0), placed("fence", "1", 1, 9, 0), record("delete"), placed("delete", "1", 1, 11, 0),
+			placed("delete", "1", 1, 10, 0), placed("fence", "1", 1, 9, 0), logRecord("delete"), placed("delete", "1", 1, 11, 0),
 		}, nil},
 		{"a rewind and what follows it", []*schemas.Record{
 			placed("delete", "1", 1, 20, 0), placed("rewind", "1", 2, 10, 0), placed("delete", "1", 2, 11, 0),

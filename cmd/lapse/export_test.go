@@ -159,9 +159,9 @@ func TestEventsAreOfTheTimeAndTheRowThatAreAskedFor(t *testing.T) {
 		}
 		return moment
 	}
-	event := record("delete", "lapse-cause", "user")
+	event := logRecord("delete", "lapse-cause", "user")
 	event.Time = at("2026-11-21T10:15:30.123Z")
-	truncate := record("truncate", "lapse-cause", "user")
+	truncate := logRecord("truncate", "lapse-cause", "user")
 	truncate.Key, truncate.Time = []byte("{}"), event.Time
 	one, err := readKey("1")
 	if err != nil {

@@ -6,8 +6,11 @@ import (
 	"strings"
 
 	"lapse/internal/config"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/database"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/planner/resolve"
 	"lapse/schemas"
 )
 
@@ -21,14 +24,14 @@ func floorsOf(s *config.Settings) []policyfile.Floor {
 }
 
 // keepAboveFloors refuses to let a policy delete that is below a floor of lapse.yaml, which may have been raised since.
-func keepAboveFloors(ctx context.Context, db planner.DB, s *config.Settings, p *planner.InForce, c *planner.Change) error {
+func keepAboveFloors(ctx context.Context, db database.DB, s *config.Settings, p *record.InForce, c *change.Change) error {
 	if c.ToState != schemas.Arming && c.ToState != schemas.Armed || !c.Writes() {
 		return nil
 	}
 	if waiting := p.Waiting(); waiting != nil && c.ToVersion == waiting.Version {
 		p = waiting
 	}
-	problems, err := p.BelowFloor(ctx, db, floorsOf(s))
+	problems, err := resolve.BelowFloor(ctx, db, p, floorsOf(s))
 	if err != nil || len(problems) == 0 {
 		return err
 	}

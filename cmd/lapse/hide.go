@@ -11,6 +11,8 @@ import (
 	"lapse/internal/setup/site"
 	"lapse/internal/setup/tables"
 	"lapse/planner"
+	"lapse/planner/database"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -129,7 +131,7 @@ func (c *hider) look(ctx context.Context) (*tables.Hiding, error) {
 	policies, err := policiesNamed(ctx, owner.Conn, []string{c.policy})
 	if err != nil && c.does.Drop {
 		// What hides rows outlives the policy.
-		table, lookErr := planner.LastTable(ctx, owner.Conn, c.policy)
+		table, lookErr := record.LastTable(ctx, owner.Conn, c.policy)
 		if table != 0 {
 			c.does.TableOID = table
 			return c.does.Look(ctx, &planner.Hide{})
@@ -152,11 +154,11 @@ func (c *hider) look(ctx context.Context) (*tables.Hiding, error) {
 
 // hidesMore refuses to put what a policy that deletes set rows hides in the place of what the policy that sets them hides: there is one view,
 // and one function, for each table.
-func (c *hider) hidesMore(ctx context.Context, conn planner.DB, p *planner.InForce) error {
+func (c *hider) hidesMore(ctx context.Context, conn database.DB, p *record.InForce) error {
 	if c.does.Drop || p.Definition.Soft != nil {
 		return nil
 	}
-	all, err := planner.LoadInForce(ctx, conn)
+	all, err := record.LoadInForce(ctx, conn)
 	if err != nil {
 		return err
 	}

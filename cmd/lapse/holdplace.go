@@ -16,7 +16,7 @@ import (
 	"lapse/internal/config"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/hold"
 )
 
 // maxMatter is what lapse.hold takes.
@@ -95,7 +95,7 @@ func (p *placing) run(ctx context.Context) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	order := holds.Order{Matter: p.matter, Reason: p.reason, HoldRequest: planner.HoldRequest{Table: p.table, Columns: p.columns, Where: p.where}}
+	order := holds.Order{Matter: p.matter, Reason: p.reason, Request: hold.Request{Table: p.table, Columns: p.columns, Where: p.where}}
 	var err error
 	if p.where == "" {
 		if order.Keys, err = p.readKeys(); err != nil {
@@ -118,9 +118,9 @@ func (p *placing) run(ctx context.Context) error {
 }
 
 // match compares the hold with the rows that are there. The hold is in force, whatever comes of it.
-func (p *placing) match(ctx context.Context, s *config.Settings, hold *planner.Hold) planner.HoldMatch {
+func (p *placing) match(ctx context.Context, s *config.Settings, held *hold.Hold) hold.Matches {
 	draft := p.draft(s, "lapse hold", map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout})
-	m, err := draft.MatchHold(ctx, hold)
+	m, err := hold.Match(ctx, draft, held)
 	if err != nil {
 		m.Trouble = err.Error()
 	}
@@ -130,11 +130,11 @@ func (p *placing) match(ctx context.Context, s *config.Settings, hold *planner.H
 // placedHold is what `lapse hold place` prints.
 type placedHold struct {
 	*holds.Record
-	Warnings []string          `json:"warnings"`
-	Match    planner.HoldMatch `json:"match"`
+	Warnings []string     `json:"warnings"`
+	Match    hold.Matches `json:"match"`
 }
 
-func (p *placing) print(ctx context.Context, owner *site.Session, placed *holds.Placed, m planner.HoldMatch) error {
+func (p *placing) print(ctx context.Context, owner *site.Session, placed *holds.Placed, m hold.Matches) error {
 	r, err := readHold(ctx, owner, placed.ID)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (p *placing) print(ctx context.Context, owner *site.Session, placed *holds.
 const mostNumbers = 20
 
 // matchLine warns of what a hold is on that is not there, "" where all of it is. It names keys by their numbers.
-func matchLine(table string, m *planner.HoldMatch) string {
+func matchLine(table string, m *hold.Matches) string {
 	switch {
 	case m.Trouble != "":
 		return fmt.Sprintf("whether there are rows in %s that it holds is not known: %s\n", table, m.Trouble)

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/term"
 )
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(runCommand()) }
 
 // run is main with an exit code.
-func run() int {
+func runCommand() int {
 	ctx, stop := untilSignalled(context.Background())
 	defer stop()
 	a := &app{

@@ -15,7 +15,7 @@ import (
 // TestMain lets scripts run this very binary as `lapse`, and a test as a program that does not stop when it should.
 func TestMain(m *testing.M) {
 	testscript.Main(tidy{kafkatest.Wrap(pgtest.Wrap(m))}, map[string]func(){
-		"lapse": func() { os.Exit(run()) }, "stubborn": stubborn,
+		"lapse": func() { os.Exit(runCommand()) }, "stubborn": stubborn,
 	})
 }
 

@@ -14,8 +14,11 @@ import (
 	"lapse/internal/setup/apply"
 	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/database"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -79,7 +82,7 @@ type surveyor struct {
 
 // plan is what is shown of one policy.
 type plan struct {
-	*planner.Survey
+	*survey.Survey
 	Errors []mistake `json:"errors"` // what keeps a policy of a file from being applied
 	// HeldBack is the version of the policy that waits for a yes, 0 for none. It has a plan of its own, in which NewlyDue is how many rows
 	// fall due under it beside those that fall due under the version in force; nil where that was not counted.
@@ -90,8 +93,8 @@ type plan struct {
 // countAtMost is how far rows are counted.
 const countAtMost = 1000000
 
-func (c *surveyor) ask() planner.Ask {
-	ask := planner.Ask{At: c.at, AtMost: countAtMost}
+func (c *surveyor) ask() survey.Ask {
+	ask := survey.Ask{At: c.at, AtMost: countAtMost}
 	if c.exact {
 		ask.AtMost = 0
 	}
@@ -140,7 +143,7 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 		return nil, err
 	}
 	defer site.Close(conn)
-	policies, err := planner.LoadInForce(ctx, conn)
+	policies, err := record.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -166,12 +169,12 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 		if waiting == nil {
 			continue
 		}
-		next, err := planner.Ask{At: s.At, AtMost: c.ask().AtMost}.InForce(ctx, conn, waiting)
+		next, err := survey.Ask{At: s.At, AtMost: c.ask().AtMost}.InForce(ctx, conn, waiting)
 		if err != nil {
 			return nil, err
 		}
 		p := plan{Survey: next, HeldBack: held}
-		if newly := next.Due - s.Due; next.DueIs == planner.Exact && s.DueIs == planner.Exact {
+		if newly := next.Due - s.Due; next.DueIs == survey.Exact && s.DueIs == survey.Exact {
 			p.NewlyDue = &newly
 		}
 		plans = append(plans, p)
@@ -180,8 +183,8 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 }
 
 // draft looks at policies that are not applied, with the rights of the login that applies them.
-func (a *app) draft(s *config.Settings, command string, with map[string]string) *planner.Draft {
-	return &planner.Draft{Roles: s.Roles, Connect: func(ctx context.Context) (*pgx.Conn, error) {
+func (a *app) draft(s *config.Settings, command string, with map[string]string) *database.Draft {
+	return &database.Draft{Roles: s.Roles, Connect: func(ctx context.Context) (*pgx.Conn, error) {
 		return a.open(ctx, s, session{command: command, to: s.Database.Owner, superuser: true, with: with})
 	}}
 }
@@ -212,21 +215,21 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 	mistakes = slices.DeleteFunc(mistakes, func(m *yamldoc.Error) bool { return !c.wants(m.Policy) && !slices.Contains(file.Problems, m) })
 	plans := []plan{}
 	for i := range changes {
-		switch change := &changes[i]; {
-		case change.Kind == planner.Missing || !c.wants(string(change.Policy)):
-		case change.Resolved == nil: // a policy in force that can do without its table
-			s := planner.NoSurvey(change.Policy)
-			s.Table, s.Warnings = change.Table, []string{"it is paused, and its table is not looked at: nothing was counted"}
-			if change.Unfit {
-				s.Trouble, s.Warnings = strings.Join(change.Warnings, "; "), []string{}
+		switch made := &changes[i]; {
+		case made.Kind == change.Missing || !c.wants(string(made.Policy)):
+		case made.Resolved == nil: // a policy in force that can do without its table
+			s := survey.None(made.Policy)
+			s.Table, s.Warnings = made.Table, []string{"it is paused, and its table is not looked at: nothing was counted"}
+			if made.Unfit {
+				s.Trouble, s.Warnings = strings.Join(made.Warnings, "; "), []string{}
 			}
 			plans = append(plans, plan{Survey: s})
 		default:
-			s, err := draft.Survey(ctx, c.ask(), change.Resolved)
+			s, err := change.SurveyDraft(ctx, draft, c.ask(), made.Resolved)
 			if err != nil {
 				return nil, err
 			}
-			mistakes = append(mistakes, change.Misfits(s)...)
+			mistakes = append(mistakes, made.Misfits(s)...)
 			plans = append(plans, plan{Survey: s})
 		}
 	}
@@ -278,7 +281,7 @@ func blame(plans []plan, mistakes yamldoc.Errors) []plan {
 		at := slices.IndexFunc(plans, func(p plan) bool { return string(p.Policy) == m.Policy })
 		if at < 0 {
 			at = len(plans)
-			plans = append(plans, plan{Survey: planner.NoSurvey(schemas.PolicyName(m.Policy))})
+			plans = append(plans, plan{Survey: survey.None(schemas.PolicyName(m.Policy))})
 		}
 		plans[at].Errors = append(plans[at].Errors, mistakeIn(m))
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"lapse/planner"
 	"lapse/planner/functions"
+	"lapse/planner/survey"
 )
 
 func (c *surveyor) printAll(plans []plan) {
@@ -53,7 +53,7 @@ func (c *surveyor) print(p *plan) {
 		c.printCounts(s)
 	}
 	if p.NewlyDue != nil {
-		c.line("newly", "%s beside those of the version in force: `lapse policy arm %s --version %d` says yes", rowsOf(*p.NewlyDue, planner.Exact), s.Policy, s.Version)
+		c.line("newly", "%s beside those of the version in force: `lapse policy arm %s --version %d` says yes", rowsOf(*p.NewlyDue, survey.Exact), s.Policy, s.Version)
 	}
 	for _, warning := range s.Warnings {
 		c.line("warning", "%s", warning)
@@ -72,7 +72,7 @@ func (c *surveyor) line(name, format string, args ...any) {
 	fmt.Fprintf(c.out, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-func (c *surveyor) printCounts(s *planner.Survey) {
+func (c *surveyor) printCounts(s *survey.Survey) {
 	c.line("due", "%s at %s", rowsOf(s.Due, s.DueIs), s.At.UTC().Format(time.RFC3339))
 	if s.Held > 0 {
 		c.line("held", "%s that would be due: lapse hold list", rowsOf(s.Held, s.HeldIs))
@@ -116,7 +116,7 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 }
 
 // printWay says how the rows are found, and in which shards.
-func (c *surveyor) printWay(s *planner.Survey) {
+func (c *surveyor) printWay(s *survey.Survey) {
 	order := slices.Clone(s.Order)
 	for i, by := range order {
 		if len(by) > 64 {
@@ -145,7 +145,7 @@ func (c *surveyor) printWay(s *planner.Survey) {
 }
 
 // printTime says how long it takes by itself, and at what speed.
-func (c *surveyor) printTime(s *planner.Survey) {
+func (c *surveyor) printTime(s *survey.Survey) {
 	takes := "less than a second"
 	if s.Estimate >= time.Second {
 		takes = "about " + s.Estimate.Round(time.Second).String()
@@ -170,24 +170,24 @@ func (c *surveyor) printTime(s *planner.Survey) {
 }
 
 // foundBy names the index that PostgreSQL would use; of a small table it may read all though there is one.
-func foundBy(s *planner.Survey) string {
+func foundBy(s *survey.Survey) string {
 	switch {
 	case s.Shape == functions.ShapeHeap:
 		return "reading the table page by page"
 	case s.Index == "":
 		return string(s.Method)
-	case s.Method == planner.Sequential:
+	case s.Method == survey.Sequential:
 		return fmt.Sprintf("%s (PostgreSQL finds that cheaper here than index %s)", s.Method, s.Index)
 	}
 	return fmt.Sprintf("%s %s", s.Method, s.Index)
 }
 
 // rowsOf is a number of rows with how good it is.
-func rowsOf(rows int64, are planner.Count) string {
+func rowsOf(rows int64, are survey.Count) string {
 	switch are {
-	case planner.MoreThan:
+	case survey.MoreThan:
 		return "more than " + counted(rows, "row")
-	case planner.Estimated:
+	case survey.Estimated:
 		return "about " + counted(rows, "row") + " (an estimate: --exact counts)"
 	}
 	return counted(rows, "row")
@@ -201,7 +201,7 @@ func indent(text string) string {
 const namedDrops = 5
 
 // dropped names partitions, and says how many rows are in them by the catalog.
-func dropped(all []planner.Drop) string {
+func dropped(all []survey.Drop) string {
 	names, rows, known := make([]string, 0, namedDrops+1), int64(0), true
 	for i, d := range all {
 		if i < namedDrops {

@@ -5,25 +5,25 @@ import (
 	"testing"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/survey"
 )
 
 func TestThePlanOfAGentlePolicySaysHowLongItTakesBesideAnApplication(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		survey planner.Survey
+		survey survey.Survey
 		want   string
 	}{
 		{
-			planner.Survey{Gentle: true, Estimate: 4 * time.Second, Beside: 100 * time.Second, RowsPerSecond: 250, SpeedFrom: planner.Measured},
+			survey.Survey{Gentle: true, Estimate: 4 * time.Second, Beside: 100 * time.Second, RowsPerSecond: 250, SpeedFrom: survey.Measured},
 			"about 4s at 250 rows per second (measured, at gentle pace) | about 1m40s beside an application, to which gentle pace leaves most of the time",
 		},
 		{
-			planner.Survey{Gentle: true, Estimate: time.Millisecond, Beside: 25 * time.Millisecond, RowsPerSecond: 25000, SpeedFrom: planner.Stated},
+			survey.Survey{Gentle: true, Estimate: time.Millisecond, Beside: 25 * time.Millisecond, RowsPerSecond: 25000, SpeedFrom: survey.Stated},
 			"less than a second at 25000 rows per second (stated, at gentle pace)",
 		},
 		{
-			planner.Survey{Estimate: 10 * time.Second, Beside: 10 * time.Second, RowsPerSecond: 50, SpeedFrom: planner.Rated},
+			survey.Survey{Estimate: 10 * time.Second, Beside: 10 * time.Second, RowsPerSecond: 50, SpeedFrom: survey.Rated},
 			"about 10s at 50 rows per second (rate)",
 		},
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -45,7 +45,7 @@ The login needs no more than the executor's or the auditor's rights.`,
 	return cmd
 }
 
-func (a *app) readRecord(ctx context.Context, name string) (*planner.PolicyRecord, error) {
+func (a *app) readRecord(ctx context.Context, name string) (*record.Policy, error) {
 	conn, _, err := a.openReader(ctx)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ type policyStep struct {
 	Reason      string                `json:"reason,omitempty"`
 	Version     schemas.PolicyVersion `json:"version"`
 	State       schemas.State         `json:"state,omitempty"`
-	Changes     []planner.FieldChange `json:"changes,omitempty"`
+	Changes     []record.FieldChange  `json:"changes,omitempty"`
 	MoreFallDue bool                  `json:"more_fall_due,omitempty"`
 	HeldAgainst schemas.PolicyVersion `json:"held_against,omitempty"` // it was held back: more fell due than under this version
 	Entry       string                `json:"entry,omitempty"`
@@ -77,7 +77,7 @@ type policyStep struct {
 }
 
 // policySteps are all of them, oldest first.
-func policySteps(record *planner.PolicyRecord) []policyStep {
+func policySteps(record *record.Policy) []policyStep {
 	steps := make([]policyStep, 0, len(record.Versions)+len(record.States))
 	for i := range record.Versions {
 		v := &record.Versions[i]

@@ -9,7 +9,7 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -58,12 +58,12 @@ func becomeReader(ctx context.Context, conn *pgx.Conn, s *config.Settings) error
 }
 
 // readPolicyRecord returns what is on record of a policy, and refuses a name that never was one.
-func readPolicyRecord(ctx context.Context, conn *pgx.Conn, name string) (*planner.PolicyRecord, error) {
-	record, err := planner.LoadPolicyRecord(ctx, conn, schemas.PolicyName(name))
-	if err != nil || record != nil {
-		return record, err
+func readPolicyRecord(ctx context.Context, conn *pgx.Conn, name string) (*record.Policy, error) {
+	kept, err := record.Load(ctx, conn, schemas.PolicyName(name))
+	if err != nil || kept != nil {
+		return kept, err
 	}
-	known, err := planner.PolicyNames(ctx, conn)
+	known, err := record.Names(ctx, conn)
 	if err != nil {
 		return nil, err
 	}

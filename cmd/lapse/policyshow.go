@@ -11,7 +11,7 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -64,21 +64,21 @@ func onePolicy(command string) cobra.PositionalArgs {
 
 // shownPolicy is one version of a policy, as it is shown.
 type shownPolicy struct {
-	Policy      schemas.PolicyName     `json:"policy"`
-	Version     schemas.PolicyVersion  `json:"version"`
-	InForce     bool                   `json:"in_force"`
-	State       schemas.State          `json:"state"` // of the policy
-	Since       time.Time              `json:"since"`
-	HeldBack    schemas.PolicyVersion  `json:"held_back"`             // the version that waits for a yes; 0 for none
-	ReplacedAt  *time.Time             `json:"replaced_at,omitempty"` // of a former version
-	Table       string                 `json:"table"`
-	MadeAt      time.Time              `json:"made_at"`
-	MadeBy      string                 `json:"made_by"`
-	Reason      string                 `json:"reason,omitempty"`
-	Entry       string                 `json:"entry,omitempty"`
-	FormerEntry string                 `json:"former_entry,omitempty"`
-	Meaning     []meaning              `json:"meaning"`
-	Functions   []planner.FunctionText `json:"functions,omitempty"`
+	Policy      schemas.PolicyName    `json:"policy"`
+	Version     schemas.PolicyVersion `json:"version"`
+	InForce     bool                  `json:"in_force"`
+	State       schemas.State         `json:"state"` // of the policy
+	Since       time.Time             `json:"since"`
+	HeldBack    schemas.PolicyVersion `json:"held_back"`             // the version that waits for a yes; 0 for none
+	ReplacedAt  *time.Time            `json:"replaced_at,omitempty"` // of a former version
+	Table       string                `json:"table"`
+	MadeAt      time.Time             `json:"made_at"`
+	MadeBy      string                `json:"made_by"`
+	Reason      string                `json:"reason,omitempty"`
+	Entry       string                `json:"entry,omitempty"`
+	FormerEntry string                `json:"former_entry,omitempty"`
+	Meaning     []meaning             `json:"meaning"`
+	Functions   []record.FunctionText `json:"functions,omitempty"`
 
 	heldBack string // which version waits, and for what
 }
@@ -119,7 +119,7 @@ func (a *app) readPolicy(ctx context.Context, name string, number schemas.Policy
 }
 
 // look adds what the database says of the version.
-func (v *shownPolicy) look(ctx context.Context, conn *pgx.Conn, s *config.Settings, is *planner.RecordedVersion, sql bool) (err error) {
+func (v *shownPolicy) look(ctx context.Context, conn *pgx.Conn, s *config.Settings, is *record.RecordedVersion, sql bool) (err error) {
 	for _, field := range is.Fields {
 		v.Meaning = append(v.Meaning, meaning{field.Field, field.To})
 	}

@@ -11,7 +11,8 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -20,7 +21,7 @@ import (
 type stateCommand struct {
 	use, short, long, example string
 	arms                      bool // it is the yes to what is due
-	change                    func(ctx context.Context, conn *pgx.Conn, p *planner.InForce, version schemas.PolicyVersion) (planner.Change, error)
+	change                    func(ctx context.Context, conn *pgx.Conn, p *record.InForce, version schemas.PolicyVersion) (change.Change, error)
 }
 
 func (a *app) policyStateCommands() []*cobra.Command {
@@ -42,8 +43,8 @@ Where the breaker stopped a policy because more was due at once than was to be e
 			long: `Stops policies until "lapse policy resume". When it returns, none of their batches runs. It works whatever became of their tables.
 A later "lapse apply" of a file that says "state: armed" arms them again: write "state: paused" there for a longer pause.`,
 			example: `  lapse policy pause sessions-30d orders-7y --reason "migration"`,
-			change: func(_ context.Context, _ *pgx.Conn, p *planner.InForce, _ schemas.PolicyVersion) (planner.Change, error) {
-				return p.Pause(), nil
+			change: func(_ context.Context, _ *pgx.Conn, p *record.InForce, _ schemas.PolicyVersion) (change.Change, error) {
+				return change.Pause(p), nil
 			},
 		}),
 		a.policyStateCommand(stateCommand{
@@ -52,26 +53,26 @@ A later "lapse apply" of a file that says "state: armed" arms them again: write 
 			long: `Takes paused policies back to the state before the pause. One that was armed is armed again, unless more falls due under it than under
 what was armed last: it is held back then, until "lapse policy arm".`,
 			example: `  lapse policy resume sessions-30d`,
-			change: func(ctx context.Context, conn *pgx.Conn, p *planner.InForce, _ schemas.PolicyVersion) (planner.Change, error) {
-				return p.Resume(ctx, conn)
+			change: func(ctx context.Context, conn *pgx.Conn, p *record.InForce, _ schemas.PolicyVersion) (change.Change, error) {
+				return change.Resume(ctx, conn, p)
 			},
 		}),
 	}
 }
 
 // armPolicy says yes to a version, 0 for the one that waits. A yes that could be meant for either of two is refused.
-func armPolicy(_ context.Context, _ *pgx.Conn, p *planner.InForce, version schemas.PolicyVersion) (planner.Change, error) {
+func armPolicy(_ context.Context, _ *pgx.Conn, p *record.InForce, version schemas.PolicyVersion) (change.Change, error) {
 	if version == 0 && p.Waiting() != nil && p.Tripped != nil {
-		return planner.Change{}, wrongUsage("policy %s: its breaker stopped version %d, and version %d is held back: say with --version which one you mean: nothing was changed",
+		return change.Change{}, wrongUsage("policy %s: its breaker stopped version %d, and version %d is held back: say with --version which one you mean: nothing was changed",
 			p.Name, p.Version, p.HeldBack)
 	}
 	if p.Trouble != "" {
-		return planner.Change{}, fmt.Errorf("policy %s cannot be armed: %s: %s", p.Name, p.Trouble, p.Remedy())
+		return change.Change{}, fmt.Errorf("policy %s cannot be armed: %s: %s", p.Name, p.Trouble, p.Remedy())
 	}
 	if version != 0 {
-		return p.ArmVersion(version)
+		return change.ArmVersion(p, version)
 	}
-	return p.Arm(), nil
+	return change.Arm(p), nil
 }
 
 func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
@@ -147,7 +148,7 @@ func (c *rowCount) Type() string { return "rows" }
 // howMany refuses a yes that says more, or less, than it seems to. A number of rows is for policies whose breaker asks:
 // elsewhere it would limit nothing. Where the breaker asks there must be a number: after --accept of some rows a plain yes
 // would let all others go. A yes to a version that is held back does not answer what stopped the version in force.
-func (y *yes) howMany(p *planner.InForce, c *planner.Change) error {
+func (y *yes) howMany(p *record.InForce, c *change.Change) error {
 	asks := p.Tripped != nil && c.ToVersion == p.Version
 	switch {
 	case y.command.arms && y.accept > 0 && !asks:
@@ -220,7 +221,7 @@ func (a *app) changeStates(
 	if err != nil {
 		return nil, err
 	}
-	changes := make([]planner.Change, len(policies))
+	changes := make([]change.Change, len(policies))
 	for i := range policies {
 		if changes[i], err = said.command.change(ctx, conn, &policies[i], said.version); err != nil {
 			return nil, err
@@ -255,17 +256,17 @@ func (a *app) changeStates(
 }
 
 // policiesNamed returns the policies in force with these names, each once, in the names' order.
-func policiesNamed(ctx context.Context, conn *pgx.Conn, names []string) ([]planner.InForce, error) {
-	all, err := planner.LoadInForce(ctx, conn)
+func policiesNamed(ctx context.Context, conn *pgx.Conn, names []string) ([]record.InForce, error) {
+	all, err := record.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	byName, known := map[string]*planner.InForce{}, make([]string, 0, len(all))
+	byName, known := map[string]*record.InForce{}, make([]string, 0, len(all))
 	for i := range all {
 		byName[string(all[i].Name)] = &all[i]
 		known = append(known, string(all[i].Name))
 	}
-	var named []planner.InForce
+	var named []record.InForce
 	seen := map[string]bool{}
 	for _, name := range names {
 		p := byName[name]

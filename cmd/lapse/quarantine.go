@@ -11,7 +11,7 @@ import (
 
 	"lapse/internal/setup/site"
 	"lapse/internal/setup/tables"
-	"lapse/planner"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -128,7 +128,7 @@ func (a *app) printQuarantine(rows []tables.Resting) error {
 		case r.Finds != "":
 			next = fmt.Sprintf("what refers to due rows by %s:\n  %s", onOneLine(r.Constraint), onOneLine(r.Finds))
 		case r.Trigger != "":
-			next = onOneLine(fmt.Sprintf("trigger %s of %s: %s", r.Trigger, r.Relation, planner.TriggerAdvice(r.Function, r.SQLState == schemas.SQLStateQueryCanceled)))
+			next = onOneLine(fmt.Sprintf("trigger %s of %s: %s", r.Trigger, r.Relation, run.TriggerAdvice(r.Function, r.SQLState == schemas.SQLStateQueryCanceled)))
 		}
 		if next != "" && !shown[next] {
 			shown[next] = true

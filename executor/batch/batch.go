@@ -10,8 +10,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/planner/functions"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -37,11 +38,11 @@ type Assignment struct {
 }
 
 // Assign says what batches on a leased shard are to claim.
-func Assign(ctx context.Context, s *Session, p *planner.InForce, l *Lease, f *Program) (*Assignment, error) {
+func Assign(ctx context.Context, s *Session, p *record.InForce, l *Lease, f *Program) (*Assignment, error) {
 	var cascades []uint32
 	if p.Definition.Soft == nil {
 		var err error
-		if cascades, err = planner.Cascades(ctx, s.Control, l.Leaf); err != nil {
+		if cascades, err = database.Cascades(ctx, s.Control, l.Leaf); err != nil {
 			return nil, fmt.Errorf("find what foreign keys reach: %w", err)
 		}
 	}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
 	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
 // FunctionsToFind builds what looks of a policy version run.
-func FunctionsToFind(p *planner.InForce, roles schemas.Roles) (*Program, error) {
+func FunctionsToFind(p *record.InForce, roles schemas.Roles) (*Program, error) {
 	own, err := functions.Of(&p.Definition, roles)
 	if err != nil {
 		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
@@ -32,7 +33,7 @@ func FunctionsToFind(p *planner.InForce, roles schemas.Roles) (*Program, error) 
 
 // FindDue runs a policy's look in one round trip, in a clean session and a transaction that may not write. The functions that it runs are
 // held against what they must be in the same statement, and nothing of them runs if they differ.
-func (s *Session) FindDue(ctx context.Context, p *planner.InForce, f *Program, quiet []int64) (planner.Look, error) {
+func (s *Session) FindDue(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (run.Look, error) {
 	for range 2 {
 		look, same, err := s.tryFind(ctx, p, f, quiet)
 		if err != nil || same {
@@ -42,7 +43,7 @@ func (s *Session) FindDue(ctx context.Context, p *planner.InForce, f *Program, q
 			return look, err
 		}
 	}
-	return planner.Look{}, ErrFunctionsChanged
+	return run.Look{}, ErrFunctionsChanged
 }
 
 // beginFind queues what makes the session clean, and the beginning of a look's transaction.
@@ -53,10 +54,10 @@ func beginFind(batch *pgx.Batch) (statements int) {
 	return batch.Len()
 }
 
-func (s *Session) tryFind(ctx context.Context, p *planner.InForce, f *Program, quiet []int64) (look planner.Look, same bool, err error) {
+func (s *Session) tryFind(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (look run.Look, same bool, err error) {
 	batch := &pgx.Batch{}
 	before := beginFind(batch)
-	batch.Queue(planner.LookStatement(p.ID, p.Version, strings.ReplaceAll(functionVersions, "$1", "$3"), "$4::bigint[]"), nil, f.version(), f.names, quiet)
+	batch.Queue(run.LookStatement(p.ID, p.Version, strings.ReplaceAll(functionVersions, "$1", "$3"), "$4::bigint[]"), nil, f.version(), f.names, quiet)
 	batch.Queue("rollback")
 	answers := s.Batches.SendBatch(ctx, batch)
 	for range before {
@@ -67,7 +68,7 @@ func (s *Session) tryFind(ctx context.Context, p *planner.InForce, f *Program, q
 	if err == nil {
 		var rows pgx.Rows
 		if rows, err = answers.Query(); err == nil {
-			look, same, err = planner.ReadLook(rows)
+			look, same, err = run.ReadLook(rows)
 		}
 	}
 	if closed := answers.Close(); err == nil {

@@ -14,7 +14,9 @@ import (
 	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -46,7 +48,7 @@ func open(t testing.TB, db *pgtest.DB, due int) *work {
 		fmt.Sprintf("insert into sessions select g, now() - interval '40 days' - g * interval '1 second' from generate_series(1, %d) g", due))
 	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
 	file := fixture.Policies(fixture.Policy("p", "public.sessions", "at", "30 days", "state: armed"))
-	if err := catalog.Apply(ctx, db.Connect(t), catalog.Roles(), file, (*planner.Change).Arm); err != nil {
+	if err := catalog.Apply(ctx, db.Connect(t), catalog.Roles(), file, (*change.Change).Arm); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -61,11 +63,11 @@ func open(t testing.TB, db *pgtest.DB, due int) *work {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	list, err := planner.LoadInForce(ctx, s.Control)
+	list, err := record.LoadInForce(ctx, s.Control)
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	run, err := planner.OpenRun(ctx, s.Control, &list[0], time.Now, planner.NewRun{})
+	run, err := run.Open(ctx, s.Control, &list[0], time.Now, run.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

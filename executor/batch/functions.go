@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
 	"lapse/planner/functions"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -36,17 +36,17 @@ type Program struct {
 var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble", "lapse.system_identifier", "lapse.timeline"}
 
 // FunctionsToDelete builds what batches of a policy version run.
-func FunctionsToDelete(p *planner.InForce, roles schemas.Roles) (*Program, error) {
+func FunctionsToDelete(p *record.InForce, roles schemas.Roles) (*Program, error) {
 	return programWith(p, roles, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
 }
 
 // FunctionsToDrop builds what the dropping of a partition runs.
-func FunctionsToDrop(p *planner.InForce, roles schemas.Roles) (*Program, error) {
+func FunctionsToDrop(p *record.InForce, roles schemas.Roles) (*Program, error) {
 	return programWith(p, roles, functions.DropFunction(p.ID, p.Version))
 }
 
 // programWith builds what runs with a function of a policy version's own, the first one, and those that it alone calls.
-func programWith(p *planner.InForce, roles schemas.Roles, names ...string) (*Program, error) {
+func programWith(p *record.InForce, roles schemas.Roles, names ...string) (*Program, error) {
 	all, err := functions.Of(&p.Definition, roles)
 	if err != nil {
 		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -144,7 +144,7 @@ type Limits struct {
 }
 
 // limitsFor says what a policy's batches in a run are bounded by, and called.
-func (s *Session) limitsFor(p *planner.InForce, run uuid.UUID) Limits {
+func (s *Session) limitsFor(p *record.InForce, run uuid.UUID) Limits {
 	l := Limits{name: batchName(p.Name, run), Lock: s.lockTime, Statement: s.statementTime}
 	if p.Limits.Pace != policyfile.PaceUnlimited {
 		l.Lock = min(l.Lock, gentleLockTime)

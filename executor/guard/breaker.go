@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"slices"
 
-	"lapse/planner"
+	"lapse/planner/record"
 )
 
 // The reasons of breaker, by what tripped it.
 const (
-	TooMuchDue = Reason(planner.TooMuchDue)
-	SuddenJump = Reason(planner.SuddenJump)
-	AbsurdPast = Reason(planner.AbsurdPast)
+	TooMuchDue = Reason(record.TooMuchDue)
+	SuddenJump = Reason(record.SuddenJump)
+	AbsurdPast = Reason(record.AbsurdPast)
 )
 
 // breaker refuses a policy with more due, or something else due, than was to be expected, until somebody says yes.
@@ -26,7 +26,7 @@ func (breaker) Ask(q *Question) Answer {
 }
 
 // Tripped is the answer for a policy whose breaker is open.
-func Tripped(p *planner.InForce, t *planner.Trip) Answer {
+func Tripped(p *record.InForce, t *record.Trip) Answer {
 	return refuse(Reason(t.Cause), fmt.Sprintf("policy %s: %v", p.Name, t),
 		fmt.Sprintf("look at `lapse plan %s`; `lapse policy arm %s --accept N` lets N rows go, once", p.Name, p.Name))
 }

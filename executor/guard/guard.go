@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/record"
 )
 
 // Guard is one reason to go on, slow down, wait or refuse. It keeps nothing between two questions.
@@ -61,7 +61,7 @@ type Question struct {
 	Facts  *Facts
 	Memory *Memory
 	// Policy is whose batch is to run. Nil: may any batch run in this database?
-	Policy *planner.InForce
+	Policy *record.InForce
 	// Table is how the policy's table stood lately; nil where nobody has looked.
 	Table *Table
 }

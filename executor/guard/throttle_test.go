@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"lapse/planner"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -14,8 +14,8 @@ func TestEachThrottleSlowsDownAndStopsWhereItShould(t *testing.T) {
 	t.Parallel()
 	const mb = 1 << 20
 	now := time.Now()
-	gentle := &planner.InForce{TableName: "public.t"}
-	hurried := &planner.InForce{TableName: "public.t", Limits: policyfile.Limits{Pace: "unlimited"}}
+	gentle := &record.InForce{TableName: "public.t"}
+	hurried := &record.InForce{TableName: "public.t", Limits: policyfile.Limits{Pace: "unlimited"}}
 	slot := func(usedPercent int64) func(*Facts) {
 		return func(f *Facts) {
 			safe := (100 - usedPercent) * mb
@@ -152,7 +152,7 @@ func TestAStandbyLagsForAsLongAsSomethingIsWrittenThatItHasNotReplayed(t *testin
 	if a := Strictest(All(Limits{ReplicaLag: -1}), &Question{Now: now, Facts: &f, Memory: &m}); a.Verdict != Go {
 		t.Errorf("with replica_lag: off: %+v", a)
 	}
-	hurried := &planner.InForce{Limits: policyfile.Limits{Pace: "unlimited"}}
+	hurried := &record.InForce{Limits: policyfile.Limits{Pace: "unlimited"}}
 	f.load.Replicas, f.load.Flushed = f.load.Replicas[1:], 400*mb
 	m.Observe(&f, m.Unconfirmed.Draw(), now)
 	for after, want := range map[time.Duration]Verdict{20 * time.Second: Go, 31 * time.Second: Wait} {

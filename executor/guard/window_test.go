@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/planner/schedule"
 )
 
@@ -14,7 +14,7 @@ func TestAClosedWindowIsWaitedOutAndNamesItsOpening(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy := &planner.InForce{Schedule: schedule.Schedule{Window: &w}}
+	policy := &record.InForce{Schedule: schedule.Schedule{Window: &w}}
 	at := func(hour int) time.Time { return time.Date(2026, 1, 15, hour, 0, 0, 0, time.UTC) } // Berlin is an hour ahead
 	for hour, open := range map[int]bool{4: true, 5: false, 12: false, 20: false, 21: true, 23: true} {
 		a := window{}.Ask(&Question{Now: at(hour), Policy: policy})

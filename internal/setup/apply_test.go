@@ -11,8 +11,9 @@ import (
 	"lapse/internal/setup/install"
 	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
-	"lapse/planner"
+	"lapse/planner/change"
 	"lapse/planner/policyfile"
+	"lapse/planner/record"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -243,7 +244,7 @@ func TestApplyGivesTheRightsThatAPartitionMadeSinceLacks(t *testing.T) {
 	p.applies(f)
 	p.db.Exec(t, `create table public.d2 partition of public.days for values from ('2021-01-01') to ('2022-01-01')`)
 	changes := p.applies(f)
-	if !changes[0].Grant || !changes[0].Applied || changes[0].Kind != planner.Unchanged {
+	if !changes[0].Grant || !changes[0].Applied || changes[0].Kind != change.Unchanged {
 		t.Errorf("got %+v", changes[0])
 	}
 	if changes = p.applies(f); changes.Write() {
@@ -263,11 +264,11 @@ func TestPausingAndArmingLockNoTable(t *testing.T) {
 	}
 	s := p.session()
 	for _, to := range []schemas.State{schemas.Paused, schemas.Arming} {
-		policies, err := planner.LoadInForce(t.Context(), s.Conn)
+		policies, err := record.LoadInForce(t.Context(), s.Conn)
 		p.must(err)
-		c := policies[0].Pause()
+		c := change.Pause(&policies[0])
 		if to == schemas.Arming {
-			c = policies[0].Arm()
+			c = change.Arm(&policies[0])
 		}
 		p.must(s.Restate(t.Context(), &c, "a test"))
 		if got := ask[schemas.State](p, `select state from lapse.gate`); got != to {

@@ -15,6 +15,7 @@ import (
 	"lapse/internal/setup/tables"
 	"lapse/planner"
 	"lapse/planner/functions"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -73,7 +74,7 @@ func (h *hidden) do(name string, as planner.HideAs, drop bool) *tables.Hiding {
 
 func (h *hidden) look(name string, as planner.HideAs, drop bool) (*tables.Hiding, *tables.Hider) {
 	h.t.Helper()
-	all, err := planner.LoadInForce(h.t.Context(), h.admin)
+	all, err := record.LoadInForce(h.t.Context(), h.admin)
 	h.must(err)
 	for i := range all {
 		if all[i].Name == schemas.PolicyName(name) {
@@ -98,7 +99,7 @@ func TestDueRowsVanishAtOnceForTheApplicationAndForNobodyElse(t *testing.T) {
 			return one[string](h.place, shapeOf, "app") + one[string](h.place, `select string_agg(relname || relrowsecurity, ' ' order by relname) from pg_class where relnamespace = 'app'::regnamespace`)
 		}
 		before := shape()
-		all, err := planner.LoadInForce(t.Context(), h.admin)
+		all, err := record.LoadInForce(t.Context(), h.admin)
 		h.must(err)
 		count := func(conn *pgx.Conn, of string) (n int64) {
 			t.Helper()
@@ -201,7 +202,7 @@ func TestHidingLeavesTheApplicationsOwnRowSecurityAndViewsAlone(t *testing.T) {
 		}
 		does := &tables.Hider{Session: site.Session{Conn: h.login}, As: planner.HideView}
 		h.must(h.admin.QueryRow(t.Context(), `select 'app.some'::regclass::oid`).Scan(&does.TableOID))
-		all, err := planner.LoadInForce(t.Context(), h.admin)
+		all, err := record.LoadInForce(t.Context(), h.admin)
 		h.must(err)
 		_, err = does.Look(t.Context(), planner.HideUnder(&all[0].Definition))
 		var refused *tables.ScaffoldError
@@ -289,9 +290,9 @@ func TestRowSecurityThatWouldStopThePolicyIsNotMade(t *testing.T) {
 		h := newHidden(t, db)
 		db.Exec(t, `create table app.root (id int primary key, at timestamptz); insert into app.root select n, now() - interval '2 days' from generate_series(1, 9) n`)
 		h.must(catalog.Apply(t.Context(), h.admin, h.roles, hiddenPolicies+"  - { name: root, table: app.root, expire: { column: at, after: 1 day } }\n"))
-		all, err := planner.LoadInForce(t.Context(), h.admin)
+		all, err := record.LoadInForce(t.Context(), h.admin)
 		h.must(err)
-		var root *planner.InForce
+		var root *record.InForce
 		for i := range all {
 			if all[i].Name == "root" {
 				root = &all[i]

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 )
 
 // Halt is how the switch for all policies stands.
@@ -36,7 +36,7 @@ func (h *Halt) String() string {
 }
 
 // ReadHalt returns how the switch stands. Nobody has ever used it where Since is zero.
-func ReadHalt(ctx context.Context, q planner.Querier) (Halt, error) {
+func ReadHalt(ctx context.Context, q database.Querier) (Halt, error) {
 	var h Halt
 	err := q.QueryRow(ctx, `select h.halted, h.at, h.by, h.reason from lapse.halt h order by h.id desc limit 1`).
 		Scan(&h.Halted, &h.Since, &h.By, &h.Reason)

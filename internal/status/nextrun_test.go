@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"lapse/planner"
 	"lapse/planner/expiry"
+	"lapse/planner/record"
 	"lapse/planner/schedule"
 )
 
@@ -38,7 +38,7 @@ func TestTheNextRunIsWhenTheWindowOpens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := &planner.InForce{Schedule: c.schedule, LastRun: &planner.Run{StartedAt: c.last}}
+			p := &record.InForce{Schedule: c.schedule, LastRun: &record.Run{StartedAt: c.last}}
 			if c.runs {
 				p.Unfinished = p.LastRun
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/setup/access"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -27,7 +27,7 @@ type List struct {
 // suspended is why no policy deletes, as far as the catalog alone does not say so: nobody has accepted that this is the server; "" where
 // somebody has.
 func ReadPolicies(ctx context.Context, conn *pgx.Conn, suspended string) (*List, error) {
-	inForce, err := planner.LoadInForce(ctx, conn)
+	inForce, err := record.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -38,12 +38,12 @@ func ReadPolicies(ctx context.Context, conn *pgx.Conn, suspended string) (*List,
 	if l.Halt, err = ReadHalt(ctx, conn); err != nil {
 		return nil, err
 	}
-	whole, err := planner.Stopped(ctx, conn)
+	whole, err := record.Stopped(ctx, conn)
 	if err != nil {
 		return nil, fmt.Errorf("ask whether nothing is deleted: %w", err)
 	}
 	if whole == nil && suspended != "" {
-		whole = &planner.Stay{Reason: schemas.HeldByGuard, Detail: suspended}
+		whole = &record.Stay{Reason: schemas.HeldByGuard, Detail: suspended}
 	}
 	found, err := readRecords(ctx, conn)
 	if err != nil {
@@ -54,7 +54,7 @@ func ReadPolicies(ctx context.Context, conn *pgx.Conn, suspended string) (*List,
 			return nil, err
 		}
 	}
-	if l.Unattended, err = planner.Unattended(ctx, conn, inForce, l.At); err != nil {
+	if l.Unattended, err = record.Unattended(ctx, conn, inForce, l.At); err != nil {
 		return nil, err
 	}
 	l.LeftOver, err = access.UnusedDeleters(ctx, conn)
@@ -66,7 +66,7 @@ func ReadPolicies(ctx context.Context, conn *pgx.Conn, suspended string) (*List,
 }
 
 // line is what the list says of one policy. whole is why nothing is deleted in the whole database.
-func (l *List) line(p *planner.InForce, found *records, whole *planner.Stay) (Line, error) {
+func (l *List) line(p *record.InForce, found *records, whole *record.Stay) (Line, error) {
 	line := Line{
 		Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName, Suspended: l.Suspended,
 		HeldBack: p.HeldBack, PausedForAll: l.Halt.Halted, Trouble: p.Trouble,
@@ -108,7 +108,7 @@ const looksNoted = 70 * time.Second
 
 // nextRun is when an armed policy deletes next, in the past where it may now, and for how long it has been behind its schedule. What was
 // not done before the window closed waits for it to open, and stays behind.
-func nextRun(p *planner.InForce, now time.Time) (next time.Time, lag time.Duration, err error) {
+func nextRun(p *record.InForce, now time.Time) (next time.Time, lag time.Duration, err error) {
 	next, err = p.NextRun()
 	if err == nil {
 		next, err = p.Schedule.Opens(next)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -29,8 +29,8 @@ type Line struct {
 	TrippedAt    *time.Time            `json:"tripped_at,omitempty"`
 	Trouble      string                `json:"trouble,omitempty"`
 	Aside        *Aside                `json:"put_aside,omitempty"`
-	Quarantine   *planner.Quarantine   `json:"quarantine,omitempty"`
-	Stays        []planner.Stay        `json:"held_back_by"` // why due rows stay
+	Quarantine   *record.Quarantine    `json:"quarantine,omitempty"`
+	Stays        []record.Stay         `json:"held_back_by"` // why due rows stay
 	Overdue      *Overdue              `json:"overdue,omitempty"`
 
 	remedy string // what to do about Trouble, where that does not say it

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -113,7 +113,7 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 		  from lapse.worker w
 		  left join lapse.gate g on g.policy_id = w.policy_id
 		 where w.at > clock_timestamp() - interval '2 minutes' and (w.policy_id = 0 or g.policy_id is not null) and w.holder <> $2
-		 order by w.holder, w.policy_id`, silence, planner.LastPass)
+		 order by w.holder, w.policy_id`, silence, record.LastPass)
 	if err != nil {
 		return nil, fmt.Errorf("ask what executors are at: %w", err)
 	}
@@ -133,7 +133,7 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 // NeedsPerson reports whether due rows stay until somebody has done something: the command's exit code is 3.
 func (s *Status) NeedsPerson() bool {
 	return len(s.Unattended) > 0 || slices.ContainsFunc(s.Policies, func(p Policy) bool {
-		return slices.ContainsFunc(p.Stays, func(stay planner.Stay) bool { return stay.NeedsPerson })
+		return slices.ContainsFunc(p.Stays, func(stay record.Stay) bool { return stay.NeedsPerson })
 	})
 }
 
@@ -141,7 +141,7 @@ func (s *Status) NeedsPerson() bool {
 func (s *Status) ExecutorsText() string {
 	if len(s.Executors) == 0 {
 		text := "none has said within two minutes that it runs"
-		if late := planner.UnattendedText(s.Unattended); late != "" {
+		if late := record.UnattendedText(s.Unattended); late != "" {
 			text += ": " + late
 		}
 		return text + ": start `lapse run` or `lapse serve`"

@@ -12,7 +12,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/site"
 	"lapse/internal/status"
-	"lapse/planner"
+	"lapse/planner/change"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, catalog.Template(site.Options{})) }
@@ -46,7 +46,7 @@ func TestManyPoliciesAreReadWithAsManyQueriesAsOne(t *testing.T) {
 				db.Exec(t, "drop table if exists "+table+" cascade", "create table "+table+" (id bigint primary key, at timestamptz not null)", "create index on "+table+" (at)")
 				entries = append(entries, fixture.Policy(table, "public."+table, "at", "30 days"))
 			}
-			fixture.Must(t, catalog.Apply(t.Context(), admin, catalog.Roles(), fixture.Policies(entries...), (*planner.Change).Arm))
+			fixture.Must(t, catalog.Apply(t.Context(), admin, catalog.Roles(), fixture.Policies(entries...), (*change.Change).Arm))
 			db.Exec(t,
 				"insert into lapse.policy_state (policy_id, state, version, reason) select policy_id, 'armed', version, 'why ' || name from lapse.gate",
 				"insert into lapse.run (run, policy_id, version, cutoff, outcome) select gen_random_uuid(), policy_id, version, now(), 'done' from lapse.gate",

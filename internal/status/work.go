@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -208,7 +208,7 @@ func (p *Policy) Remarks() []string {
 
 // staysBy reports whether due rows of the policy stay for a reason.
 func (l *Line) staysBy(reason schemas.HeldBack) bool {
-	return slices.ContainsFunc(l.Stays, func(s planner.Stay) bool { return s.Reason == reason })
+	return slices.ContainsFunc(l.Stays, func(s record.Stay) bool { return s.Reason == reason })
 }
 
 // WithoutName is what is said of a policy without its name in front: it stands there already.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -40,9 +40,9 @@ func TestWhatThePolicysNextRunWaitsFor(t *testing.T) {
 		"nothing is deleted":            {line: Line{Next: &past}, executors: waits, next: "waits", lag: "none"},
 		"paused for all":                {line: Line{Next: &past, PausedForAll: true}, executors: waits, next: "on resume", lag: "-"},
 		"restored":                      {line: Line{Next: &past, Suspended: "restored"}, next: "on accept", lag: "-"},
-		"its table is gone":             {line: Line{Next: &past, Lag: 60, Trouble: "gone", Stays: []planner.Stay{{Reason: schemas.HeldByGuard, Detail: "gone"}}}, work: []Process{says(workStopped, 0, &soon)}, next: "on apply", lag: "1m", remarks: 1},
-		"its breaker is open":           {line: Line{Next: &past, Tripped: "much", TrippedAt: &since, Stays: []planner.Stay{{Reason: schemas.HeldByBreaker, Detail: "much"}}}, work: []Process{says(workWaits, 0, nil)}, next: "on arm", lag: "4m", remarks: 1},
-		"its breaker, and a silent one": {line: Line{Next: &past, Tripped: "much", TrippedAt: &since, Stays: []planner.Stay{{Reason: schemas.HeldByBreaker, Detail: "much"}}}, work: []Process{says(workWaits, 40, nil)}, next: "on arm", lag: "4m", remarks: 1},
+		"its table is gone":             {line: Line{Next: &past, Lag: 60, Trouble: "gone", Stays: []record.Stay{{Reason: schemas.HeldByGuard, Detail: "gone"}}}, work: []Process{says(workStopped, 0, &soon)}, next: "on apply", lag: "1m", remarks: 1},
+		"its breaker is open":           {line: Line{Next: &past, Tripped: "much", TrippedAt: &since, Stays: []record.Stay{{Reason: schemas.HeldByBreaker, Detail: "much"}}}, work: []Process{says(workWaits, 0, nil)}, next: "on arm", lag: "4m", remarks: 1},
+		"its breaker, and a silent one": {line: Line{Next: &past, Tripped: "much", TrippedAt: &since, Stays: []record.Stay{{Reason: schemas.HeldByBreaker, Detail: "much"}}}, work: []Process{says(workWaits, 40, nil)}, next: "on arm", lag: "4m", remarks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

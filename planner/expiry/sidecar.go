@@ -81,7 +81,7 @@ type registry struct {
 	OfNumbers                           []int16
 }
 
-// sidecarKeySQL describes the primary key of relation %s. A column is plain as planner/key.go has it; own says that equality is
+// sidecarKeySQL describes the primary key of relation %s. A column is plain as planner/resolve/key.go has it; own says that equality is
 // PostgreSQL's own: the functions see no other.
 const sidecarKeySQL = `
 	select coalesce(array_agg(a.attname::text order by k.n), '{}'), coalesce(array_agg(a.attnum order by k.n), '{}'),

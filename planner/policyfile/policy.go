@@ -12,7 +12,7 @@ import (
 )
 
 // Policy is one entry of the policy file. Texts that only PostgreSQL can read (durations, table names, conditions) are kept
-// as they were written; planner.Resolve reads them. A key that says what a policy does by default anyway is kept as "".
+// as they were written; resolve.Resolve reads them. A key that says what a policy does by default anyway is kept as "".
 type Policy struct {
 	File   string // that it stands in
 	Name   schemas.PolicyName

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -34,7 +34,7 @@ func DeleterFaults(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 		return faults, err
 	}
 	if d.Blind != "" {
-		blind := &planner.RowSecurityError{Deleter: e.name, Table: d.Blind}
+		blind := &record.RowSecurityError{Deleter: e.name, Table: d.Blind}
 		return []error{&GrantError{SQL: blind.Fix(), Why: blind.Problem()}}, nil
 	}
 	var refused *GrantError

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -50,7 +50,7 @@ func loginsSQL(roles schemas.Roles, logins Logins) string {
 
 // MissingGrants returns what a superuser must still run, once roles and logins are there, so that owner, executor and
 // auditor can work in the database that conn is connected to.
-func MissingGrants(ctx context.Context, q planner.Querier, roles schemas.Roles, logins Logins) ([]string, error) {
+func MissingGrants(ctx context.Context, q database.Querier, roles schemas.Roles, logins Logins) ([]string, error) {
 	// On Amazon RDS nobody has the attribute, and members of rds_replication may do what it allows.
 	const query = `
 		select missing.statement

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -38,7 +38,7 @@ func (e *RoleError) Fix() string {
 //
 // On 16 and later the maker of a role may grant it, and so is a member of it. Such a member is named unless it is this
 // session's login, or could change the catalog anyway because it made the catalog's owner too.
-func CheckRoles(ctx context.Context, q planner.Querier, roles schemas.Roles, logins ...Logins) (warnings []string, err error) {
+func CheckRoles(ctx context.Context, q database.Querier, roles schemas.Roles, logins ...Logins) (warnings []string, err error) {
 	known := []string{roles.Login}
 	for _, l := range logins {
 		known = append(known, l.Names()...)
@@ -88,7 +88,7 @@ func CheckRoles(ctx context.Context, q planner.Querier, roles schemas.Roles, log
 
 // LoginOfPower says that the login which deletes can become the catalog's owner, "" where it cannot. Code of a table's owner that gets into
 // a batch could then, at COMMIT, become it too. One login for everything is right where all tables belong to people who trust one another.
-func LoginOfPower(ctx context.Context, q planner.Querier, roles schemas.Roles, executor string) (string, error) {
+func LoginOfPower(ctx context.Context, q database.Querier, roles schemas.Roles, executor string) (string, error) {
 	var powerful bool
 	err := q.QueryRow(ctx, `select exists (select from pg_roles o, pg_roles e where o.rolname = $1 and e.rolname = $2 and not e.rolsuper and pg_has_role(e.oid, o.oid, 'member'))`,
 		roles.Owner, executor).Scan(&powerful)
@@ -104,7 +104,7 @@ func LoginOfPower(ctx context.Context, q planner.Querier, roles schemas.Roles, e
 
 // LoginTrouble says why init does not take the role named roles.Login, which was there before, as the login of everything else,
 // or "". All its users would get the memberships and the attribute.
-func LoginTrouble(ctx context.Context, q planner.Querier, roles schemas.Roles) (string, error) {
+func LoginTrouble(ctx context.Context, q database.Querier, roles schemas.Roles) (string, error) {
 	var trouble string
 	err := q.QueryRow(ctx, `
 		select case when r.rolsuper then 'is a superuser'

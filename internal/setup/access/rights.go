@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -24,7 +24,7 @@ type LostRight struct {
 
 // LostRights lists what executor and auditor lack in schema lapse, in the catalog of this version: its objects, and the functions of
 // policies.
-func LostRights(ctx context.Context, q planner.Querier, roles schemas.Roles) ([]LostRight, error) {
+func LostRights(ctx context.Context, q database.Querier, roles schemas.Roles) ([]LostRight, error) {
 	rights := schemas.Rights(roles)
 	var on, objects, named, privileges, columns []string
 	for i := range rights {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -36,7 +36,7 @@ func createLogin(name string) string {
 }
 
 // OfLapse are those of names that init made, or the script of --grants.
-func OfLapse(ctx context.Context, q planner.Querier, names ...string) ([]string, error) {
+func OfLapse(ctx context.Context, q database.Querier, names ...string) ([]string, error) {
 	rows, err := q.Query(ctx, `
 		select r.rolname::text from unnest($1::text[]) with ordinality w(name, n) join pg_roles r on r.rolname = w.name
 		 where shobj_description(r.oid, 'pg_authid') = $2 order by w.n`, names, madeByLapse)
@@ -66,7 +66,7 @@ func Block(body string) string {
 }
 
 // MissingRoles returns the names of the roles, and of the logins that play them, that are not there.
-func MissingRoles(ctx context.Context, q planner.Querier, roles schemas.Roles, logins ...Logins) ([]string, error) {
+func MissingRoles(ctx context.Context, q database.Querier, roles schemas.Roles, logins ...Logins) ([]string, error) {
 	names := []string{roles.Owner, roles.Executor, roles.Auditor}
 	for _, l := range logins {
 		names = append(names, l.Names()...)
@@ -118,7 +118,7 @@ func lockRoles(ctx context.Context, tx pgx.Tx) error {
 }
 
 // Superusers says which of names are superusers.
-func Superusers(ctx context.Context, q planner.Querier, names ...string) (map[string]bool, error) {
+func Superusers(ctx context.Context, q database.Querier, names ...string) (map[string]bool, error) {
 	rows, _ := q.Query(ctx, `select rolname::text from pg_roles where rolsuper and rolname = any ($1)`, names) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
 // UnusedDeleters are the deleters on record that own no function in this database, by name: of owners whose last policy was
 // dropped.
-func UnusedDeleters(ctx context.Context, q planner.Querier) ([]string, error) {
+func UnusedDeleters(ctx context.Context, q database.Querier) ([]string, error) {
 	rows, _ := q.Query(ctx, `
 		select d.role::text
 		  from lapse.deleter d
@@ -86,7 +86,7 @@ const excessRightsSQL = `
 	 group by d.role, n.oid, n.nspname, k.nspname, c.relname, r.rolname
 	 order by d.role, n.oid is not null, 2`
 
-func excessRights(ctx context.Context, q planner.Querier) ([]excessRight, error) {
+func excessRights(ctx context.Context, q database.Querier) ([]excessRight, error) {
 	rows, _ := q.Query(ctx, excessRightsSQL) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[excessRight])
 	if err != nil {

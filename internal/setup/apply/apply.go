@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/setup/access"
-	"lapse/planner"
+	"lapse/planner/change"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -121,7 +121,7 @@ func (w *applying) writeOnce(ctx context.Context, c *Change, needsTable bool) (i
 				return err
 			}
 		}
-		if id, _, err = planner.Write(ctx, tx, &c.Change, w.Roles, w.Reason); err != nil || !needsTable {
+		if id, _, err = change.Write(ctx, tx, &c.Change, w.Roles, w.Reason); err != nil || !needsTable {
 			return err
 		}
 		return w.Publish(ctx, tx, w.missing(c), w.changes.updated())

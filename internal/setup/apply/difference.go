@@ -11,8 +11,10 @@ import (
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/database"
 	"lapse/planner/policyfile"
+	"lapse/planner/resolve"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -25,7 +27,7 @@ type Applier struct {
 	Arm           bool   // arm versions that let more rows fall due
 	Reason        string // for the record
 	// Draft counts what falls due, before anything is written; nil does not count. No count goes further than CountAtMost.
-	Draft       *planner.Draft
+	Draft       *database.Draft
 	CountAtMost int64
 	// Login opens a session of the applying login's own, in which indexes are made and dropped.
 	Login func(ctx context.Context) (*pgx.Conn, error)
@@ -37,7 +39,7 @@ type Applier struct {
 
 // Change is what Apply does about one policy. It marshals to JSON as it stands.
 type Change struct {
-	planner.Change
+	change.Change
 	Publish  []string  `json:"publish,omitempty"` // tables that are to be published
 	Applied  bool      `json:"applied"`
 	Grant    bool      `json:"grant,omitempty"`  // the deleter lacks a right, on a partition made since for instance
@@ -128,7 +130,7 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 // nobody knows which login will apply, and what it lacks is not looked for. The changes are of the policies that could be read; one whose Resolved
 // is set can be surveyed, refused or not.
 func (a *Applier) Look(ctx context.Context, file *policyfile.File) (changes Changes, mistakes yamldoc.Errors, err error) {
-	look := func(db replication.Querier, differences []planner.Change, err error) error {
+	look := func(db replication.Querier, differences []change.Change, err error) error {
 		if err != nil && !errors.As(err, &mistakes) {
 			return err
 		}
@@ -141,9 +143,9 @@ func (a *Applier) Look(ctx context.Context, file *policyfile.File) (changes Chan
 		return err
 	}
 	if a.Conn == nil {
-		err = a.Draft.Difference(ctx, file, Fit, func(tx pgx.Tx, differences []planner.Change, wrong error) error { return look(tx, differences, wrong) })
+		err = change.DraftDifference(ctx, a.Draft, file, Fit, func(tx pgx.Tx, differences []change.Change, wrong error) error { return look(tx, differences, wrong) })
 	} else {
-		differences, wrong := planner.Difference(ctx, a.Conn, file, a.Prune, Fit)
+		differences, wrong := change.Difference(ctx, a.Conn, file, a.Prune, Fit)
 		err = look(a.Conn, differences, wrong)
 	}
 	if err != nil && len(mistakes) > 0 {
@@ -152,7 +154,7 @@ func (a *Applier) Look(ctx context.Context, file *policyfile.File) (changes Chan
 	return changes, mistakes, err
 }
 
-// check looks for what keeps changes from being written beside what planner.Difference has found.
+// check looks for what keeps changes from being written beside what change.Difference has found.
 func (a *Applier) check(ctx context.Context, db replication.Querier, changes Changes) (mistakes yamldoc.Errors, err error) {
 	members, err := replication.Members(ctx, db)
 	if err != nil {
@@ -192,11 +194,11 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 
 // sayUnarmed warns that --arm leaves a policy unarmed because its file does not ask for it.
 func (c *Change) sayUnarmed() {
-	if c.ToState != schemas.Observing || c.Kind == planner.Missing {
+	if c.ToState != schemas.Observing || c.Kind == change.Missing {
 		return
 	}
 	what := "it observes"
-	if c.Kind == planner.New {
+	if c.Kind == change.New {
 		what = "it is new, and observes"
 	}
 	c.Warnings = append(c.Warnings, fmt.Sprintf("%s: --arm arms what its file lets delete. Look at `lapse plan %s`, then write state: armed in the file, or say yes with `lapse policy arm %[2]s`", what, c.Policy))
@@ -207,7 +209,7 @@ func nothingApplied(mistakes yamldoc.Errors) error {
 	return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", mistakes)
 }
 
-// Fit is planner.Fit, which replication answers: both ask the one function that decides what can be published.
+// Fit is resolve.Fit, which replication answers: both ask the one function that decides what can be published.
 func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err error) {
 	err = replication.CheckIdentity(ctx, tx, table)
 	var identity *replication.IdentityError
@@ -324,7 +326,7 @@ func (a *Applier) tryDeleter(ctx context.Context, c *Change) error {
 }
 
 // tableOf is a policy's table, for its deleter.
-func tableOf(r *planner.Resolved) access.Table {
+func tableOf(r *resolve.Resolved) access.Table {
 	t := access.Table{
 		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.LockColumn(),
 	}

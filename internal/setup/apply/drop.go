@@ -9,7 +9,7 @@ import (
 
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/change"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -32,7 +32,7 @@ func (a *Applier) leavers(ctx context.Context, changes Changes) (Changes, error)
 	}
 	removed := map[schemas.PolicyName]*Change{}
 	for i := range changes {
-		if changes[i].Kind == planner.Removed {
+		if changes[i].Kind == change.Removed {
 			removed[changes[i].Policy] = &changes[i]
 		}
 	}
@@ -54,8 +54,8 @@ func (a *Applier) leavers(ctx context.Context, changes Changes) (Changes, error)
 	for _, p := range policies {
 		c := removed[p.Name]
 		if c == nil {
-			c = &Change{Change: planner.Change{
-				Kind: planner.Unchanged, Policy: p.Name, Table: p.TableName, FromState: schemas.Dropped, ToState: schemas.Dropped,
+			c = &Change{Change: change.Change{
+				Kind: change.Unchanged, Policy: p.Name, Table: p.TableName, FromState: schemas.Dropped, ToState: schemas.Dropped,
 			}}
 		}
 		for _, m := range candidates {

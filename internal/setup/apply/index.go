@@ -10,7 +10,7 @@ import (
 
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/index"
 	"lapse/schemas"
 )
 
@@ -56,18 +56,18 @@ func (w *applying) build(ctx context.Context, c *Change) error {
 	defer site.Close(b.conn)
 	finished := map[string]bool{} // somebody made it while we looked
 	for _, step := range c.Resolved.Build {
-		if finished[step.Index()] && step.Does != planner.AttachPartition {
+		if finished[step.Index()] && step.Does != index.AttachPartition {
 			continue
 		}
 		var err error
 		switch step.Does {
-		case planner.DropLeftover:
+		case index.DropLeftover:
 			finished[step.Index()], err = b.leftover(ctx, &step)
-		case planner.CreateOnLeaf:
+		case index.CreateOnLeaf:
 			err = b.record(ctx, c, &step, func() error { return b.alone(ctx, &step) })
-		case planner.CreateOnRoot:
+		case index.CreateOnRoot:
 			err = b.record(ctx, c, &step, func() error { return b.briefly(ctx, &step) })
-		case planner.AttachPartition:
+		case index.AttachPartition:
 			err = b.briefly(ctx, &step)
 		}
 		if err != nil {
@@ -128,7 +128,7 @@ func (b *indexing) open(ctx context.Context, relation uint32) error {
 }
 
 // refused says what to do about an error.
-func (b *indexing) refused(err error, step *planner.IndexStep) error {
+func (b *indexing) refused(err error, step *index.Step) error {
 	switch schemas.StateOf(err) {
 	case schemas.SQLStateInsufficientPrivilege:
 		return &access.GrantError{
@@ -143,7 +143,7 @@ func (b *indexing) refused(err error, step *planner.IndexStep) error {
 }
 
 // record puts an index on record, has it made, and notes which it is.
-func (b *indexing) record(ctx context.Context, c *Change, step *planner.IndexStep, create func() error) error {
+func (b *indexing) record(ctx context.Context, c *Change, step *index.Step, create func() error) error {
 	_, err := b.Conn.Exec(ctx, `
 		insert into lapse.made_index (relation, schema, name, policy) values ($1, $2, $3, $4)
 		on conflict (relation, name) do update set policy = excluded.policy, index = null, made_at = default`,
@@ -166,7 +166,7 @@ func (b *indexing) record(ctx context.Context, c *Change, step *planner.IndexSte
 
 // leftover drops an index of ours that is not valid, once nobody makes it any more. finished says that it became valid while we
 // waited.
-func (b *indexing) leftover(ctx context.Context, step *planner.IndexStep) (finished bool, err error) {
+func (b *indexing) leftover(ctx context.Context, step *index.Step) (finished bool, err error) {
 	var ours bool
 	if err := b.Conn.QueryRow(ctx, `select exists (select from lapse.made_index m where m.relation = $1 and m.name = $2)`,
 		step.Relation, step.Name).Scan(&ours); err != nil {
@@ -193,7 +193,7 @@ func (b *indexing) leftover(ctx context.Context, step *planner.IndexStep) (finis
 }
 
 // briefly runs a statement that others may have to wait behind: only for a moment.
-func (b *indexing) briefly(ctx context.Context, step *planner.IndexStep) error {
+func (b *indexing) briefly(ctx context.Context, step *index.Step) error {
 	s := &site.Session{Conn: b.conn, Roles: b.Roles, Log: b.Log}
 	return s.Locked(ctx, step.SQL, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, step.SQL)
@@ -203,7 +203,7 @@ func (b *indexing) briefly(ctx context.Context, step *planner.IndexStep) error {
 
 // alone runs a statement that takes long, outside a transaction, and tells how far it is. If ctx ends, the server is told to
 // give up, and has said so when alone returns.
-func (b *indexing) alone(ctx context.Context, step *planner.IndexStep) error {
+func (b *indexing) alone(ctx context.Context, step *index.Step) error {
 	done := make(chan struct{})
 	var result error // to be read once done is closed
 	go func() {
@@ -242,7 +242,7 @@ func (b *indexing) cancel(ctx context.Context, done <-chan struct{}) error {
 }
 
 // tell asks the server how far it is. The session that makes the index is the login's, and only who has its rights sees it.
-func (b *indexing) tell(ctx context.Context, step *planner.IndexStep) {
+func (b *indexing) tell(ctx context.Context, step *index.Step) {
 	if b.Indexing == nil {
 		return
 	}

@@ -8,7 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/database"
+	"lapse/planner/index"
 	"lapse/schemas"
 )
 
@@ -38,7 +40,7 @@ func (m *MadeIndex) DropSQL() string {
 }
 
 // MadeIndexes are the indexes on record, those of partitioned tables first: the others may go with them.
-func MadeIndexes(ctx context.Context, q planner.Querier) ([]MadeIndex, error) {
+func MadeIndexes(ctx context.Context, q database.Querier) ([]MadeIndex, error) {
 	rows, _ := q.Query(ctx, `
 		select m.relation, coalesce(n.nspname, m.schema)::text, coalesce(x.relname, m.name)::text, m.policy,
 		       coalesce(pg_partition_root(m.relation)::oid, m.relation), x.oid is not null, coalesce(x.relkind = 'I', false)
@@ -67,8 +69,8 @@ func (a *Applier) unneededIndexes(ctx context.Context, changes Changes) (Changes
 		at := slices.IndexFunc(changes, func(c Change) bool { return c.Policy == m.Policy })
 		if at < 0 {
 			at = len(changes)
-			changes = append(changes, Change{Change: planner.Change{
-				Kind: planner.Unchanged, Policy: m.Policy, Table: m.Index(), FromState: schemas.Dropped, ToState: schemas.Dropped,
+			changes = append(changes, Change{Change: change.Change{
+				Kind: change.Unchanged, Policy: m.Policy, Table: m.Index(), FromState: schemas.Dropped, ToState: schemas.Dropped,
 			}})
 		}
 		c := &changes[at]
@@ -97,7 +99,7 @@ func (a *Applier) dropIndex(ctx context.Context, m *MadeIndex) error {
 			return err
 		}
 		defer site.Close(b.conn)
-		step := &planner.IndexStep{Relation: m.Relation, Schema: m.Schema, Name: m.Name, SQL: m.DropSQL()}
+		step := &index.Step{Relation: m.Relation, Schema: m.Schema, Name: m.Name, SQL: m.DropSQL()}
 		if m.Whole { // its partitions' go with it, in one moment
 			err = b.briefly(ctx, step)
 		} else {

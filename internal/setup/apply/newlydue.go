@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"lapse/internal/yamldoc"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -16,7 +17,7 @@ import (
 type NewlyDue struct {
 	Version schemas.PolicyVersion `json:"version"`
 	Due     int64                 `json:"due"`
-	DueIs   planner.Count         `json:"due_is,omitempty"`
+	DueIs   survey.Count          `json:"due_is,omitempty"`
 	Oldest  *time.Time            `json:"oldest_due,omitempty"`
 	Former  schemas.PolicyVersion `json:"former_version,omitempty"` // 0: there was none
 	Was     int64                 `json:"former_due"`
@@ -26,7 +27,7 @@ type NewlyDue struct {
 	NotCounted string     `json:"not_counted,omitempty"`
 	FirstRun   *time.Time `json:"first_run,omitempty"` // if it is armed now
 
-	Local *planner.LocalTime `json:"local_time,omitempty"`
+	Local *survey.LocalTime `json:"local_time,omitempty"`
 
 	policy schemas.PolicyName
 }
@@ -60,9 +61,9 @@ func (n *NewlyDue) String() string {
 
 func (n *NewlyDue) rows() string {
 	switch n.DueIs {
-	case planner.Estimated:
+	case survey.Estimated:
 		return fmt.Sprintf("about %d rows (an estimate) are", n.Due)
-	case planner.MoreThan:
+	case survey.MoreThan:
 		return fmt.Sprintf("more than %d rows are", n.Due)
 	}
 	if n.Due == 1 {
@@ -78,7 +79,7 @@ func (c *Change) counts() bool {
 		return false
 	}
 	arms := c.ToState == schemas.Arming && c.FromState != schemas.Arming && c.FromState != schemas.Armed
-	return c.Kind == planner.New || c.HeldBack != 0 || c.MoreFallDue || arms
+	return c.Kind == change.New || c.HeldBack != 0 || c.MoreFallDue || arms
 }
 
 // count counts what falls due under a change. Where it cannot, that is said with the change, which can be made all the same. Its error is what
@@ -89,7 +90,7 @@ func (a *Applier) count(ctx context.Context, c *Change) yamldoc.Errors {
 	}
 	n := &NewlyDue{Version: cmp.Or(c.HeldBack, c.ToVersion), policy: c.Policy}
 	c.NewlyDue = n
-	next, former, err := a.Draft.SurveyChange(ctx, planner.Ask{AtMost: a.CountAtMost}, &c.Change)
+	next, former, err := change.Survey(ctx, a.Draft, survey.Ask{AtMost: a.CountAtMost}, &c.Change)
 	switch {
 	case err != nil:
 		n.NotCounted = err.Error()
@@ -114,16 +115,16 @@ func (a *Applier) count(ctx context.Context, c *Change) yamldoc.Errors {
 		return c.Misfits(next)
 	}
 	n.Former, n.Was, n.Nested = c.FromVersion, former.Due, c.Nested()
-	if newly := n.Due - n.Was; n.Nested && next.DueIs == planner.Exact && former.DueIs == planner.Exact {
+	if newly := n.Due - n.Was; n.Nested && next.DueIs == survey.Exact && former.DueIs == survey.Exact {
 		n.Newly = &newly
 	}
 	return c.Misfits(next)
 }
 
 // Misfits are what the rows that a survey has seen refuse, where there is something to decide.
-func (c *Change) Misfits(s *planner.Survey) yamldoc.Errors {
+func (c *Change) Misfits(s *survey.Survey) yamldoc.Errors {
 	if !c.counts() {
 		return nil
 	}
-	return c.Resolved.Policy.InFile(c.Resolved.RowsFit(s))
+	return c.Resolved.Policy.InFile(survey.RowsFit(c.Resolved, s))
 }

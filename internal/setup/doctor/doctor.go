@@ -12,7 +12,7 @@ import (
 
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -59,7 +59,7 @@ type examination struct {
 	version   int // server_version_num
 	roles     bool
 	installed *site.Installation // nil where nothing is installed
-	policies  []planner.InForce
+	policies  []record.InForce
 }
 
 // Examine goes through all checks. Where nothing is installed it looks at the server alone. An error says that the connection

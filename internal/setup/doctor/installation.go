@@ -10,7 +10,7 @@ import (
 
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -47,7 +47,7 @@ func (e *examination) checkCatalog(ctx context.Context) ([]Finding, error) {
 	if why, remedy := schemas.OtherVersion(installed.SchemaVersion); why != "" {
 		return advise(Fail, remedy, "%s", why), nil
 	}
-	policies, err := planner.LoadInForce(ctx, e.Conn)
+	policies, err := record.LoadInForce(ctx, e.Conn)
 	if err != nil {
 		return nil, err
 	}

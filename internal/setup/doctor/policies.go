@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"lapse/planner"
+	"lapse/planner/record"
 )
 
 // checkExecutors asks whether somebody works where policies are late.
@@ -17,12 +17,12 @@ func (e *examination) checkExecutors(ctx context.Context) ([]Finding, error) {
 	if err := e.Conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err != nil {
 		return nil, err
 	}
-	late, err := planner.Unattended(ctx, e.Conn, e.policies, now)
+	late, err := record.Unattended(ctx, e.Conn, e.policies, now)
 	if err != nil {
 		return nil, err
 	}
 	if len(late) > 0 {
-		return advise(Fail, "start `lapse run` or `lapse serve`", "no executor has said within two minutes that it runs: %s", planner.UnattendedText(late)), nil
+		return advise(Fail, "start `lapse run` or `lapse serve`", "no executor has said within two minutes that it runs: %s", record.UnattendedText(late)), nil
 	}
 	return ok("no policy is late by more than its latitude for want of one"), nil
 }
@@ -32,7 +32,7 @@ func (e *examination) checkStays(ctx context.Context) ([]Finding, error) {
 	if len(e.policies) == 0 {
 		return nil, nil
 	}
-	whole, err := planner.Stopped(ctx, e.Conn)
+	whole, err := record.Stopped(ctx, e.Conn)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,11 @@ import (
 
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/database"
+	"lapse/planner/index"
+	"lapse/planner/record"
+	"lapse/planner/run"
+	"lapse/planner/survey"
 	"lapse/replication"
 )
 
@@ -36,8 +40,8 @@ func (e *examination) tables() []check {
 	return append(all, check{"due rows that stay", e.checkStays}, check{"executors", e.checkExecutors})
 }
 
-func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Finding, error) {
-	i, err := planner.Inspect(ctx, e.Conn, p)
+func (e *examination) checkPolicy(ctx context.Context, p *record.InForce) ([]Finding, error) {
+	i, err := run.Inspect(ctx, e.Conn, p)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +51,7 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 			strings.Join(i.Changed, ", ")), nil
 	}
 	found := append(intrudersFound(i.Intruders), indexesFound(i)...)
-	for _, look := range []func(context.Context, *planner.InForce, *planner.Inspection) ([]Finding, error){
+	for _, look := range []func(context.Context, *record.InForce, *run.Inspection) ([]Finding, error){
 		e.identitiesFound, e.deleterFound, e.movesFound,
 	} {
 		more, err := look(ctx, p, i)
@@ -67,7 +71,7 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 		found = append(found, one(Fail, []string{fmt.Sprintf("alter table %s drop constraint %s", k.Child, k.Constraint)},
 			"foreign key %s of %s has the column that the policy sets, and rows are not set", k.Constraint, k.Child)...)
 	}
-	local := planner.LocalTimeOf(p.Definition.Expire, e.Now())
+	local := survey.LocalTimeOf(p.Definition.Expire, e.Now())
 	if local != nil {
 		found = append(found, ok("%s: %s", p.TableName, local)...)
 	}
@@ -77,7 +81,7 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 	return found, nil
 }
 
-func intrudersFound(intruders []planner.Intruder) (found []Finding) {
+func intrudersFound(intruders []run.Intruder) (found []Finding) {
 	for _, i := range intruders {
 		switch i.Kind {
 		case "trigger", "rule":
@@ -96,8 +100,8 @@ func intrudersFound(intruders []planner.Intruder) (found []Finding) {
 	return found
 }
 
-func indexesFound(i *planner.Inspection) (found []Finding) {
-	add := func(grade Grade, a planner.IndexAdvice) {
+func indexesFound(i *run.Inspection) (found []Finding) {
+	add := func(grade Grade, a index.Advice) {
 		var fix []string
 		for _, s := range a.Steps {
 			fix = append(fix, s.SQL)
@@ -123,7 +127,7 @@ func indexesFound(i *planner.Inspection) (found []Finding) {
 var template = regexp.MustCompile(`\b(COLUMNS|INDEX|CHILD|PARENT)\b`)
 
 // identitiesFound asks what is published for the policy as `lapse apply` does.
-func (e *examination) identitiesFound(ctx context.Context, p *planner.InForce, i *planner.Inspection) (found []Finding, err error) {
+func (e *examination) identitiesFound(ctx context.Context, p *record.InForce, i *run.Inspection) (found []Finding, err error) {
 	if !e.audited() {
 		return nil, nil
 	}
@@ -134,7 +138,7 @@ func (e *examination) identitiesFound(ctx context.Context, p *planner.InForce, i
 		case err == nil:
 		case !errors.As(err, &identity):
 			return found, err
-		case strings.Contains(identity.Error(), "unlogged") && slices.ContainsFunc(i.Unlogged, func(u planner.Relation) bool { return u.Name == identity.Table }):
+		case strings.Contains(identity.Error(), "unlogged") && slices.ContainsFunc(i.Unlogged, func(u database.Relation) bool { return u.Name == identity.Table }):
 		case template.MatchString(identity.Fix) || !strings.HasPrefix(identity.Fix, "alter table "):
 			f := Finding{Grade: Fail, Text: fmt.Sprintf("the deletes of %s cannot be published: %s", identity.Table, identity.Reason), Advice: identity.Fix}
 			if f.Fix, err = e.uniqueIndex(ctx, identity.Table); err != nil {
@@ -152,7 +156,7 @@ func (e *examination) identitiesFound(ctx context.Context, p *planner.InForce, i
 }
 
 // unseenFound asks, as each batch does, whether the audit would see what it deletes.
-func (e *examination) unseenFound(ctx context.Context, p *planner.InForce, i *planner.Inspection) (found []Finding, err error) {
+func (e *examination) unseenFound(ctx context.Context, p *record.InForce, i *run.Inspection) (found []Finding, err error) {
 	var oids []uint32
 	for _, l := range i.Leaves {
 		oids = append(oids, l.OID)
@@ -168,7 +172,7 @@ func (e *examination) unseenFound(ctx context.Context, p *planner.InForce, i *pl
 }
 
 // movesFound asks whether the auditor can tell rows that move from deletions, where the policy wants it to.
-func (e *examination) movesFound(ctx context.Context, p *planner.InForce, _ *planner.Inspection) (found []Finding, err error) {
+func (e *examination) movesFound(ctx context.Context, p *record.InForce, _ *run.Inspection) (found []Finding, err error) {
 	if !e.audited() || !p.DetectsMoves() {
 		return nil, nil
 	}
@@ -195,7 +199,7 @@ func (e *examination) uniqueIndex(ctx context.Context, table string) ([]string, 
 }
 
 // deleterFound asks for the role that deletes for the table's owner as `lapse apply` does.
-func (e *examination) deleterFound(ctx context.Context, p *planner.InForce, i *planner.Inspection) (found []Finding, err error) {
+func (e *examination) deleterFound(ctx context.Context, p *record.InForce, i *run.Inspection) (found []Finding, err error) {
 	t := access.Table{OID: p.TableOID, Name: p.TableName, Column: p.Definition.LockColumn()}
 	for _, l := range i.Leaves {
 		t.Leaves = append(t.Leaves, access.Relation(l))

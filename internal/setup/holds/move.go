@@ -10,8 +10,9 @@ import (
 
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/planner/expiry"
+	"lapse/planner/hold"
 	"lapse/schemas"
 )
 
@@ -34,7 +35,7 @@ func Move(ctx context.Context, s *site.Session, id schemas.HoldID, to, reason st
 		if err != nil {
 			return err
 		}
-		table, problem, err := planner.MoveHold(ctx, tx, was, to)
+		table, problem, err := hold.Move(ctx, tx, was, to)
 		if err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func Move(ctx context.Context, s *site.Session, id schemas.HoldID, to, reason st
 }
 
 // heldTable reads on which table a hold is that can be moved.
-func heldTable(ctx context.Context, tx pgx.Tx, id schemas.HoldID) (was planner.HeldTable, err error) {
+func heldTable(ctx context.Context, tx pgx.Tx, id schemas.HoldID) (was hold.Table, err error) {
 	var state, columns string
 	err = tx.QueryRow(ctx, `
 		select s.state, coalesce(e.table_oid, 0), coalesce(e.table_name, h.table_name), coalesce(e.columns, h.columns)::text
@@ -115,7 +116,7 @@ func Faults(ctx context.Context, s *site.Session) (faults []string, err error) {
 }
 
 // ReadFaults lists what is wrong with the tables of the holds that are enforced, each with what to do. It takes any login of Lapse's.
-func ReadFaults(ctx context.Context, q planner.Querier) ([]string, error) {
+func ReadFaults(ctx context.Context, q database.Querier) ([]string, error) {
 	rows, _ := q.Query(ctx, `select f.fault from lapse.hold_faults() f`) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

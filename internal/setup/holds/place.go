@@ -14,8 +14,9 @@ import (
 
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
-	"lapse/planner"
 	"lapse/planner/expiry"
+	"lapse/planner/hold"
+	"lapse/planner/record"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -41,7 +42,7 @@ func (e *PendingError) Unwrap() error { return e.cause }
 
 // Order is a hold to be placed.
 type Order struct {
-	planner.HoldRequest
+	hold.Request
 	Matter string
 	Reason string
 }
@@ -49,8 +50,8 @@ type Order struct {
 // Placed is a hold in force.
 type Placed struct {
 	ID       schemas.HoldID
-	Hold     *planner.Hold // what it is on
-	Warnings []string      // what there is to do
+	Hold     *hold.Hold // what it is on
+	Warnings []string   // what there is to do
 }
 
 // Place places a hold, and returns when no batch that did not see it can commit any more. The same hold for the same matter is
@@ -66,7 +67,7 @@ func Place(ctx context.Context, s *site.Session, order Order) (placed Placed, er
 			return err
 		}
 		var problem string
-		if placed.Hold, problem, err = planner.ResolveHold(ctx, tx, order.HoldRequest); err == nil && problem != "" {
+		if placed.Hold, problem, err = hold.Resolve(ctx, tx, order.Request); err == nil && problem != "" {
 			err = &Error{problem}
 		}
 		return err
@@ -133,7 +134,7 @@ func checkHoldsPublished(ctx context.Context, tx pgx.Tx) error {
 }
 
 // sameHold finds a hold in force that says the same for the same matter, 0 for none. One that is being released is another.
-func sameHold(ctx context.Context, tx pgx.Tx, hold *planner.Hold, matter string) (schemas.HoldID, error) {
+func sameHold(ctx context.Context, tx pgx.Tx, hold *hold.Hold, matter string) (schemas.HoldID, error) {
 	rows, _ := tx.Query(ctx, `
 		select h.id, h.digest, c.salt
 		  from lapse.hold h
@@ -167,7 +168,7 @@ func sameHold(ctx context.Context, tx pgx.Tx, hold *planner.Hold, matter string)
 const saltSize = 32
 
 // insertHold writes the hold as requested. What is inserted is written by its position in no text.
-func insertHold(ctx context.Context, tx pgx.Tx, hold *planner.Hold, order Order) (id schemas.HoldID, err error) {
+func insertHold(ctx context.Context, tx pgx.Tx, hold *hold.Hold, order Order) (id schemas.HoldID, err error) {
 	salt := make([]byte, saltSize)
 	_, _ = rand.Read(salt) // it does not fail
 	digest, err := hold.Digest(salt)
@@ -232,7 +233,7 @@ func setHoldVersion(ctx context.Context, tx pgx.Tx) error {
 
 // stoppedPolicies are the policies that delete nothing any more because they cannot heed a hold, each with what to do.
 func stoppedPolicies(ctx context.Context, tx pgx.Tx) (problems []string, err error) {
-	policies, err := planner.LoadInForce(ctx, tx)
+	policies, err := record.LoadInForce(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -42,7 +42,7 @@ type Change struct {
 }
 
 // Read lists the holds, by number: all of them, or those that are enforced.
-func Read(ctx context.Context, q planner.Querier, released bool) ([]Record, error) {
+func Read(ctx context.Context, q database.Querier, released bool) ([]Record, error) {
 	rows, _ := q.Query(ctx, `
 		select h.id, coalesce((select m.table_name from lapse.hold_state m where m.hold = h.id and m.table_oid is not null order by m.id desc limit 1), h.table_name),
 		       array(select c ->> 'name' from jsonb_array_elements(h.columns) c), h.keys, h.matter, h.reason, h.placed_at, h.placed_by,
@@ -63,7 +63,7 @@ func Read(ctx context.Context, q planner.Querier, released bool) ([]Record, erro
 }
 
 // ReadChanges lists what became of a hold, in order.
-func ReadChanges(ctx context.Context, q planner.Querier, id schemas.HoldID) ([]Change, error) {
+func ReadChanges(ctx context.Context, q database.Querier, id schemas.HoldID) ([]Change, error) {
 	rows, _ := q.Query(ctx, `
 		select s.state, s.changed_at, s.changed_by, s.reason, coalesce(s.table_name, ''), s.enforced_until, s.position::text
 		  from lapse.hold_state s
@@ -83,7 +83,7 @@ type Content struct {
 }
 
 // ReadContent reads what a hold is on; nil of one that is over.
-func ReadContent(ctx context.Context, q planner.Querier, id schemas.HoldID) (*Content, error) {
+func ReadContent(ctx context.Context, q database.Querier, id schemas.HoldID) (*Content, error) {
 	rows, _ := q.Query(ctx, `
 		select c.condition, (select jsonb_agg(k.key order by k.key)::text from lapse.hold_key k where k.hold = c.hold)
 		  from lapse.hold_content c

@@ -11,7 +11,7 @@ import (
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -233,7 +233,7 @@ func (w *installing) catalog(ctx context.Context) error {
 
 // outdated looks which policies have to be applied again. It changes nothing.
 func (w *installing) outdated(ctx context.Context) error {
-	policies, err := planner.LoadInForce(ctx, w.owner.Conn)
+	policies, err := record.LoadInForce(ctx, w.owner.Conn)
 	if err != nil {
 		return err
 	}

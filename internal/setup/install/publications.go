@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/record"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -77,7 +77,7 @@ func (w *installing) ledger(ctx context.Context) error {
 // yet. What is published is read once.
 func (w *installing) tables(ctx context.Context) error {
 	conn := w.owner.Conn
-	policies, err := planner.LoadInForce(ctx, conn)
+	policies, err := record.LoadInForce(ctx, conn)
 	if err != nil || len(policies) == 0 {
 		return err
 	}

@@ -123,7 +123,7 @@ func (m *migrating) next(ctx context.Context, tx pgx.Tx) (found int, done bool, 
 		}
 		reached = step.Version
 	}
-	return found, reached == len(m.steps), record(ctx, tx, m.Options, reached)
+	return found, reached == len(m.steps), recordVersion(ctx, tx, m.Options, reached)
 }
 
 // tellWho tells who keeps the catalog from being changed, unless that was said before. It returns what was said last.
@@ -144,9 +144,9 @@ func (m *migrating) tellWho(ctx context.Context, conn *pgx.Conn, said string) (s
 	return cmp.Or(who, said), nil
 }
 
-// record writes the installation row. A slot name or a key that differs from the one on record is refused: the slot is half
+// recordVersion writes the installation row. A slot name or a key that differs from the one on record is refused: the slot is half
 // of the auditor's state, and the keys say which deletions were Lapse's.
-func record(ctx context.Context, tx pgx.Tx, o Options, version int) error {
+func recordVersion(ctx context.Context, tx pgx.Tx, o Options, version int) error {
 	given := o.Keys
 	if given == nil {
 		given = map[string]string{}

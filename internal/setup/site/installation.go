@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -26,7 +26,7 @@ var ErrNotInstalled = errors.New("this database has no schema lapse: run lapse i
 
 // ReadInstallation returns what Install left, or ErrNotInstalled. A schema that is not Lapse's is a *SchemaError,
 // and nothing in it was called.
-func ReadInstallation(ctx context.Context, q planner.Querier, roles schemas.Roles) (*Installation, error) {
+func ReadInstallation(ctx context.Context, q database.Querier, roles schemas.Roles) (*Installation, error) {
 	there, err := CheckSchema(ctx, q, roles)
 	if err != nil {
 		return nil, fmt.Errorf("look for the installation: %w", err)

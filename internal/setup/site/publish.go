@@ -11,7 +11,7 @@ import (
 
 	"lapse/internal/backoff"
 	"lapse/internal/setup/access"
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -126,7 +126,7 @@ func (s *Session) changePublished(
 // Reached lists what must be published for a table that is in force: itself, and the roots of what foreign keys take
 // along from it or from one of its partitions; from a table whose rows are only updated, nothing goes. It locks none of them. A
 // table that is gone reaches nothing.
-func Reached(ctx context.Context, q planner.Querier, table uint32, updates bool) ([]uint32, error) {
+func Reached(ctx context.Context, q database.Querier, table uint32, updates bool) ([]uint32, error) {
 	rows, _ := q.Query(ctx, `
 		select c.oid from pg_class c where c.oid = $1
 		 union

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -131,7 +131,7 @@ const schemaSQL = `
 // *FunctionError if a function of the catalog's owner is not as this version makes it. It is to be asked before anything in
 // the schema is called: it reads only the system catalog and the installed version, so that no code of others runs.
 // Afterwards only a role that can become the schema's owner can plant code: nobody else can create in it.
-func CheckSchema(ctx context.Context, q planner.Querier, roles schemas.Roles) (there bool, err error) {
+func CheckSchema(ctx context.Context, q database.Querier, roles schemas.Roles) (there bool, err error) {
 	rows, err := q.Query(ctx, schemaSQL, roles.Owner, roles.DeleterPrefix)
 	if err != nil {
 		return false, fmt.Errorf("look at schema lapse: %w", err)
@@ -155,7 +155,7 @@ func CheckSchema(ctx context.Context, q planner.Querier, roles schemas.Roles) (t
 // checkFunctions compares the functions of the catalog's owner with the migrations' texts. Those of a catalog of another
 // version are not compared: it is refused or upgraded before any of them is called. The deleters' functions are compared
 // by the batches that call them.
-func checkFunctions(ctx context.Context, q planner.Querier, roles schemas.Roles) error {
+func checkFunctions(ctx context.Context, q database.Querier, roles schemas.Roles) error {
 	// A login that may not read the version, as before the first init of its own, has the catalog's owner ask again.
 	var readable bool
 	err := q.QueryRow(ctx, `select coalesce(has_table_privilege(to_regclass('lapse.installation'), 'select'), false)`).Scan(&readable)

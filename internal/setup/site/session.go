@@ -11,7 +11,9 @@ import (
 
 	"lapse/internal/backoff"
 	"lapse/internal/setup/access"
-	"lapse/planner"
+	"lapse/planner/change"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -85,7 +87,7 @@ func (s *Session) Gated(ctx context.Context, what string, work func(tx pgx.Tx) e
 		if err := SetLockTimeout(ctx, tx, gateTimeout); err != nil {
 			return err
 		}
-		if err := planner.LockGates(ctx, tx, s.Roles); err != nil {
+		if err := change.LockGates(ctx, tx, s.Roles); err != nil {
 			return err
 		}
 		if err := SetLockTimeout(ctx, tx, LockTimeout); err != nil {
@@ -96,12 +98,12 @@ func (s *Session) Gated(ctx context.Context, what string, work func(tx pgx.Tx) e
 }
 
 // AcceptTrip closes the breaker of a policy, and lets so many rows go in its next run. Durable when it returns.
-func (s *Session) AcceptTrip(ctx context.Context, p *planner.InForce, rows int64) error {
+func (s *Session) AcceptTrip(ctx context.Context, p *record.InForce, rows int64) error {
 	return s.Locked(ctx, "close the breaker of policy "+string(p.Name), func(tx pgx.Tx) error {
 		if err := access.Become(ctx, tx, s.Roles.Owner); err != nil {
 			return err
 		}
-		return planner.AcceptTrip(ctx, tx, p, rows)
+		return run.AcceptTrip(ctx, tx, p, rows)
 	})
 }
 
@@ -111,12 +113,12 @@ func (s *Session) AcceptTrip(ctx context.Context, p *planner.InForce, rows int64
 //	crash before the commit    nothing has changed
 //	crash after it             a policy that is to be armed lacks the position that the auditor must pass; the executor
 //	                           writes it when it next looks
-func (s *Session) Restate(ctx context.Context, c *planner.Change, reason string) error {
+func (s *Session) Restate(ctx context.Context, c *change.Change, reason string) error {
 	if !c.Writes() {
 		return nil
 	}
 	err := s.Gated(ctx, fmt.Sprintf("change policy %s to %s", c.Policy, c.ToState), func(tx pgx.Tx) error {
-		_, _, err := planner.Write(ctx, tx, c, s.Roles, reason)
+		_, _, err := change.Write(ctx, tx, c, s.Roles, reason)
 		return err
 	})
 	if err != nil || c.ToState != schemas.Arming {
@@ -148,7 +150,7 @@ func (s *Session) RestateOnly(
 		if err != nil || reason == "" {
 			return err
 		}
-		arming, err = planner.RestateAll(ctx, tx, reason)
+		arming, err = change.RestateAll(ctx, tx, reason)
 		return err
 	})
 	return arming, err

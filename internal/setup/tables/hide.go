@@ -9,6 +9,7 @@ import (
 
 	"lapse/internal/setup/site"
 	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -99,7 +100,7 @@ func (s *Hider) Execute(ctx context.Context, w *Hiding) error {
 }
 
 // marked reports whether a relation is there, and whether its comment is the mark of what made it.
-func marked(ctx context.Context, q planner.Querier, schema, name, mark string) (there, made bool, err error) {
+func marked(ctx context.Context, q database.Querier, schema, name, mark string) (there, made bool, err error) {
 	err = q.QueryRow(ctx, `
 		select coalesce(obj_description(c.oid, 'pg_class') = $3, false)
 		  from pg_class c join pg_namespace n on n.oid = c.relnamespace

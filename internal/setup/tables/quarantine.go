@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -105,7 +106,7 @@ func Quarantine(ctx context.Context, s *site.Session, policy schemas.PolicyName)
 			r := &rows[j]
 			what := [2]string{r.Relation, r.Constraint}
 			if _, known := queries[what]; !known && r.Constraint != "" {
-				if queries[what], err = planner.Referring(ctx, s.Conn, &inForce[i], r.Relation, r.Constraint); err != nil {
+				if queries[what], err = run.Referring(ctx, s.Conn, &inForce[i], r.Relation, r.Constraint); err != nil {
 					return nil, err
 				}
 			}
@@ -117,8 +118,8 @@ func Quarantine(ctx context.Context, s *site.Session, policy schemas.PolicyName)
 }
 
 // quarantined are the policies in force that are meant.
-func quarantined(ctx context.Context, s *site.Session, policy schemas.PolicyName) ([]planner.InForce, error) {
-	inForce, err := planner.LoadInForce(ctx, s.Conn)
+func quarantined(ctx context.Context, s *site.Session, policy schemas.PolicyName) ([]record.InForce, error) {
+	inForce, err := record.LoadInForce(ctx, s.Conn)
 	if err != nil || policy == "" {
 		return inForce, err
 	}
@@ -144,7 +145,7 @@ func (e *UnknownPolicyError) Error() string {
 	return fmt.Sprintf("there is no policy %q in force", e.Policy)
 }
 
-func resting(ctx context.Context, s *site.Session, p *planner.InForce) ([]Resting, error) {
+func resting(ctx context.Context, s *site.Session, p *record.InForce) ([]Resting, error) {
 	rows, err := s.Conn.Query(ctx, `
 		select coalesce(format('%I.%I', n.nspname, c.relname), 'relation ' || q.leaf || ', which is gone'), q.key, q.sqlstate, coalesce(q.relation, ''),
 		       coalesce(q.constraint_name, ''), coalesce(q.column_name, ''), coalesce(q.trigger_name, ''), coalesce(q.trigger_function, ''), q.tries, q.entered_at, q.tried_at, q.retry_at

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"lapse/internal/setup/holds"
-	"lapse/planner"
+	"lapse/planner/database"
 )
 
 // holdsInForce is the error where holds are in force, which would go with the catalog: nothing would keep the rows any more, and nothing
@@ -26,7 +26,7 @@ func holdsInForce(holds []holds.Record) error {
 }
 
 // refuseHolds returns an error where a hold is in force, unless dropping says that they may go.
-func refuseHolds(ctx context.Context, q planner.Querier, dropping bool) error {
+func refuseHolds(ctx context.Context, q database.Querier, dropping bool) error {
 	if dropping {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/setup/apply"
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -102,7 +102,7 @@ const lackingReplicationSQL = `
 	   and not exists (select from pg_roles s where s.rolname = 'rds_replication' and pg_has_role(r.oid, s.oid, 'member'))`
 
 // readDeleters are the roles that delete, by name.
-func readDeleters(ctx context.Context, q planner.Querier) ([]string, error) {
+func readDeleters(ctx context.Context, q database.Querier) ([]string, error) {
 	rows, err := q.Query(ctx, `select d.role::text from lapse.deleter d order by 1`)
 	if err != nil {
 		return nil, fmt.Errorf("look for deleters: %w", err)

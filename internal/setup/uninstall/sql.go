@@ -11,7 +11,7 @@ import (
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/apply"
 	"lapse/internal/setup/site"
-	"lapse/planner"
+	"lapse/planner/database"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -20,7 +20,7 @@ import (
 // runs as it is, on its own: an index is not dropped inside a transaction. The first changes nothing and fails where the others would,
 // naming what is lacking. They are safe to repeat. Where nothing is installed the error is ErrNotInstalled, unless an Uninstall has left
 // the slot; where legal holds are in force, and dropHolds does not say that they may go, an error.
-func SQL(ctx context.Context, q planner.Querier, roles schemas.Roles, slot string, dropHolds bool) ([]string, error) {
+func SQL(ctx context.Context, q database.Querier, roles schemas.Roles, slot string, dropHolds bool) ([]string, error) {
 	installed, err := site.ReadInstallation(ctx, q, roles)
 	if errors.Is(err, site.ErrNotInstalled) {
 		var left bool
@@ -126,7 +126,7 @@ func dropAllSQL(owner string, deleters []string) string {
 
 // DropRolesSQL returns the statements that drop the roles of an installation, and the logins that play them, as far as Lapse made them and the
 // session's login is none of them. They belong to the cluster: another database may need them.
-func DropRolesSQL(ctx context.Context, q planner.Querier, roles schemas.Roles) (all []string, err error) {
+func DropRolesSQL(ctx context.Context, q database.Querier, roles schemas.Roles) (all []string, err error) {
 	rows, _ := q.Query(ctx, `
 		select distinct m.rolname::text
 		  from pg_auth_members a join pg_roles r on r.oid = a.roleid join pg_roles m on m.oid = a.member

@@ -1,0 +1,200 @@
+package change
+
+import (
+	"lapse/planner/record"
+	"lapse/schemas"
+)
+
+// A version that may let more fall due than was accepted (see accepted.go) is not armed by its file: it is held back until a
+// person says yes. Meanwhile the version in force goes on, where all that it deletes the other one would delete too; otherwise
+// nothing is deleted. Other changes in the file, limits and schedule for instance, wait for nobody.
+
+// says is the state that an entry of a file asks for.
+type says uint
+
+const (
+	saysNothing says = 1 << iota
+	saysObserving
+	saysPaused
+	saysArmed
+)
+
+// stands is how the policy is in force that an entry speaks of.
+type stands uint
+
+const (
+	isAbsent  stands = 1 << iota // it is not in force
+	isIdle                       // observing or paused
+	isWaiting                    // the same, and its version in force is held back
+	isHalted                     // paused, and its version in force is the last that was armed
+	isLive                       // armed, or on its way
+	anyhow    = isAbsent | isIdle | isWaiting | isHalted | isLive
+)
+
+// compared is the entry's version beside what was accepted.
+type compared uint
+
+const (
+	isSame   compared = 1 << iota // it is what is live
+	isNoMore                      // certainly no more falls due
+	isWider                       // more may, and all that the version in force deletes would be deleted
+	isOther                       // more may, and that is not certain
+	isMore   = isWider | isOther
+	every    = isSame | isNoMore | isMore
+)
+
+// outcome is what becomes of the policy. The entry's version comes into force, unless goesOn.
+type outcome struct {
+	goesOn bool          // the version in force stays there
+	state  schemas.State // "": as it was
+	held   bool          // the entry's version waits for a yes
+}
+
+// rules says what becomes of a policy: the first rule that fits. Armed always goes by way of arming, which lapse.advance_arming ends.
+var rules = []struct {
+	says   says
+	stands stands
+	next   compared
+	then   outcome
+}{
+	{saysObserving, anyhow, every, outcome{state: schemas.Observing}},
+	{saysPaused, anyhow, every, outcome{state: schemas.Paused}},
+	{saysNothing, isAbsent, every, outcome{state: schemas.Observing}},
+	{saysNothing, isIdle, every, outcome{}},
+	{saysNothing, isWaiting, isSame | isNoMore, outcome{}},
+	{saysNothing, isWaiting, isMore, outcome{held: true}},
+	{saysNothing, isHalted, isWider, outcome{goesOn: true, held: true}},
+	{saysNothing, isHalted, every, outcome{}},
+	// From here on the entry says armed, or nothing of a policy that is live.
+	{saysNothing | saysArmed, isLive, isSame, outcome{}},
+	{saysNothing | saysArmed, anyhow, isSame | isNoMore, outcome{state: schemas.Arming}},
+	{saysNothing | saysArmed, isLive, isWider, outcome{goesOn: true, held: true}},
+	{saysNothing | saysArmed, isHalted, isWider, outcome{goesOn: true, held: true, state: schemas.Arming}},
+	{saysNothing | saysArmed, anyhow, isMore, outcome{held: true, state: schemas.Observing}},
+}
+
+// becomes looks an outcome up.
+func becomes(s says, p stands, next compared) outcome {
+	for i := range rules {
+		if r := &rules[i]; r.says&s != 0 && r.stands&p != 0 && r.next&next != 0 {
+			return r.then
+		}
+	}
+	panic("planner: no rule says what becomes of a policy") // a test tries all there are
+}
+
+// saysOf is what a file's state asks for.
+func saysOf(wanted schemas.State) says {
+	switch wanted {
+	case schemas.Observing:
+		return saysObserving
+	case schemas.Paused:
+		return saysPaused
+	case schemas.Armed:
+		return saysArmed
+	}
+	return saysNothing
+}
+
+// standing is how p, nil for none, is in force.
+func (f *formerVersions) standing(p *record.InForce) stands {
+	switch {
+	case p == nil:
+		return isAbsent
+	case record.Live(p.State):
+		return isLive
+	case p.HeldBack == p.Version:
+		return isWaiting
+	}
+	if last := f.armed[p.ID]; p.State == schemas.Paused && last != nil && last.Definition.Version == p.Version {
+		return isHalted
+	}
+	return isIdle
+}
+
+// compare says how the change's version compares with what was accepted, and with what.
+func (f *formerVersions) compare(c *Change) (compared, *accepted) {
+	p := c.before
+	beyond := f.beyond(p, c.ID, c.Next)
+	switch {
+	case p != nil && c.isVersion == p.Version && record.Live(p.State):
+		return isSame, nil
+	case beyond == nil:
+		return isNoMore, nil
+	case p != nil && c.Next.Covers(p.Current()):
+		return isWider, beyond
+	}
+	return isOther, beyond
+}
+
+// decide says what becomes of the change's policy; wanted is the state that the file asks for, or "".
+func (f *formerVersions) decide(c *Change, wanted schemas.State) {
+	next, beyond := f.compare(c)
+	then := becomes(saysOf(wanted), f.standing(c.before), next)
+	c.follow(then)
+	if p := c.before; p != nil && c.isVersion != p.Version {
+		c.MoreFallDue = record.MoreFallDue(p.Current(), c.Next)
+	}
+	if then.held && beyond != nil {
+		c.HeldAgainst = beyond.what
+	}
+}
+
+// follow enters what follows from an outcome: which versions are to be written, which is in force, and which is held back. Of
+// versions that are written together, the one that is held back has the higher number.
+func (c *Change) follow(o outcome) {
+	p, newest, number := c.before, c.newest, c.isVersion
+	c.writes, c.ToState, c.HeldBack = nil, o.state, 0
+	if o.state == "" {
+		c.ToState = p.State
+	}
+	write := func(v *record.Version) schemas.PolicyVersion {
+		newest++
+		c.writes = append(c.writes, numbered{newest, v})
+		return newest
+	}
+	if o.goesOn {
+		c.ToVersion = p.Version
+		if c.goesOn != nil {
+			c.ToVersion, number = write(c.goesOn), 0
+			if c.ToState == schemas.Armed {
+				c.ToState = schemas.Arming
+			}
+		}
+	}
+	if number == 0 {
+		number = write(c.Next)
+	}
+	if !o.goesOn {
+		c.ToVersion = number
+	}
+	c.Next.Spec.HeldAgainst = 0
+	if o.held {
+		c.HeldBack = number
+		c.Next.Spec.HeldAgainst = c.heldAgainst(o)
+	}
+	switch {
+	case p == nil:
+		c.Kind = New
+	case len(c.writes) > 0:
+		c.Kind = Changed
+	case c.ToVersion != p.Version || c.ToState != p.State || c.HeldBack != p.HeldBack:
+		c.Kind = Restated
+	default:
+		c.Kind = Unchanged
+	}
+}
+
+// heldAgainst is the version that was accepted when the change's is held back, 0 for none.
+func (c *Change) heldAgainst(o outcome) schemas.PolicyVersion {
+	switch p := c.before; {
+	case p == nil:
+		return 0
+	case o.goesOn:
+		return c.ToVersion
+	case p.HeldBack == p.Version:
+		return p.Spec.HeldAgainst
+	default:
+		return p.Version
+	}
+}

@@ -1,0 +1,47 @@
+package change
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/policyfile"
+	"lapse/planner/resolve"
+	"lapse/planner/survey"
+)
+
+// DraftDifference is Difference in a database that may have no catalog, and compares with nothing in force. more looks further at the changes
+// in the same session; err is what Difference returns.
+func DraftDifference(ctx context.Context, d *database.Draft, file *policyfile.File, fit resolve.Fit, more func(tx pgx.Tx, changes []Change, err error) error) error {
+	return d.Begin(ctx, func(tx *database.DraftTx) error {
+		changes, err := newComparison(file, false, fit).compare(ctx, tx)
+		return more(tx, changes, err)
+	})
+}
+
+// SurveyDraft surveys a policy that is not applied.
+func SurveyDraft(ctx context.Context, d *database.Draft, ask survey.Ask, r *resolve.Resolved) (*survey.Survey, error) {
+	survey, err := survey.Draft(ctx, d, ask, r.Version())
+	if r.Spec.Moves == policyfile.MovesDetect {
+		survey.Warnings = append(survey.Warnings, movesCost(survey.Table))
+	}
+	return survey, err
+}
+
+// Survey surveys what the file says, and, at the same cutoff, what is in force: nil where that is nothing, or the same. It has no lock on the
+// table when it returns.
+func Survey(ctx context.Context, d *database.Draft, ask survey.Ask, c *Change) (next, former *survey.Survey, err error) {
+	if next, err = survey.Draft(ctx, d, ask, c.Next); err != nil || c.before == nil || c.isVersion == c.before.Version {
+		return next, nil, err
+	}
+	ask.At = next.At
+	former, err = survey.Draft(ctx, d, ask, c.former)
+	return next, former, err
+}
+
+// NextRun is when a change's policy first runs once it is armed, from now on.
+func (c *Change) NextRun(now time.Time) (time.Time, error) {
+	return c.Next.Spec.Schedule(c.Policy).Next(time.Time{}, now)
+}

@@ -1,0 +1,101 @@
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/record"
+	"lapse/schemas"
+)
+
+// What a person says of a policy beside its file. Each is a Change for Write; one that would change nothing is Unchanged.
+// Nothing of the policy's table is locked or looked at.
+
+// Pause stops the policy.
+func Pause(p *record.InForce) Change { return restate(p, schemas.Paused, p.HeldBack) }
+
+// Arm lets the policy delete, whatever falls due under it: the version that is held back, or else the one in force.
+func Arm(p *record.InForce) Change {
+	switch {
+	case p.Held != nil:
+		c := restate(p, schemas.Arming, 0)
+		c.Kind, c.ToVersion = Restated, p.HeldBack
+		return c
+	case record.Live(p.State):
+		return restate(p, p.State, 0)
+	}
+	return restate(p, schemas.Arming, 0)
+}
+
+// ArmVersion is Arm of the version that a person names: that one and no other is said yes to. Of the version in force it leaves another
+// held back.
+func ArmVersion(p *record.InForce, version schemas.PolicyVersion) (Change, error) {
+	switch {
+	case version == p.HeldBack, version == p.Version && p.Held == nil:
+		return Arm(p), nil
+	case version == p.Version && record.Live(p.State):
+		return restate(p, p.State, p.HeldBack), nil
+	case version == p.Version:
+		return restate(p, schemas.Arming, p.HeldBack), nil
+	}
+	what := fmt.Sprintf("in force is version %d", p.Version)
+	if p.HeldBack != 0 {
+		what += fmt.Sprintf(", and version %d is held back", p.HeldBack)
+	}
+	return Change{}, fmt.Errorf("policy %s: version %d is not there to be armed: %s: see what would go with `lapse plan %[1]s`", p.Name, version, what)
+}
+
+// Resume takes a paused policy back to where it was before the pause. One that deleted goes by way of arming, and is held back
+// if more may fall due under its present version than under what was accepted.
+func Resume(ctx context.Context, q database.Querier, p *record.InForce) (Change, error) {
+	if p.State != schemas.Paused {
+		return restate(p, p.State, p.HeldBack), nil
+	}
+	var before schemas.State
+	err := q.QueryRow(ctx, `
+		select s.state
+		  from lapse.policy_state s
+		 where s.policy_id = $1 and s.state not in ('paused', 'dropped')
+		 order by s.version desc, s.changed_at desc
+		 limit 1`, p.ID).Scan(&before)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return Change{}, fmt.Errorf("find the state of policy %s before the pause: %w", p.Name, err)
+	}
+	if !record.Live(before) {
+		return restate(p, schemas.Observing, p.HeldBack), nil
+	}
+	former, err := loadFormerVersions(ctx, q)
+	if err != nil {
+		return Change{}, err
+	}
+	if beyond := former.beyond(p, p.ID, p.Current()); beyond != nil {
+		c := restate(p, schemas.Observing, p.Version)
+		c.HeldAgainst = beyond.what
+		return c, nil
+	}
+	return restate(p, schemas.Arming, beside(p)), nil
+}
+
+// beside is the version that is held back while another is in force, 0 for none.
+func beside(p *record.InForce) schemas.PolicyVersion {
+	if p.Held == nil {
+		return 0
+	}
+	return p.HeldBack
+}
+
+// restate is the change of a version in force to another state.
+func restate(p *record.InForce, to schemas.State, held schemas.PolicyVersion) Change {
+	c := Change{
+		Kind: Restated, Policy: p.Name, Table: p.TableName, ID: p.ID, FromVersion: p.Version, ToVersion: p.Version,
+		FromState: p.State, ToState: to, HeldBack: held, fromHeld: p.HeldBack, careful: true,
+	}
+	if to == p.State && held == p.HeldBack {
+		c.Kind = Unchanged
+	}
+	return c
+}

@@ -1,0 +1,41 @@
+package database
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/expiry"
+)
+
+// Querier reads: a connection, a pool or a transaction.
+type Querier = expiry.Querier
+
+// DB is a Querier that can open a transaction of its own: a connection, a pool, or a transaction, which opens a
+// savepoint.
+type DB = expiry.DB
+
+// Pinned runs work in a transaction or savepoint that is undone afterwards, in a session whose settings do not matter: dates in UTC, names quoted only where SQL wants it.
+func Pinned(ctx context.Context, db DB, work func(tx pgx.Tx) error) error {
+	return expiry.Attempt(ctx, db, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			select set_config(name, value, true)
+			  from (values ('search_path', 'pg_catalog, pg_temp'), ('timezone', 'UTC'), ('datestyle', 'ISO, YMD'),
+			               ('intervalstyle', 'postgres'), ('quote_all_identifiers', 'off'), ('extra_float_digits', '1'),
+			               ('standard_conforming_strings', 'on')) s(name, value)`)
+		if err != nil {
+			return fmt.Errorf("pin the session's settings: %w", err)
+		}
+		return work(tx)
+	})
+}
+
+// Collect reads all rows of a query into structs, by position.
+func Collect[T any](ctx context.Context, q Querier, sql string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}

@@ -1,0 +1,103 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
+)
+
+// Draft looks at policies that are not applied, in a database that may have no catalog. What the catalog has functions for is
+// done by copies of them in the session's temporary schema. Each session is in one transaction, which is undone. Nothing is
+// written, and no lock is taken but that of a reader.
+//
+// What a policy would delete is counted by the text of its survey function. Code of the table's owner that was planted after the
+// look for it (see lapse.intruders) would run there, whatever is done: so it runs as the table's owner, in a SECURITY DEFINER
+// function, in which nobody can become another role; in a transaction that is read only; and the function is called once, in a
+// session that does nothing else afterwards. Where the session may not give the function to the owner, the code runs with the
+// rights of the session's login. A table that a superuser owns is counted by a role that may read everything and do nothing else,
+// and that is undone with the transaction: the owner's code may be trusted, that of its schema's owner may not.
+type Draft struct {
+	// Connect opens a session with the caller's rights, and with SessionSettings.
+	Connect func(ctx context.Context) (*pgx.Conn, error)
+	Roles   schemas.Roles
+}
+
+// RefusedError says why one policy cannot be counted.
+type RefusedError struct{ Text string }
+
+func (e *RefusedError) Error() string { return e.Text }
+
+// drafted are the functions of the catalog that a draft has copies of, beside those that they call.
+var drafted = []string{"reach", "leaves", "intruders", "code", "pin", "cascade_statement", "part_of"}
+
+// DraftTx is a transaction in which calls of the catalog's functions are calls of the draft's.
+type DraftTx struct {
+	pgx.Tx
+	names []string
+}
+
+// Begin opens a savepoint.
+func (t *DraftTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	inner, err := t.Tx.Begin(ctx)
+	return &DraftTx{inner, t.names}, err
+}
+
+// Query is Query, of the draft's functions.
+func (t *DraftTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return t.Tx.Query(ctx, schemas.InDraft(sql, t.names), args...)
+}
+
+// QueryRow is QueryRow, of the draft's functions.
+func (t *DraftTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return t.Tx.QueryRow(ctx, schemas.InDraft(sql, t.names), args...)
+}
+
+// Begin runs work in a session of its own, in a transaction that is undone. The session is closed before begin returns.
+func (d *Draft) Begin(ctx context.Context, work func(tx *DraftTx) error) error {
+	conn, err := d.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeDraft(conn)
+	script, names, err := schemas.DraftSQL(d.Roles, drafted...)
+	if err != nil {
+		return err
+	}
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	if err != nil {
+		return fmt.Errorf("begin to look: %w", err)
+	}
+	if _, err := tx.Exec(ctx, script, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return mayNotDraft(conn, err)
+	}
+	return work(&DraftTx{tx, names})
+}
+
+// closeDraft ends a session; what was open is rolled back.
+func closeDraft(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+const closeTimeout = 2 * time.Second
+
+// mayNotDraft says why temporary functions cannot be made.
+func mayNotDraft(conn *pgx.Conn, err error) error {
+	var server *pgconn.PgError
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateReadOnlyTransaction:
+		return errors.New("this server is a standby, on which no temporary function can be made: ask the primary")
+	case schemas.SQLStateInsufficientPrivilege:
+		errors.As(err, &server)
+		return fmt.Errorf("make temporary functions, to look at the tables with: %s: grant temporary on database %s to %s",
+			server.Message, schemas.Identifier(conn.Config().Database), schemas.Identifier(conn.Config().User))
+	}
+	return fmt.Errorf("make temporary functions, to look at the tables with: %w", err)
+}

@@ -1,0 +1,151 @@
+package database
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// standing is who asks, and whose the table is.
+type standing struct {
+	Login     string
+	Superuser string // that the session is or can become, or ""
+	Owner     string // of the table
+	OwnerOID  uint32
+	OwnerIs   bool   // a superuser
+	Others    string // the first partition of another role, or ""
+	OthersOf  string
+}
+
+const standingSQL = `
+	with recursive tree(relation) as (
+	  select $1::oid
+	  union
+	  select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
+	)
+	select current_user::text,
+	       coalesce((select s.rolname::text from pg_roles s
+	                  where s.rolsuper and pg_has_role(session_user, s.oid, 'member')
+	                  order by s.rolname = session_user desc, s.rolname limit 1), ''),
+	       o.rolname::text, o.oid, o.rolsuper, coalesce(x.name, ''), coalesce(x.owner, '')
+	  from pg_class c
+	  join pg_roles o on o.oid = c.relowner
+	  left join lateral (
+	    select format('%I.%I', n.nspname, p.relname) as name, pg_get_userbyid(p.relowner)::text as owner
+	      from tree
+	      join pg_class p on p.oid = tree.relation
+	      join pg_namespace n on n.oid = p.relnamespace
+	     where p.relowner <> c.relowner
+	     order by 1
+	     limit 1
+	  ) x on true
+	 where c.oid = $1`
+
+// Giving is a function that is to be another's, by whose rights it reads.
+type Giving struct {
+	Function string // with its arguments
+	Name     string // of the table
+	Table    uint32
+	Reads    []string                  // the relations
+	Deleter  func(owner uint32) string // nil, or the role that may have it where the owner may not
+}
+
+// Give makes the function the table's owner's, or where the session may not do that, and may that, the owner's deleter's.
+func (t *DraftTx) Give(ctx context.Context, g Giving) error {
+	rows, err := Collect[standing](ctx, t, standingSQL, g.Table)
+	if err != nil {
+		return fmt.Errorf("look at the owner of %s: %w", g.Name, err)
+	}
+	if len(rows) == 0 {
+		return &RefusedError{g.Name + " is gone, or another table"}
+	}
+	w := rows[0]
+	counts := w.Login
+	switch {
+	case w.Others != "":
+		return &RefusedError{fmt.Sprintf("partition %s belongs to %s and its root to %s: alter table %s owner to %s",
+			w.Others, w.OthersOf, w.Owner, w.Others, schemas.Identifier(w.Owner))}
+	case w.Superuser != "":
+		if counts, err = t.giveAsSuperuser(ctx, &w, g.Function); err != nil {
+			return err
+		}
+	case w.Login != w.Owner:
+		takers := []string{w.Owner}
+		if g.Deleter != nil {
+			takers = append(takers, g.Deleter(w.OwnerOID))
+		}
+		if counts, err = t.giveOneOf(ctx, g.Function, takers, w.Login); err != nil {
+			return err
+		}
+	}
+	return t.mayRead(ctx, g.Name, g.Reads, counts)
+}
+
+// giveOneOf gives the function to the first that the session may give it to, and returns whose it is.
+func (t *DraftTx) giveOneOf(ctx context.Context, function string, takers []string, login string) (string, error) {
+	for _, taker := range takers {
+		err := pgx.BeginFunc(ctx, t.Tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "alter function "+function+" owner to "+schemas.Identifier(taker))
+			return err
+		})
+		switch state := schemas.StateOf(err); {
+		case err == nil:
+			return taker, nil
+		case state != schemas.SQLStateInsufficientPrivilege && state != schemas.SQLStateUndefinedObject:
+			return "", fmt.Errorf("give the function that counts to %s: %w", taker, err)
+		}
+	}
+	return login, nil
+}
+
+// giveAsSuperuser gives the function away to any owner.
+func (t *DraftTx) giveAsSuperuser(ctx context.Context, w *standing, function string) (counts string, err error) {
+	var script string
+	if w.Login != w.Superuser {
+		script = "set local role " + schemas.Identifier(w.Superuser) + ";\n"
+	}
+	counts = w.Owner
+	if w.OwnerIs {
+		counts = "lapse_plan_" + uuid.NewString()
+		reader := schemas.Identifier(counts)
+		script += "create role " + reader + " nologin bypassrls;\ngrant pg_read_all_data to " + reader + ";\n"
+	}
+	script += "alter function " + function + " owner to " + schemas.Identifier(counts) + ";\n"
+	if _, err := t.Exec(ctx, script, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return "", fmt.Errorf("give the function that counts to %s: %w", counts, err)
+	}
+	return counts, nil
+}
+
+// mayRead says which grants are missing for role to read all of relations: all at once, so that nobody asks for one after the other.
+func (t *DraftTx) mayRead(ctx context.Context, table string, relations []string, role string) error {
+	var grants []string
+	err := t.QueryRow(ctx, `
+		with read as (
+		  select n.oid as schema, n.nspname, c.oid as relation, c.relname
+		    from pg_class c
+		    join pg_namespace n on n.oid = c.relnamespace
+		   where format('%I.%I', n.nspname, c.relname) = any ($2)
+		)
+		select array(
+		  select text
+		    from (select distinct 1 as place, format('grant usage on schema %I', nspname) as text from read
+		           where not has_schema_privilege($1::name, schema, 'usage')
+		          union all
+		          select 2, format('grant select on %I.%I', nspname, relname) from read
+		           where not has_table_privilege($1::name, relation, 'select')) missing
+		   order by place, text)`, role, relations).Scan(&grants)
+	if err != nil {
+		return fmt.Errorf("look at the rights of %s: %w", role, err)
+	}
+	if len(grants) > 0 {
+		to := " to " + schemas.Identifier(role)
+		return &RefusedError{fmt.Sprintf("%s may not read %s: %s", role, table, strings.Join(grants, to+"; ")+to)}
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+package record
+
+// OutdatedError says that another version of Lapse wrote a policy's functions. Nothing of it runs: not even its look.
+type OutdatedError struct{}
+
+// Error says what to do, after the policy's name.
+func (*OutdatedError) Error() string {
+	return "its functions are those of another lapse, and are not run until you run `lapse apply` with its policy file, which writes them anew"
+}
+
+// Outdated returns an *OutdatedError where this program would write other functions for the policy, as `lapse apply` of the same
+// file does. It writes the text to compare it: frequent callers keep the answer, which is the same as long as a version is in force.
+func (p *InForce) Outdated() error {
+	if p.Spec.Functions == p.Definition.Digest() {
+		return nil
+	}
+	return &OutdatedError{}
+}

@@ -1,0 +1,288 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/functions"
+	"lapse/planner/index"
+	"lapse/schemas"
+)
+
+// Policy is all that is on record of a policy, whether it is in force or was dropped: what it said and which state it was
+// in, each with who, when and why. Names and instants only: nothing in it is of the policy's rows.
+type Policy struct {
+	ID       schemas.PolicyID
+	Name     schemas.PolicyName
+	Version  schemas.PolicyVersion // in force, or the last that was
+	State    schemas.State
+	HeldBack schemas.PolicyVersion // that waits for a yes; 0 for none
+	Versions []RecordedVersion     // oldest first
+	States   []RecordedState       // oldest first
+}
+
+// RecordedVersion is one version of a policy.
+type RecordedVersion struct {
+	Version    schemas.PolicyVersion
+	At         time.Time
+	By         string
+	Reason     string
+	Table      string
+	TableOID   uint32
+	Entry      string                // of the policy file, as it was written; "" where an earlier lapse wrote the version
+	Former     string                // the entry of the version before
+	Fields     []FieldChange         // what it was found to mean: To only
+	Changes    []FieldChange         // from the version in force before
+	MoreDue    bool                  // more may fall due than under the version in force before
+	HeldBack   schemas.PolicyVersion // the one against which it was held back, 0 for none
+	Definition functions.Definition
+}
+
+// RecordedState is one state that a policy came into, or was said to be in again.
+type RecordedState struct {
+	Version schemas.PolicyVersion
+	State   schemas.State
+	At      time.Time
+	By      string
+	Reason  string
+}
+
+// Names are the names of all policies on record, dropped ones too, in order.
+func Names(ctx context.Context, q database.Querier) ([]string, error) {
+	rows, err := q.Query(ctx, `select distinct p.name from lapse.policy p order by 1`)
+	if err != nil {
+		return nil, fmt.Errorf("list the policies on record: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// NamesInForce are the names of the policies that are not dropped, in order.
+func NamesInForce(ctx context.Context, q database.Querier) ([]string, error) {
+	rows, err := q.Query(ctx, `select g.name from lapse.gate g where g.state <> 'dropped' order by 1`)
+	if err != nil {
+		return nil, fmt.Errorf("list the policies in force: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// Load returns what is on record of a policy, nil if there never was one of that name. It needs no more than the
+// auditor's rights, or the executor's.
+func Load(ctx context.Context, q database.Querier, name schemas.PolicyName) (*Policy, error) {
+	r := &Policy{Name: name}
+	if err := r.loadVersions(ctx, q); err != nil {
+		return nil, fmt.Errorf("load the versions of policy %s: %w", name, err)
+	}
+	if len(r.Versions) == 0 {
+		return nil, nil
+	}
+	var err error
+	r.States, err = database.Collect[RecordedState](ctx, q, `
+		select s.version, s.state, s.changed_at, s.changed_by, s.reason
+		  from lapse.policy_state s
+		 where s.policy_id = $1
+		 order by s.changed_at, s.version`, r.ID)
+	if err != nil {
+		return nil, fmt.Errorf("load the states of policy %s: %w", name, err)
+	}
+	gate, err := database.Collect[struct {
+		Version  schemas.PolicyVersion
+		State    schemas.State
+		HeldBack schemas.PolicyVersion
+	}](ctx, q, `select g.version, g.state, coalesce(g.held_back, 0) from lapse.gate g where g.policy_id = $1`, r.ID)
+	if err == nil && len(gate) != 1 {
+		err = fmt.Errorf("it has %d gates", len(gate))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the state of policy %s: %w", name, err)
+	}
+	r.Version, r.State, r.HeldBack = gate[0].Version, gate[0].State, gate[0].HeldBack
+	return r, nil
+}
+
+func (r *Policy) loadVersions(ctx context.Context, q database.Querier) error {
+	rows, err := database.Collect[struct {
+		Is                     Version
+		At                     time.Time
+		By, Reason             string
+		Entry, Former, OwnedBy string
+		WasInForce             bool
+	}](ctx, q, `
+		select `+VersionSQL+`, p.made_at, p.made_by, p.reason, coalesce(p.entry, ''), coalesce(p.former_entry, ''),
+		       coalesce((select r.rolname::text from pg_roles r where r.oid = (p.spec ->> 'table_owner')::oid), ''),
+		       exists (select from lapse.policy_state s where s.policy_id = p.id and s.version = p.version)
+		  from lapse.policy p
+		 where p.name = $1
+		 order by p.version`, r.Name)
+	if err != nil {
+		return err
+	}
+	var before *Version
+	var fields []FieldChange
+	for i := range rows {
+		row := &rows[i]
+		is, d := &row.Is, &row.Is.Definition
+		v := RecordedVersion{
+			Version: d.Version, At: row.At, By: row.By, Reason: row.Reason, Table: d.Table, TableOID: is.Table,
+			Entry: row.Entry, Former: row.Former, Definition: *d, HeldBack: is.Spec.HeldAgainst,
+		}
+		all := is.Spec.Lines(d.Table)
+		for i := range all {
+			if all[i].Field == TableOwnerField && row.OwnedBy != "" {
+				all[i].To = row.OwnedBy
+			}
+		}
+		v.Changes = FieldChanges(fields, all)
+		if before != nil {
+			v.MoreDue = MoreFallDue(before, is)
+			if before.Table != is.Table && !slices.ContainsFunc(v.Changes, func(c FieldChange) bool { return c.Field == "table" }) {
+				v.Changes = append(v.Changes, FieldChange{Field: "table", From: d.Table, To: "another table of that name"})
+			}
+		}
+		for _, field := range all {
+			if field.To != "" {
+				v.Fields = append(v.Fields, field)
+			}
+		}
+		if r.ID = d.ID; row.WasInForce || before == nil {
+			before, fields = is, all
+		}
+		r.Versions = append(r.Versions, v)
+	}
+	return nil
+}
+
+// FindIndex names the index that finds due rows of the version's table today, "" for none. A login that may not list the
+// table's partitions is not told: known is false.
+func (v *RecordedVersion) FindIndex(ctx context.Context, q database.Querier) (name string, known bool, err error) {
+	leaves, _, err := database.FindLeaves(ctx, q, &database.Table{OID: v.TableOID, Name: v.Table})
+	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
+		return "", false, nil
+	}
+	if err == nil {
+		var found index.Found
+		found, err = index.Look(ctx, q, &v.Definition, leaves, index.AdvisedPrefix)
+		name = found.Name
+	}
+	return name, err == nil, err
+}
+
+// FunctionText is one of a version's functions as the database has it.
+type FunctionText struct {
+	Name    string `json:"name"`
+	Comment string `json:"comment,omitempty"` // what it does, in SQL's comments; "" where it is not as this program makes it
+	Text    string `json:"text,omitempty"`    // "" where there is no such function: the version is not in force
+	Differs string `json:"differs,omitempty"` // in what it is not as this program makes it, "" for in nothing
+}
+
+// FunctionTexts returns a version's functions as they are in the database, the deletion function first. It reads the system catalog and
+// nothing else.
+func (v *RecordedVersion) FunctionTexts(ctx context.Context, q database.Querier, roles schemas.Roles) ([]FunctionText, error) {
+	script, err := v.Definition.Text()
+	if err != nil {
+		return nil, err
+	}
+	ours, err := schemas.ParseFunctions(script, roles.Deleter(v.Definition.TableOwner))
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]FunctionText, 0, len(ours))
+	for i := range ours {
+		text := FunctionText{Name: ours[i].Name}
+		found, err := database.Collect[struct{ Name, Text string }](ctx, q, `
+			select p.proname, pg_get_functiondef(p.oid)
+			  from pg_proc p
+			 where p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse') and 'lapse.' || p.proname = $1
+			   and p.prokind in ('f', 'p')`, text.Name)
+		if err != nil {
+			return nil, fmt.Errorf("read the text of %s: %w", text.Name, err)
+		}
+		if len(found) == 1 {
+			text.Text = found[0].Text
+			if text.Differs, err = differs(ctx, q, &ours[i]); err != nil {
+				return nil, err
+			}
+			if text.Differs == "" {
+				text.Comment = commentAbove(script, text.Name)
+			}
+		} else if len(found) > 1 {
+			text.Differs = fmt.Sprintf("is there %d times", len(found))
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// commentAbove is the comment above a function in a script that makes it.
+func commentAbove(script, function string) string {
+	before, _, _ := strings.Cut(script, "create function "+function+"(")
+	lines := strings.SplitAfter(before, "\n")
+	from := len(lines) - 1
+	for from > 0 && strings.HasPrefix(lines[from-1], "--") {
+		from--
+	}
+	return strings.Join(lines[from:], "")
+}
+
+// differs says in what the database's function of that name is not as it should be, "" for in nothing.
+func differs(ctx context.Context, q database.Querier, ours *schemas.Function) (string, error) {
+	rows, err := q.Query(ctx, schemas.FunctionTexts, []string{strings.TrimPrefix(ours.Name, "lapse.")})
+	if err != nil {
+		return "", fmt.Errorf("read the text of %s: %w", ours.Name, err)
+	}
+	found, err := schemas.ReadFunctions(rows)
+	if err != nil || len(found) != 1 {
+		return "", err
+	}
+	return ours.Differs(&found[0]), nil
+}
+
+// At returns a version, or nil.
+func (r *Policy) At(number schemas.PolicyVersion) *RecordedVersion {
+	for i := range r.Versions {
+		if r.Versions[i].Version == number {
+			return &r.Versions[i]
+		}
+	}
+	return nil
+}
+
+// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" where none waits.
+func (r *Policy) HeldBackText() string { return HeldBackText(r.Name, r.Version, r.HeldBack) }
+
+// ReplacedAt is when another version came into force in the place of one; nil where none did, or that one never was.
+func (r *Policy) ReplacedAt(number schemas.PolicyVersion) *time.Time {
+	was := false
+	for i := range r.States {
+		switch s := &r.States[i]; {
+		case s.Version == number:
+			was = true
+		case was && s.Version > number:
+			return &s.At
+		}
+	}
+	return nil
+}
+
+// Since is when the policy came into the state that it is in: the first of the last states that are all the same.
+func (r *Policy) Since() time.Time {
+	var since time.Time
+	for i := len(r.States) - 1; i >= 0 && r.States[i].State == r.State; i-- {
+		since = r.States[i].At
+	}
+	return since
+}
+
+// LastTable is the table that the policies of a name were on last, of those that were dropped too; 0 where there was none.
+func LastTable(ctx context.Context, q database.Querier, name string) (table uint32, err error) {
+	err = q.QueryRow(ctx, `select coalesce((select p.table_oid from lapse.policy p where p.name = $1 order by p.made_at desc, p.version desc limit 1), 0)`, name).Scan(&table)
+	if err != nil {
+		return 0, fmt.Errorf("look for the table of policy %s: %w", name, err)
+	}
+	return table, nil
+}

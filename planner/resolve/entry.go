@@ -1,0 +1,181 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/expiry"
+	"lapse/planner/functions"
+	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/planner/schedule"
+)
+
+// Entry is a policy of the file as PostgreSQL reads its texts. Nothing of its table has been looked at.
+type Entry struct {
+	policy policyfile.Policy // latitude in PostgreSQL's spelling
+	table  string            // schema.table, quoted where SQL wants it; "" where that is no name
+	expire expiry.Kind       // its columns without numbers and types
+	when   schedule.Schedule
+	floors []functions.Floor
+}
+
+// ReadEntry reads a policy's texts. What PostgreSQL cannot read is among the problems.
+func ReadEntry(ctx context.Context, db database.DB, p policyfile.Policy) (e *Entry, problems policyfile.Problems, err error) {
+	err = database.Pinned(ctx, db, func(tx pgx.Tx) error {
+		e, problems, err = readEntryIn(ctx, tx, &p)
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read policy %s: %w", p.Name, err)
+	}
+	return e, problems, nil
+}
+
+func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (e *Entry, wrong policyfile.Problems, err error) {
+	e = &Entry{policy: *p}
+	complain := func(key, problem string) { wrong = append(wrong, policyfile.Problem{Key: key, Text: problem}) }
+	every, latitude := expiry.Interval{Microseconds: leastEvery}, expiry.Interval{}
+	kind, problems, err := expiry.Read(ctx, tx, p.Expire)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.expire = kind
+	for _, problem := range problems {
+		complain("expire."+problem.Key, problem.Text)
+	}
+	for _, duration := range []struct {
+		key, text string
+		into      *expiry.Interval
+	}{
+		{"every", p.Every, &every},
+		{"latitude", p.Latitude, &latitude},
+	} {
+		if duration.text == "" {
+			continue
+		}
+		i, problem, err := expiry.ReadInterval(ctx, tx, duration.text)
+		if err != nil {
+			return nil, nil, err
+		}
+		if problem != "" {
+			complain(duration.key, problem)
+			continue
+		}
+		*duration.into = i
+	}
+	e.when = schedule.Schedule{Daily: p.Daily, Cron: p.Cron, Window: p.Window}
+	if p.Every != "" {
+		e.when.Every = every
+	}
+	if every.Months == 0 && every.Exact() < leastEvery {
+		complain("every", "every must be at least 100 milliseconds")
+	}
+	floors, unreadable, err := readFloors(ctx, tx, p.Floors)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.floors = floors
+	for _, problem := range unreadable {
+		complain("", problem)
+	}
+	if p.Latitude != "" {
+		e.policy.Latitude = latitude.String()
+	}
+	return e, wrong, e.readTable(ctx, tx)
+}
+
+// leastEvery is how often a policy may run, in microseconds: an executor does not look more often.
+const leastEvery = 100_000
+
+// readTable writes the table's name as the catalog has it. What is wrong with the name is said where the table is looked
+// for.
+func (e *Entry) readTable(ctx context.Context, tx pgx.Tx) error {
+	err := expiry.Attempt(ctx, tx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `select string_agg(quote_ident(n), '.') from unnest(parse_ident($1)) n`, e.policy.Table).Scan(&e.table)
+	})
+	if expiry.IsDataException(err) {
+		return nil
+	}
+	return err
+}
+
+// OnRecord is the version that e makes of one on record, p, without a look at the table: the columns are those on record. It
+// is nil unless it is certain from the record alone that no more falls due under e: it is the same entry, or a longer one, or
+// another schedule, batch, owner, basis or latitude.
+func (e *Entry) OnRecord(p *record.Version) *record.Version {
+	recalled := e.expire.Recall(p.Definition.Expire)
+	if e.table != p.Definition.Table || recalled == nil {
+		return nil
+	}
+	if record.ActionName(e.policy.Action.Kind) != p.Spec.Action || p.Spec.Soft != nil && e.policy.Action.Column != p.Spec.Soft.Name {
+		return nil // what may be dropped or set is for the table to say
+	}
+	if is, was := e.policy.Terms.Recorded(), p.Spec.Terms; !reflect.DeepEqual(ofTable(is), ofTable(was)) {
+		return nil
+	}
+	v := &record.Version{Table: p.Table, Definition: p.Definition, Spec: p.Spec}
+	v.Definition.Expire, v.Definition.Batch = recalled, e.policy.Batch
+	if v.Definition.Condition().MoreThan(p.Definition.Condition()) {
+		return nil
+	}
+	e.fill(&v.Spec, &v.Definition)
+	e.holdTo(v)
+	return v
+}
+
+// ofTable are the terms whose meaning the table decides: what is trusted, which columns there are, what the log has of a row. A
+// new term is among them unless it is taken out here.
+func ofTable(t policyfile.Terms) policyfile.Terms {
+	t.Daily, t.Cron, t.Window = nil, nil, nil
+	t.Batch, t.Limits, t.Index, t.Events.Values = 0, policyfile.Limits{}, "", ""
+	t.Owner, t.Basis, t.Latitude = "", "", ""
+	return t
+}
+
+// fill writes into a spec what the file says, and the definition's expiry.
+func (e *Entry) fill(s *record.Spec, d *functions.Definition) {
+	p := &e.policy
+	s.Terms, s.Expire = p.Recorded(), expiry.Record{Kind: d.Expire}
+	s.Every, s.Apart, s.WhereRead = nil, nil, d.Where
+	if p.Cron != nil {
+		s.Apart = &expiry.Interval{Days: int32(p.Cron.Apart())}
+	}
+	if p.Daily == nil && p.Cron == nil {
+		every := e.when.Every
+		s.Every = &every
+	}
+	s.Action, s.Soft, s.Due = record.ActionName(p.Action.Kind), d.Soft, nil
+	if p.Evidence == policyfile.EvidenceDue {
+		s.Due, _ = expiry.Elsewhere(d.Expire)
+	}
+	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.Ranged(), 0, d.Digest()
+}
+
+// CheckArithmetic makes the functions' text once, and PostgreSQL compute the bound from its clock once, so that neither can
+// fail first when rows are to be deleted. It returns what is wrong, and with which key.
+func CheckArithmetic(ctx context.Context, db database.DB, d *functions.Definition) (key, problem string, err error) {
+	if _, err := d.Text(); err != nil {
+		return "table", lastFact(err), nil
+	}
+	bound := d.Expire.Bound("clock_timestamp()")
+	if bound.IsZero() {
+		return "", "", nil
+	}
+	err = expiry.Attempt(ctx, db, func(tx pgx.Tx) error {
+		var value string
+		return tx.QueryRow(ctx, `select (`+bound.Value+`)::text`).Scan(&value)
+	})
+	if expiry.IsDataException(err) && bound.OutOfRange.Text != "" {
+		return "expire." + bound.OutOfRange.Key, bound.OutOfRange.Text, nil
+	}
+	if err != nil {
+		return "", "", errors.Join(errors.New("count back from now"), err)
+	}
+	return "", "", nil
+}

@@ -1,0 +1,51 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+
+	"lapse/planner/database"
+	"lapse/planner/expiry"
+)
+
+// reads lets PostgreSQL read where, and notes what the columns mean.
+func (s *resolution) reads(ctx context.Context, t *database.Table) error {
+	if err := s.where(ctx, t); err != nil {
+		return err
+	}
+	return s.meanings(ctx, t)
+}
+
+// meanings notes what the columns mean that where and expression read: labels of enums, collations and casts are changed under
+// a policy without its table. Where there is no catalog, as in a draft, it is unknown.
+func (s *resolution) meanings(ctx context.Context, t *database.Table) error {
+	var reads []*expiry.Column
+	if w := s.r.Definition.Where; w != nil {
+		for i := range w.Columns {
+			reads = append(reads, &w.Columns[i])
+		}
+	}
+	if x, is := s.r.Definition.Expire.(*expiry.Expression); is {
+		for i := range x.Reads {
+			reads = append(reads, &x.Reads[i])
+		}
+	}
+	if len(reads) == 0 {
+		return nil
+	}
+	var known bool
+	err := s.tx.QueryRow(ctx, `select coalesce(has_schema_privilege('lapse', 'usage')
+		and has_function_privilege(to_regprocedure('lapse.meaning(oid,oid)'), 'execute'), false)
+		from pg_namespace where nspname = 'lapse' union all select false limit 1`).Scan(&known)
+	if err != nil || !known {
+		return err
+	}
+	for _, c := range reads {
+		err := s.tx.QueryRow(ctx, `select lapse.meaning(a.atttypid, a.attcollation) from pg_attribute a where a.attrelid = $1 and a.attnum = $2`,
+			t.OID, c.Number).Scan(&c.Means)
+		if err != nil {
+			return fmt.Errorf("find what column %s means: %w", c.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/expiry"
+	"lapse/planner/functions"
+	"lapse/planner/index"
+	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/planner/schedule"
+	"lapse/schemas"
+)
+
+// Resolved is a policy of the file that has been compared with the database: everything that it names is there and fit.
+type Resolved struct {
+	Policy     policyfile.Policy
+	Definition functions.Definition // ID and Version are zero until Write
+	Schedule   schedule.Schedule
+	TableOID   uint32
+	TableOwner string              // the role's name; its oid is the Definition's
+	Leaves     []database.Relation // the table itself, or its partitions that hold rows, ascending by oid
+	Cascades   []database.Relation // what foreign keys take along, as the write-ahead log names it, ascending by oid
+	Published  []database.Relation // what must be in a publication: the table, then the roots of what cascades reach, by name
+	Index      string              // the index that serves, "" where there is none or not on every leaf
+	Build      []index.Step        // what apply makes of it first, where the policy says index: create
+	Warnings   []string
+
+	Spec record.Spec
+}
+
+// resolution collects what is wrong with one policy.
+type resolution struct {
+	tx pgx.Tx
+	p  *policyfile.Policy
+	r  *Resolved
+
+	fit      Fit
+	problems policyfile.Problems
+	warnings []string
+	trusted  []record.TrustedCode
+}
+
+// Resolve compares a policy with the database. It changes nothing. Its error is policyfile.Problems, every one with the fix, or a
+// failed query.
+func Resolve(ctx context.Context, db database.DB, p policyfile.Policy, fit Fit) (*Resolved, error) {
+	r := &Resolved{Policy: p}
+	s := &resolution{p: &p, r: r, fit: fit}
+	err := database.Pinned(ctx, db, func(tx pgx.Tx) error {
+		s.tx = tx
+		return s.resolve(ctx)
+	})
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateInvalidSchemaName, schemas.SQLStateUndefinedFunction:
+		return nil, fmt.Errorf("compare policy %s with the database: the catalog is not installed, run `lapse init`: %w", p.Name, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compare policy %s with the database: %w", p.Name, err)
+	}
+	if len(s.problems) > 0 {
+		return nil, s.problems
+	}
+	return r, nil
+}
+
+func (s *resolution) complain(key, problem string) {
+	if problem != "" {
+		s.problems = append(s.problems, policyfile.Problem{Key: key, Text: problem})
+	}
+}
+
+// findTable complains about a table that cannot have a policy.
+func (s *resolution) findTable(ctx context.Context) (t database.Table, fit bool, err error) {
+	t, problem, err := database.FindTable(ctx, s.tx, s.p.Table)
+	s.complain("table", problem)
+	return t, err == nil && problem == "", err
+}
+
+func (s *resolution) resolve(ctx context.Context) error {
+	r, p := s.r, s.p
+	if p.Expire == nil { // of a policy that could not be read: see policyfile.File.Mistaken
+		if p.Table == "" {
+			return nil
+		}
+		_, _, err := s.findTable(ctx)
+		return err
+	}
+	r.Definition = functions.Definition{Name: p.Name, Batch: p.Batch, SearchPath: p.Triggers.SearchPath, Action: p.Action.Kind}
+	e, problems, err := readEntryIn(ctx, s.tx, p)
+	if err != nil {
+		return err
+	}
+	s.problems = append(s.problems, problems...)
+	r.Definition.Expire, r.Schedule, r.Policy.Latitude = e.expire, e.when, e.policy.Latitude
+	if p.Table == "" { // as above
+		return nil
+	}
+	t, fit, err := s.findTable(ctx)
+	if err != nil || !fit {
+		return err
+	}
+	r.TableOID, r.TableOwner, r.Definition.Table, r.Definition.TableOwner = t.OID, t.Owner, t.Name, t.OwnerOID
+	if err := s.columns(ctx, &t); err != nil {
+		return err
+	}
+	if err := s.soft(ctx, &t); err != nil {
+		return err
+	}
+	if err := s.reads(ctx, &t); err != nil {
+		return err
+	}
+	if err := s.relations(ctx, &t); err != nil {
+		return err
+	}
+	if err := s.action(ctx, &t); err != nil {
+		return err
+	}
+	if err := s.evidence(ctx, &t); err != nil {
+		return err
+	}
+	if err := s.moves(ctx, &t); err != nil {
+		return err
+	}
+	s.floors(e)
+	if len(s.problems) > 0 {
+		return nil
+	}
+	key, problem, err := CheckArithmetic(ctx, s.tx, &r.Definition)
+	if err != nil {
+		return err
+	}
+	s.complain(key, problem)
+	if err := s.indexes(ctx); err != nil {
+		return err
+	}
+	r.Warnings = append(r.Warnings, s.warnings...)
+	r.Spec = s.specification(e)
+	return nil
+}
+
+// indexes warns of those that are missing.
+func (s *resolution) indexes(ctx context.Context) (err error) {
+	r := s.r
+	prefix := index.AdvisedPrefix
+	if s.p.Index == CreateIndex {
+		prefix = index.MadePrefix
+	}
+	found, err := index.Look(ctx, s.tx, &r.Definition, r.Leaves, prefix)
+	if err != nil {
+		return err
+	}
+	r.Index, r.Warnings = found.Name, found.Warnings
+	if r.Definition.Where != nil {
+		r.Definition.Where.Indexed = found.ByWhere
+	}
+	if ttl, is := r.Definition.Expire.(*expiry.TTL); is {
+		ttl.Sparse = found.Sparse
+	}
+	if found.None != nil && s.p.Index == CreateIndex {
+		r.Build, r.Warnings = found.None.Steps, found.Warnings[:len(found.Warnings)-1]
+	}
+	if r.Definition.Soft != nil {
+		return nil // nothing goes along, and nothing refers to what goes
+	}
+	children, err := index.Unindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
+	if err != nil {
+		return err
+	}
+	blocking, err := database.FindBlocking(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
+	r.Warnings = append(append(r.Warnings, children...), blocking...)
+	for _, j := range r.Definition.Joined() {
+		if !slices.ContainsFunc(r.Cascades, func(c database.Relation) bool { return c.OID == j.OID }) {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("rows of %s stay when their rows of %s go: a foreign key from it with on delete cascade takes them along",
+				j.Name, r.Definition.Table))
+		}
+	}
+	return err
+}
+
+// Version is what Write writes of it.
+func (r *Resolved) Version() *record.Version {
+	return &record.Version{Table: r.TableOID, Definition: r.Definition, Spec: r.Spec}
+}
+
+// columns finds those that the expiry reads.
+func (s *resolution) columns(ctx context.Context, t *database.Table) error {
+	problems, err := s.r.Definition.Expire.Resolve(ctx, s.tx, expiry.Table{OID: t.OID, Name: t.Name})
+	for _, problem := range problems {
+		s.complain("expire."+problem.Key, problem.Text)
+	}
+	return err
+}
+
+// relations finds the leaves, the key, and what stands in the way of deleting from them.
+func (s *resolution) relations(ctx context.Context, t *database.Table) error {
+	r := s.r
+	leaves, problems, err := database.FindLeaves(ctx, s.tx, t)
+	if err != nil {
+		return err
+	}
+	r.Leaves = leaves
+	key, more, err := findKey(ctx, s.tx, t, leaves, s.fit)
+	if err != nil {
+		return err
+	}
+	r.Definition.Key = key
+	if err := s.sliceColumns(ctx, t); err != nil {
+		return err
+	}
+	intruders, err := s.code(ctx, t)
+	if err != nil {
+		return err
+	}
+	oids := []uint32{t.OID}
+	for _, l := range leaves {
+		oids = append(oids, l.OID)
+	}
+	r.Published = []database.Relation{{OID: t.OID, Name: t.Name}}
+	var loops []string
+	if r.Definition.Soft == nil {
+		if loops, err = s.cascades(ctx, t, oids); err != nil {
+			return err
+		}
+	}
+	for _, group := range [][]string{problems, more, loops} {
+		for _, problem := range group {
+			s.complain("table", problem)
+		}
+	}
+	for _, problem := range intruders {
+		s.complain("triggers", problem)
+	}
+	return nil
+}
+
+// cascades finds what deletions take along, and what of it must not be.
+func (s *resolution) cascades(ctx context.Context, t *database.Table, relations []uint32) (loops []string, err error) {
+	r := s.r
+	if r.Cascades, err = database.CascadeLeaves(ctx, s.tx, relations); err != nil {
+		return nil, err
+	}
+	roots, err := database.CascadeRoots(ctx, s.tx, relations)
+	if err != nil {
+		return nil, err
+	}
+	r.Published = append(r.Published, roots...)
+	return database.FindLoops(ctx, s.tx, t, r.Leaves, r.Cascades)
+}
+
+// lastFact is an error's text behind its first layer.
+func lastFact(err error) string {
+	message := err.Error()
+	if _, fact, layered := strings.Cut(message, ": "); layered {
+		return fact
+	}
+	return message
+}
+
+// floors finds those that the policy is held to.
+func (s *resolution) floors(e *Entry) {
+	d := &s.r.Definition
+	d.Floors = floorsOn(e.floors, d.Table, database.Names(s.r.Published[1:]))
+	for _, problem := range functions.FloorProblems(d.Floors, d.Table, d.Expire) {
+		s.complain("expire", problem)
+	}
+}
+
+// specification is what lapse.policy keeps.
+func (s *resolution) specification(e *Entry) record.Spec {
+	d := &s.r.Definition
+	text := record.Spec{Trusted: s.trusted, Key: d.Key, Cascades: database.Names(s.r.Published[1:]), TableOwner: d.TableOwner, Floor: d.Floors}
+	e.fill(&text, d)
+	return text
+}
+
+// CreateIndex is what a policy says for apply to make its index.
+const CreateIndex = "create"

@@ -1,0 +1,287 @@
+package survey
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/expiry"
+	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/schemas"
+)
+
+// The breaker keeps a run from being begun until somebody says yes. What is due is counted before, no further than it must be,
+// and tried for three causes:
+//
+//	max_fraction   more of the table is due than the policy's max_fraction
+//	sudden_jump    for a policy without max_fraction: far more is due than its last runs make one expect
+//	absurd_past    most of what is due expired before there were such tables: a program that wrote 0 or nothing as a time
+//
+// A table with little due never trips it for the last two.
+
+const (
+	// jumpFloor is how many due rows are never a jump; jumpFactor, how many times what was to be expected is one; jumpFraction, the
+	// part of the table below which it is none: the harm is in proportion.
+	jumpFloor    = 10_000
+	jumpFactor   = 10
+	jumpFraction = 0.1
+	// pastFloor is how many rows of the absurd past nobody minds; pastShare, the part of what is due that they may be.
+	pastFloor = 1_000
+	pastShare = 0.5
+	// lastRuns is how many runs say what is to be expected.
+	lastRuns = 20
+)
+
+// judgeTimeout is how long one counting may take for Judge. It is below the time that an executor waits for an answer.
+const judgeTimeout = "15s"
+
+// judgeLockTimeout is how long Judge waits for a lock. Meanwhile it holds ACCESS SHARE on partitions that it has locked before. It is far
+// below PostgreSQL's deadlock_timeout.
+const judgeLockTimeout = "100ms"
+
+// Judgement is what was found before a run is begun.
+type Judgement struct {
+	record.Trip
+	Trips bool
+	DueIs Count // how good Due is: no more is counted than it takes to judge
+}
+
+// tableRowsSQL is PostgreSQL's own estimate: rows per page as the last ANALYZE or VACUUM found them, times the pages there are.
+// pg_relation_size locks what it measures, so that it is asked of the leaves before anything is joined to them: of pg_class it would
+// lock, and wait for, every table of the database.
+const tableRowsSQL = `
+	select case when bool_and(size = 0 or c.reltuples >= 0 and c.relpages > 0)
+	            then coalesce(sum(case when size > 0 then c.reltuples::float8 / nullif(c.relpages, 0) * (size / current_setting('block_size')::int) end), 0)::bigint
+	            else -1 end
+	  from (select x.relation, pg_relation_size(x.relation) as size from lapse.leaves($1) x offset 0) l
+	  join pg_class c on c.oid = l.relation`
+
+// Judge tries what is due under a policy, over a session whose state does not matter: the policy's survey function runs in it.
+// What else there is to know is read over q, another session. Nothing is changed. A lock on the table or on a partition is not
+// waited for, and a session that waits to change the table goes first: see ErrAwaited.
+func Judge(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InForce, now time.Time) (j Judgement, err error) {
+	j.At = now
+	if j.Rows, err = estimatedRows(ctx, q, p); err != nil {
+		return j, err
+	}
+	expected, err := expected(ctx, q, p, now)
+	if err != nil {
+		return j, err
+	}
+	c := counting{conn: conn, over: q, policy: p, now: now}
+	return j, c.bounded(ctx, func() error { return c.judge(ctx, &j, expected) })
+}
+
+// TableRows is how many rows the policy's table has, for a limit that is a share of it: PostgreSQL's own estimate, or where nobody has analyzed
+// the table those that will ever be due under the policy and are not held, counted up to countedRows. Its sessions are those of Judge,
+// and it waits for as little.
+func TableRows(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InForce, now time.Time) (rows int64, err error) {
+	if rows, err = estimatedRows(ctx, q, p); err != nil || rows >= 0 {
+		return rows, err
+	}
+	c := counting{conn: conn, over: q, policy: p, now: now}
+	err = c.bounded(ctx, func() error {
+		rows, err = c.ever(ctx, countedRows)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the rows of %s, for max_rows_per_run: %w", p.TableName, err)
+	}
+	return rows, nil
+}
+
+// countedRows is how far a table is counted that nobody has analyzed, for a limit that is a share of it: a run that deletes so many hundredths
+// is no slower than one should be before the table is analyzed.
+const countedRows = 1_000_000
+
+// estimatedRows is PostgreSQL's own estimate, less than 0 where nobody has analyzed the table.
+func estimatedRows(ctx context.Context, q database.DB, p *record.InForce) (rows int64, err error) {
+	err = database.Pinned(ctx, q, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', $1, true)`, judgeLockTimeout); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, tableRowsSQL, p.TableOID).Scan(&rows)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read how many rows %s has: %w", p.TableName, err)
+	}
+	return rows, nil
+}
+
+// nothingExpected is what to expect of a policy when no run says anything.
+const nothingExpected = -1
+
+// expected is how many rows the last runs since somebody armed the policy make one expect: as many as the largest of them
+// deleted, or as many as one deletes, for each run that there would have been since the last. It is nothingExpected where there
+// was none, or where the last one left rows at its limit: the person who armed the policy said yes to what was due then.
+func expected(ctx context.Context, q database.Querier, p *record.InForce, now time.Time) (int64, error) {
+	if p.LastRun == nil || p.LastRun.StartedAt.Before(p.Since) {
+		return nothingExpected, nil
+	}
+	var runs, most, sum int64
+	var first, last *time.Time
+	var limited bool
+	err := q.QueryRow(ctx, `
+		select count(*), coalesce(max(x.deleted), 0), coalesce(sum(x.deleted), 0)::bigint, min(x.started_at), max(x.started_at),
+		       coalesce((select r.ended_by = 'max_rows_per_run' from lapse.run r where r.policy_id = $1 order by r.number desc limit 1), false)
+		  from (select r.started_at, (select sum(s.deleted) from lapse.shard s where s.run = r.run)::bigint as deleted
+		          from lapse.run r
+		         where r.policy_id = $1 and r.started_at >= $2
+		         order by r.number desc
+		         limit $3) x
+		 where x.deleted > 0`, int32(p.ID), p.Since, lastRuns).Scan(&runs, &most, &sum, &first, &last, &limited)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("read what the last runs of policy %s deleted: %w", p.Name, err)
+	case limited || most == 0:
+		return nothingExpected, nil
+	}
+	apart := last.Sub(*first) / time.Duration(max(runs-1, 1))
+	if next, err := p.Schedule.Next(*last, p.Since); err == nil {
+		apart = max(apart, next.Sub(*last))
+	}
+	missed := float64(now.Sub(*last)) / float64(max(apart, time.Second))
+	return max(most, int64(float64(sum)/float64(runs)*missed)), nil
+}
+
+// counting is the counting of one judgement.
+type counting struct {
+	conn   *pgx.Conn
+	over   database.Querier // another session
+	policy *record.InForce
+	now    time.Time
+}
+
+// bounded counts in a clean session, for so long and no longer, and leaves it clean.
+func (c *counting) bounded(ctx context.Context, count func() error) error {
+	if err := cleanSession(ctx, c.conn); err != nil {
+		return err
+	}
+	_, err := c.conn.Exec(ctx, "set statement_timeout = '"+judgeTimeout+"'; set lock_timeout = '"+judgeLockTimeout+"'", pgx.QueryExecModeSimpleProtocol)
+	if err == nil {
+		err = count()
+	}
+	if cleaned := cleanSession(ctx, c.conn); err == nil {
+		err = cleaned
+	}
+	return err
+}
+
+// judge counts, no further than the causes ask for.
+func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) error {
+	p := c.policy
+	if p.Limits.MaxFraction > 0 {
+		due, err := c.count(ctx, c.now, extent{through: new(int64)})
+		if err != nil {
+			return fmt.Errorf("count what is due, for max_fraction: %w", err)
+		}
+		j.Due, j.DueIs = due.Due, due.DueIs
+		if err := c.countRows(ctx, j); err != nil {
+			return fmt.Errorf("count the rows of %s, for max_fraction: %w", p.TableName, err)
+		}
+		if j.Trips = p.Limits.MaxFraction < 1 && j.Due > 0 && float64(j.Due) > p.Limits.MaxFraction*float64(j.Rows); j.Trips {
+			j.Cause = record.TooMuchDue
+			return nil
+		}
+		return c.past(ctx, j, due)
+	}
+	most := int64(jumpFloor)
+	if expected != nothingExpected {
+		most = max(most, jumpFactor*expected, int64(jumpFraction*float64(j.Rows)))
+	}
+	due, err := c.due(ctx, c.now, most)
+	if err != nil {
+		return err
+	}
+	j.Due, j.DueIs = due.Due, due.DueIs
+	if expected == nothingExpected || due.DueIs != MoreThan && due.Due <= most {
+		return c.past(ctx, j, due)
+	}
+	j.Trips, j.Cause, j.Compared = true, record.SuddenJump, most
+	all, err := c.due(ctx, c.now, math.MaxInt64-1) // to name a number
+	if err == nil {
+		j.Due = max(all.Due, most+1)
+	}
+	return err
+}
+
+// countRows counts the table's rows where nobody has analyzed it, no further than it takes to judge: those that will ever be due under the
+// policy, and are not held. They are no more than the table has, so that the breaker asks too soon rather than too late.
+func (c *counting) countRows(ctx context.Context, j *Judgement) error {
+	fraction := c.policy.Limits.MaxFraction
+	if j.Rows >= 0 || j.Due == 0 || fraction >= 1 {
+		return nil
+	}
+	rows, err := c.ever(ctx, int64(math.Ceil(float64(j.Due)/fraction)))
+	if err == nil {
+		j.Rows = rows
+	}
+	return err
+}
+
+// ever counts what will ever be due under the policy and is not held, up to enough.
+func (c *counting) ever(ctx context.Context, enough int64) (int64, error) {
+	rows, err := c.count(ctx, c.now.AddDate(1000, 0, 0), upTo(enough-1))
+	if err != nil {
+		return 0, err
+	}
+	if rows.DueIs == Exact {
+		return rows.Due, nil
+	}
+	return enough, nil
+}
+
+// past tries how much of what is due is of the absurd past.
+func (c *counting) past(ctx context.Context, j *Judgement, due *found) error {
+	old, err := pastDue(c.policy.Definition.Expire, c.now, due, func(at time.Time, most int64) (*found, error) { return c.due(ctx, at, most) })
+	if old > 0 {
+		j.Trips, j.Cause, j.Compared = true, record.AbsurdPast, old
+	}
+	return err
+}
+
+// pastDue is how many of the due rows of an expiry are of the absurd past where those are too many; otherwise 0. count counts what is due at an instant, no
+// further than at most.
+func pastDue(kind expiry.Kind, now time.Time, due *found, count func(at time.Time, most int64) (*found, error)) (int64, error) {
+	before := record.Absurd
+	if least, ok := expiry.LeastOf(kind); ok {
+		before = before.AddDate(0, int(least.Months), int(least.Days)).Add(time.Duration(least.Microseconds) * time.Microsecond)
+	}
+	switch {
+	case due.DueIs == Exact && due.Due <= pastFloor, due.Oldest != nil && due.Oldest.After(record.Absurd):
+		return 0, nil // too few, or none
+	case now.Sub(before) < 365*24*time.Hour:
+		return 0, nil // rows are kept for so long that they may well be as old
+	}
+	old, err := count(before, max(pastFloor, int64(pastShare*float64(due.Due))))
+	if err != nil {
+		return 0, err
+	}
+	if old.DueIs == MoreThan || old.Due > pastFloor && float64(old.Due) > pastShare*float64(due.Due) {
+		return old.Due, nil
+	}
+	return 0, nil
+}
+
+// count asks the policy's survey function, and gives way.
+func (c *counting) count(ctx context.Context, at time.Time, to extent) (f *found, err error) {
+	err = database.GivingWay(ctx, c.conn, c.over, func() (err error) {
+		f, err = callSurvey(ctx, c.conn, functions.SurveyFunction(c.policy.ID, c.policy.Version), at, to)
+		return err
+	})
+	return f, err
+}
+
+// due counts what is due at an instant, no further than at most. What takes too long, or stands in somebody's way, is estimated.
+func (c *counting) due(ctx context.Context, at time.Time, most int64) (*found, error) {
+	f, err := c.count(ctx, at, upTo(most))
+	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
+		f, err = c.count(ctx, at, upTo(0))
+	}
+	return f, err
+}

@@ -1,0 +1,72 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/functions"
+	"lapse/planner/record"
+)
+
+// Draft surveys a policy version that is not applied.
+func Draft(ctx context.Context, d *database.Draft, ask Ask, v *record.Version) (*Survey, error) {
+	s := &surveyor{ask: ask, definition: &v.Definition, limits: v.Spec.Limits, window: v.Spec.Window, owner: d.Roles.Owner, table: v.Table, trusts: v.Spec.Triggers.Trusted, survey: Survey{
+		Policy: v.Definition.Name, Table: v.Definition.Table, Slices: v.Spec.SliceCount(),
+	}}
+	err := draft(ctx, d, s)
+	return &s.survey, err
+}
+
+func draft(ctx context.Context, d *database.Draft, s *surveyor) error {
+	// What is asked before the count is asked in a session of its own: the count's does nothing else.
+	err := d.Begin(ctx, func(tx *database.DraftTx) error {
+		return s.run(ctx, tx, func(at time.Time, to extent) (*found, error) {
+			var f *found
+			err := d.Begin(ctx, func(tx *database.DraftTx) (err error) {
+				f, err = countDraft(ctx, d, tx, s, at, to)
+				return err
+			})
+			return f, err
+		})
+	})
+	if refused := (*database.RefusedError)(nil); errors.As(err, &refused) {
+		s.survey.Trouble, err = refused.Text, nil
+	}
+	if err != nil {
+		return fmt.Errorf("survey policy %s: %w", s.definition.Name, err)
+	}
+	return nil
+}
+
+// countDraft makes the survey function, gives it to the role that it must not exceed, and calls it once.
+func countDraft(ctx context.Context, d *database.Draft, tx *database.DraftTx, s *surveyor, at time.Time, to extent) (*found, error) {
+	text, err := s.definition.DraftSurvey(s.table, s.trusts)
+	if err != nil {
+		return nil, err
+	}
+	// It calls the draft's functions already: what looks like a call in a policy's own texts is none.
+	if _, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return nil, fmt.Errorf("make the function that counts: %w", err)
+	}
+	reads := []string{s.definition.Table}
+	for _, j := range s.definition.Expire.Joins() {
+		reads = append(reads, j.Relation)
+	}
+	if err := tx.Give(ctx, database.Giving{Function: functions.DraftSurvey + functions.SurveyArguments, Name: s.definition.Table, Table: s.table, Reads: reads}); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, "set transaction read only"); err != nil {
+		return nil, fmt.Errorf("begin to read: %w", err)
+	}
+	var f *found
+	err = database.GivingWay(ctx, tx.Conn(), nil, func() (err error) {
+		f, err = callSurvey(ctx, tx, functions.DraftSurvey, at, to)
+		return err
+	})
+	return f, err
+}

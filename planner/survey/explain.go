@@ -1,0 +1,94 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"lapse/planner/database"
+	"lapse/planner/functions"
+)
+
+// shards lists the policy's leaves, the largest first, and writes the statement that finds rows on that one. No lock is taken on
+// a leaf.
+func (s *surveyor) shards(ctx context.Context, q database.Querier) ([]database.Relation, error) {
+	v, d := &s.survey, s.definition
+	all, err := database.Collect[sizedLeaf](ctx, q, `
+		select c.oid, l.name, c.reltuples::float8
+		  from (`+database.LeavesSQL+`) l(oid, plain, name)
+		  join pg_class c on c.oid = l.oid
+		 order by c.relpages desc, c.oid`, s.table)
+	if err != nil {
+		return nil, fmt.Errorf("list the leaves of %s: %w", v.Table, err)
+	}
+	leaves := make([]database.Relation, 0, len(all))
+	for _, l := range all {
+		leaves = append(leaves, l.Relation)
+		if s.rows >= 0 && l.Rows >= 0 {
+			s.rows += l.Rows
+		} else {
+			s.rows = -1
+		}
+	}
+	for _, o := range d.Order() {
+		v.Order = append(v.Order, cmp.Or(o.Column, o.SQL))
+	}
+	v.Shards = slices.Clone(leaves)
+	slices.SortFunc(v.Shards, func(a, b database.Relation) int { return cmp.Compare(a.OID, b.OID) })
+	v.Method = Sequential
+	err = q.QueryRow(ctx, `select $1::timestamptz::text, coalesce((`+functions.BoundOf(d.Expire, "$1::timestamptz").Value+`)::text, '')`, v.At).Scan(&s.cutoff, &s.bound)
+	if err != nil {
+		return nil, fmt.Errorf("count back from the cutoff: %w", err)
+	}
+	if len(leaves) > 0 {
+		v.Statement = d.Statement(functions.ShapePick, leaves[0].Name, s.cutoff, s.bound)
+	}
+	return leaves, nil
+}
+
+// sizedLeaf is a leaf with how many rows it has by the catalog, negative where nobody has counted.
+type sizedLeaf struct {
+	database.Relation
+	Rows float64
+}
+
+// plan is what of EXPLAIN's JSON says how rows are found.
+type plan struct {
+	Node  string `json:"Node Type"`
+	Index string `json:"Index Name"`
+	Plans []plan `json:"Plans"`
+}
+
+// read is how rows of the largest leaf would be found; zero where there is no leaf.
+func (f *found) read() (p plan, err error) {
+	if len(f.Plan) == 0 || string(f.Plan) == "null" {
+		return p, nil
+	}
+	var whole []struct {
+		Plan plan `json:"Plan"`
+	}
+	if err := json.Unmarshal(f.Plan, &whole); err != nil {
+		return p, fmt.Errorf("read the plan: %w", err)
+	}
+	for _, w := range whole {
+		p = w.Plan
+	}
+	return p, nil
+}
+
+// method follows a plan down to where rows are read.
+func (p *plan) method(sorted bool) (Method, string) {
+	sorted = sorted || p.Node == "Sort" || p.Node == "Incremental Sort"
+	if p.Index != "" {
+		if sorted {
+			return IndexSort, p.Index
+		}
+		return IndexOrder, p.Index
+	}
+	if len(p.Plans) == 0 {
+		return Sequential, ""
+	}
+	return p.Plans[0].method(sorted)
+}

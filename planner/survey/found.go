@@ -1,0 +1,186 @@
+package survey
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/functions"
+	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/schemas"
+)
+
+// found is what a survey function returns. Of a function that another version of Lapse made, fields may be missing.
+type found struct {
+	Due      int64           `json:"due"`
+	DueIs    Count           `json:"due_is"`
+	Oldest   *time.Time      `json:"-"` // in a column of its own: JSON's texts cannot be read where they are before Christ
+	Newest   *time.Time      `json:"-"`
+	Held     *int64          `json:"held"`  // nil where nothing was counted
+	Ahead    *float64        `json:"ahead"` // seconds; nil where no index tells, or nothing lies near to now
+	Leaf     uint32          `json:"leaf,string"`
+	Plan     json.RawMessage `json:"plan"`
+	Explain  string          `json:"explained"`
+	Spans    []span          `json:"spans"` // of the leaves with much that is due, the fullest first
+	Unread   *Unread         `json:"unread"`
+	Cascades []struct {
+		Table string `json:"table"`
+		Rows  *int64 `json:"rows"`
+		Why   string `json:"why"`
+	} `json:"cascades"`
+}
+
+// extent says how far a survey function goes: nil is to the end, 0 not at all.
+type extent struct {
+	atMost  *int64 // rows that are counted
+	through *int64 // rows that are looked through for values that cannot be read
+}
+
+// upTo counts so many rows.
+func upTo(most int64) extent { return extent{&most, new(int64)} }
+
+// callSurvey asks a survey function.
+func callSurvey(ctx context.Context, q database.Querier, function string, at time.Time, to extent) (*found, error) {
+	var text []byte
+	f := &found{}
+	err := q.QueryRow(ctx, "select s.oldest, s.newest, to_jsonb(s) - 'oldest' - 'newest' from "+function+"($1, $2, $3) s",
+		pgx.QueryExecModeDescribeExec, at, to.atMost, to.through).Scan(&f.Oldest, &f.Newest, &text)
+	if err != nil {
+		return nil, fmt.Errorf("count what is due: %w", err)
+	}
+	if err := json.Unmarshal(text, f); err != nil {
+		return nil, fmt.Errorf("read what was counted: %w", err)
+	}
+	return f, nil
+}
+
+// take takes over what was found.
+func (s *surveyor) take(f *found) error {
+	v := &s.survey
+	v.Due, v.DueIs, v.Explain, v.Unread = f.Due, f.DueIs, f.Explain, f.Unread
+	s.takeHeld(f)
+	v.Ranges = max(mostRanges(cutSpans(f.Spans, rangesOfLeaf)), 1)
+	v.Oldest, v.Newest = utc(f.Oldest), utc(f.Newest)
+	s.readLocal(f)
+	for _, c := range f.Cascades {
+		cascade := Cascade{Table: c.Table, Rows: c.Rows, NotCounted: c.Why}
+		if c.Rows != nil {
+			cascade.RowsAre = Exact
+			if f.DueIs != Exact {
+				scaled := int64(float64(*c.Rows) / float64(min(functions.Followed, max(f.Due, 1))) * float64(f.Due))
+				cascade.Rows, cascade.RowsAre = &scaled, Estimated
+			}
+		}
+		v.Cascades = append(v.Cascades, cascade)
+	}
+	s.estimate()
+	v.Breaker = s.breaker()
+	p, err := f.read()
+	if err != nil {
+		return err
+	}
+	if p.Node != "" {
+		v.Method, v.Index = p.method(false)
+	}
+	v.Shape = s.definition.Shapes()[0]
+	if v.Shape == functions.ShapeRange && slices.Contains(heaps(f.Spans, p), f.Leaf) {
+		v.Shape, v.Ranges = functions.ShapeHeap, 1
+	}
+	for _, leaf := range v.Shards {
+		if leaf.OID == f.Leaf {
+			v.Statement = s.definition.Statement(v.Shape, leaf.Name, s.cutoff, s.bound)
+		}
+	}
+	return nil
+}
+
+// estimate says how long the policy takes by itself: others that are due at the same time share the time of gentle pace with it.
+func (s *surveyor) estimate() {
+	v := &s.survey
+	if v.Gentle = s.limits.Pace != policyfile.PaceUnlimited; v.Gentle {
+		beside := v.RowsPerSecond * GentleShare
+		if rate := float64(s.limits.Rate); rate > 0 {
+			beside = min(beside, rate)
+		}
+		v.Beside = time.Duration(float64(v.Due) / beside * float64(time.Second)).Round(time.Millisecond)
+		v.RowsPerSecond *= QuietShare
+	}
+	if rate := float64(s.limits.Rate); rate > 0 && rate < v.RowsPerSecond {
+		v.RowsPerSecond, v.SpeedFrom, v.Gentle = rate, Rated, false
+	}
+	v.Estimate = time.Duration(float64(v.Due) / v.RowsPerSecond * float64(time.Second)).Round(time.Millisecond)
+	v.Limit = s.limits.RowsPerRun()
+	if s.rows >= 0 || s.limits.MaxPercent == 0 {
+		v.RowsPerRun = s.limits.RowsOf(s.rows)
+	}
+	if most := v.RowsPerRun; most > 0 {
+		v.Runs = max(1, (v.Due+most-1)/most)
+	}
+	if s.window != nil {
+		open := s.window.Length()
+		v.Window, v.Windows = s.window.String(), max(1, int64((v.Estimate+open-1)/open))
+	}
+}
+
+// takeHeld takes over how much is held.
+func (s *surveyor) takeHeld(f *found) {
+	v := &s.survey
+	if f.Held == nil {
+		return
+	}
+	v.Held, v.HeldIs = *f.Held, Exact
+	if most := s.ask.AtMost; most > 0 && v.Held > most {
+		v.Held, v.HeldIs = most, MoreThan
+	}
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	in := t.UTC()
+	return &in
+}
+
+// breaker says whether what is due is more than the policy may delete without a person's word.
+func (s *surveyor) breaker() Breaker {
+	most := s.limits.MaxFraction
+	switch {
+	case most == 0 || most == 1 || s.survey.Due == 0 || s.accepted > 0:
+		return Breaker{}
+	case s.rows < 0:
+		return Breaker{Why: fmt.Sprintf("how many rows %s has is not known, so that a run counts them for max_fraction: analyze it", s.survey.Table)}
+	case float64(s.survey.Due) > most*s.rows:
+		return Breaker{WouldTrip: true, Why: fmt.Sprintf("more than max_fraction, %g, of the about %.0f rows of %s are due", most, s.rows, s.survey.Table)}
+	}
+	return Breaker{}
+}
+
+// past says whether most of what is due is of the absurd past, so that the run would stop. What cannot be counted is not foretold: the
+// survey has its numbers.
+func (s *surveyor) past(call countAt, f *found) error {
+	v := &s.survey
+	if v.Breaker.WouldTrip || s.accepted > 0 {
+		return nil
+	}
+	old, err := pastDue(s.definition.Expire, v.At, f, func(at time.Time, most int64) (*found, error) {
+		found, err := call(at, upTo(most))
+		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
+			return call(at, upTo(0))
+		}
+		return found, err
+	})
+	switch {
+	case err != nil && database.Trouble(err) == "":
+		return err
+	case old > 0:
+		v.Breaker = Breaker{WouldTrip: true, Why: fmt.Sprintf("most of the rows that are due expired by a time before %d, which is hardly true of them", record.Absurd.Year())}
+	}
+	return nil
+}

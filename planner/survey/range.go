@@ -1,0 +1,120 @@
+package survey
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/functions"
+	"lapse/planner/record"
+)
+
+// Where much is due, a leaf is cut into ranges of the column that its rows expire by, for several workers at once. The first
+// range is open below and the last one above: a row that no cut speaks of is in one of them all the same. Rows whose column is
+// NULL are in none, and never due. Where the cuts lie decides about nothing but how evenly the work is shared.
+
+const (
+	rangesOfLeaf = 8    // that a leaf is cut into
+	maxCuts      = 1024 // of a run: lapse.open_run takes no more
+)
+
+// Cut ends a range of a leaf, and begins the next: the instant is the last one of the former.
+type Cut struct {
+	Leaf uint32
+	At   time.Time
+}
+
+// span is how the due rows of a leaf lie: between two marks, which are in order, there are about equally many.
+type span struct {
+	Leaf        uint32      `json:"leaf"`
+	Marks       []time.Time `json:"marks"`
+	Rows        float64     `json:"rows"`        // that are due
+	Of          float64     `json:"of"`          // that the leaf has
+	Correlation *float64    `json:"correlation"` // of the column's order with that of the file
+	Tie         float64     `json:"tie"`         // rows of the commonest value
+}
+
+// cutSpans cuts each span into as many as parts ranges, with as many marks in each. It returns the cuts of a leaf in order.
+func cutSpans(spans []span, parts int) (all []Cut) {
+	for _, s := range spans {
+		var last time.Time
+		for i := 1; i < parts; i++ {
+			at := i * len(s.Marks) / parts
+			if at == 0 || !s.Marks[at].After(last) || len(all) == maxCuts {
+				continue
+			}
+			last = s.Marks[at]
+			all = append(all, Cut{s.Leaf, last})
+		}
+	}
+	return all
+}
+
+// mostRanges is how many ranges the leaf has that is cut most often.
+func mostRanges(cuts []Cut) int {
+	of, most := map[uint32]int{}, 0
+	for _, c := range cuts {
+		of[c.Leaf]++
+		most = max(most, of[c.Leaf]+1)
+	}
+	return most
+}
+
+// MuchMayBeDue reports whether it is worth asking Cuts, by what is known without it: the policy's last run had much to delete, is
+// of another version, or long ago. A policy that finds little, however often, does not ask.
+func MuchMayBeDue(p *record.InForce, now time.Time) bool {
+	if p.Unfinished != nil || !p.Definition.Ranged() {
+		return false
+	}
+	last := p.LastRun
+	return last == nil || last.Version != p.Version || now.Sub(last.StartedAt) >= 24*time.Hour || p.LastPicked >= int64(functions.Backlog(p.Batch))
+}
+
+// Backlog is how a run's leaves are best worked off where much is due.
+type Backlog struct {
+	Cuts  []Cut    // leaves that are cut into ranges
+	Heaps []uint32 // leaves whose batches are best of ShapeHeap; none of them is cut
+	Due   int64    // PostgreSQL's estimate of what is due
+}
+
+// LookAtBacklog asks how a policy's leaves are best worked off; the answer is empty where not much is due. It asks the policy's
+// survey function, over a session whose state does not matter, which plans and reads no row.
+func LookAtBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now time.Time) (b Backlog, err error) {
+	f, err := callInForce(ctx, conn, &p.Definition, now, upTo(0))
+	if err != nil {
+		return b, fmt.Errorf("look at the backlog of policy %s: %w", p.Name, err)
+	}
+	var found plan
+	if found, err = f.read(); err != nil {
+		return b, err
+	}
+	b.Due, b.Heaps = f.Due, heaps(f.Spans, found)
+	b.Cuts = cutSpans(slices.DeleteFunc(f.Spans, func(s span) bool { return slices.Contains(b.Heaps, s.Leaf) }), rangesOfLeaf)
+	return b, nil
+}
+
+// A leaf's batches go through its file where a good part of it is due, so that not many rows are read in vain, and where its
+// index would lead them to and fro over it: the order is not the file's, or there is no index, or none that has the key and many
+// rows of one value, which are sorted for each batch.
+const (
+	heapPart        = 0.1 // of the leaf's rows that are due; in that order a look at a row costs a fifteenth of a deletion
+	heapCorrelation = 0.7 // below it the index's order is not the file's
+	heapTie         = 10000
+)
+
+// heaps are the leaves with much due whose batches are best of ShapeHeap. found is how the largest leaf's rows would be found.
+func heaps(spans []span, found plan) (leaves []uint32) {
+	method, _ := found.method(false)
+	for _, s := range spans {
+		scattered := s.Correlation != nil && math.Abs(*s.Correlation) < heapCorrelation
+		sorted := method == IndexSort && s.Tie >= heapTie
+		if s.Of > 0 && s.Rows >= heapPart*s.Of && (scattered || sorted || method == Sequential) {
+			leaves = append(leaves, s.Leaf)
+		}
+	}
+	return leaves
+}

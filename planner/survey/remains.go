@@ -1,0 +1,111 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/expiry"
+	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/schemas"
+)
+
+// Remains is what is due under a policy and was not deleted.
+type Remains struct {
+	Due    int64
+	Held   int64      // of rows that holds are on, which Due leaves out; counted no further than Due is
+	Exact  bool       // false: the counts are no more than estimates
+	Oldest *time.Time // when the oldest of it fell due; nil where that is not known
+}
+
+// mostRemains is how far Remaining counts.
+const mostRemains = 100_000
+
+// Remaining counts what was due under a policy at an instant and is still there. conn is a session whose state does not matter: the
+// policy's survey function runs in it. What else there is to know is read over q, another session. Nothing is changed. It is not asked
+// unless something is known to be left: behind dead rows it costs as much as a look at them. Who waits to change the table is given way
+// to: see ErrAwaited.
+func Remaining(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.InForce, at time.Time) (r Remains, err error) {
+	if err := cleanSession(ctx, conn); err != nil {
+		return r, err
+	}
+	err = remains(ctx, conn, q, p, at, mostRemains, &r)
+	if cleaned := cleanSession(ctx, conn); err == nil {
+		err = cleaned
+	}
+	return r, err
+}
+
+// mostStaying is how far Staying counts, and stayTimeout how long it may take: it is asked again and again while nothing is deleted.
+const (
+	mostStaying = 10_000
+	stayTimeout = "2s"
+)
+
+// Staying counts what is due under a policy that something keeps from deleting it: as Remaining, no further than mostStaying,
+// and without waiting for a locked table. What takes too long is PostgreSQL's estimate.
+func Staying(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.InForce, at time.Time) (r Remains, err error) {
+	if err := cleanSession(ctx, conn); err != nil {
+		return r, err
+	}
+	_, err = conn.Exec(ctx, "set statement_timeout = '"+stayTimeout+"'; set lock_timeout = '"+judgeLockTimeout+"'", pgx.QueryExecModeSimpleProtocol)
+	if err == nil {
+		err = remains(ctx, conn, q, p, at, mostStaying, &r)
+		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled && !errors.Is(err, database.ErrAwaited) {
+			err = remains(ctx, conn, q, p, at, 0, &r)
+		}
+	}
+	if cleaned := cleanSession(ctx, conn); err == nil {
+		err = cleaned
+	}
+	return r, err
+}
+
+// TakeDown keeps what Staying found, for status and metrics. Durable when it returns, unless q is a transaction.
+func (r *Remains) TakeDown(ctx context.Context, q database.Querier, p *record.InForce) error {
+	var nothing any
+	if err := q.QueryRow(ctx, `select lapse.counted($1, $2, $3, $4, $5)`, p.ID, p.Version, r.Due, r.Exact, r.Oldest).Scan(&nothing); err != nil {
+		return fmt.Errorf("record what is due under policy %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// remains asks the survey function of a policy, in a session made clean.
+func remains(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.InForce, at time.Time, most int64, r *Remains) error {
+	after, known := dueAfter(p.Definition.Expire)
+	err := database.GivingWay(ctx, conn, q, func() error {
+		return conn.QueryRow(ctx, "select s.due, coalesce(s.held, 0), s.due_is = 'exact' and coalesce(s.held, 0) <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+functions.SurveyFunction(p.ID, p.Version)+"($1, $2, 0) s",
+			pgx.QueryExecModeDescribeExec, at, most, known, after).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
+	})
+	if err != nil {
+		return fmt.Errorf("count what is left under policy %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// dueAfter is how long after the instant that rows are ordered by they fall due. false: that differs from row to row.
+func dueAfter(k expiry.Kind) (intervals []string, known bool) {
+	switch k := k.(type) {
+	case *expiry.Age:
+		return []string{k.After.String()}, true
+	case *expiry.Sidecar:
+		return []string{k.After.String()}, true
+	case *expiry.Epoch:
+		return []string{k.After.String()}, true
+	case *expiry.ISO8601:
+		return []string{k.After.String()}, true
+	case *expiry.NumberOrText:
+		return []string{k.After.String()}, true
+	case *expiry.Bucket:
+		return []string{k.Span.String(), k.After.String()}, true
+	case *expiry.Expression:
+		return []string{"0"}, true
+	default:
+		return nil, false
+	}
+}

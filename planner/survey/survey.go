@@ -1,0 +1,345 @@
+package survey
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/database"
+	"lapse/planner/functions"
+	"lapse/planner/index"
+	"lapse/planner/policyfile"
+	"lapse/planner/record"
+	"lapse/planner/schedule"
+	"lapse/schemas"
+)
+
+// Survey is what a policy would delete at an instant, and how it would go about it.
+type Survey struct {
+	Policy  schemas.PolicyName    `json:"policy"`
+	Version schemas.PolicyVersion `json:"version,omitempty"` // 0: not applied
+	State   schemas.State         `json:"state,omitempty"`
+	Table   string                `json:"table"`
+	At      time.Time             `json:"at,omitzero"` // the cutoff
+	Due     int64                 `json:"due"`
+	DueIs   Count                 `json:"due_is,omitempty"`     // "" where nothing was counted
+	Held    int64                 `json:"held"`                 // would be due, but for a hold on them or on what goes along
+	HeldIs  Count                 `json:"held_is,omitempty"`    // "" where they were not counted, as of a policy that is not applied
+	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC; nil where it would have to be looked for
+	Newest  *time.Time            `json:"newest_due,omitempty"`
+	Unread  *Unread               `json:"unread"`               // nil where every value that is there can be read, or none was looked at
+	Local   *LocalTime            `json:"local_time,omitempty"` // nil: what is read has a zone, or is no column
+	// Cascades are the tables whose rows would go along, to any depth.
+	Cascades []Cascade `json:"cascades"`
+	Sets     string    `json:"sets,omitempty"` // the column that due rows get set, and stay; "" where they are deleted
+	// Drops are the partitions that would be dropped whole, if every row of them turns out to be due when they are counted.
+	Drops []Drop `json:"drops,omitempty"`
+
+	Method Method              `json:"method"`
+	Shape  string              `json:"shape,omitempty"` // of the batches on the largest leaf
+	Index  string              `json:"index,omitempty"` // the one that PostgreSQL would use, or that there is
+	Better string              `json:"better_index"`    // what another one would gain, and the statements that make it; "" for nothing
+	Order  []string            `json:"order"`           // what batches are ordered by
+	Shards []database.Relation `json:"shards"`          // one for each leaf
+	Slices int                 `json:"slices"`          // of each leaf, by hash
+	Ranges int                 `json:"ranges"`          // of the due time, of a leaf with much that is due
+
+	RowsPerSecond float64       `json:"rows_per_second"`
+	SpeedFrom     SpeedSource   `json:"pace_from"`
+	Estimate      time.Duration `json:"estimate_seconds"`
+	Beside        time.Duration `json:"estimate_beside_application_seconds,omitempty"` // at gentle pace, while others have the server do anything
+	Limit         string        `json:"max_rows_per_run,omitempty"`                    // as the file says it
+	RowsPerRun    int64         `json:"rows_per_run,omitempty"`                        // that it allows by the catalog; 0: no limit, or a share of a table that nobody has analyzed
+	Runs          int64         `json:"runs,omitempty"`                                // how many it takes of so many rows
+	Gentle        bool          `json:"gentle,omitempty"`                              // the speed is that of gentle pace on a server that has nothing else to do: a part of the time
+	Window        string        `json:"window,omitempty"`                              // in which alone it deletes
+	Windows       int64         `json:"windows,omitempty"`                             // how many times it has to open for that
+	Breaker       Breaker       `json:"breaker"`
+
+	Statement string `json:"statement"` // the pick on the largest leaf
+	Explain   string `json:"explain,omitempty"`
+
+	Warnings []string `json:"warnings"`
+	Trouble  string   `json:"trouble,omitempty"` // why nothing was counted
+}
+
+// None is an empty survey, for a policy that could not be counted.
+func None(name schemas.PolicyName) *Survey {
+	return &Survey{Policy: name, Cascades: []Cascade{}, Order: []string{}, Shards: []database.Relation{}, Warnings: []string{}}
+}
+
+// Count says how good a number of rows is.
+type Count string
+
+// The grades of a count.
+const (
+	Exact     Count = "exact"
+	Estimated Count = "estimate"  // PostgreSQL's, or computed from a part
+	MoreThan  Count = "more_than" // it was counted so far, and PostgreSQL expects no more
+)
+
+// Cascade is a table whose rows go along.
+type Cascade struct {
+	Table      string `json:"table"`
+	Rows       *int64 `json:"rows,omitempty"`
+	RowsAre    Count  `json:"rows_are,omitempty"`
+	NotCounted string `json:"not_counted,omitempty"` // why
+}
+
+// Breaker says whether the policy would stop and ask before it deletes that much.
+type Breaker struct {
+	WouldTrip bool   `json:"would_trip"`
+	Why       string `json:"why,omitempty"`
+}
+
+// Method is how due rows are found.
+type Method string
+
+// The methods of finding rows.
+const (
+	IndexOrder Method = "index"      // in an index's order
+	IndexSort  Method = "index+sort" // through an index, and then sorted
+	Sequential Method = "sequential" // every batch reads the whole leaf
+)
+
+// SpeedSource says where a speed comes from.
+type SpeedSource string
+
+// The sources of a speed.
+const (
+	Measured SpeedSource = "measured" // this policy's batches of the last week
+	Stated   SpeedSource = "stated"   // no batch of this policy yet
+	Rated    SpeedSource = "rate"     // the policy's rate, which is less than that
+)
+
+// statedSpeed is what deleting ran at, in rows a second, on two cores that database, broker and auditor shared: it says
+// minutes or days, no more.
+const statedSpeed = 50000
+
+// GentleShare is the part of the time in which batches of policies at gentle pace run, those of all together, while others have the
+// server do anything; QuietShare is that part while nobody does.
+const (
+	GentleShare = 0.02
+	QuietShare  = 0.5
+)
+
+// Ask is what a survey is asked.
+type Ask struct {
+	At time.Time // the cutoff; zero is the server's clock
+	// AtMost is how far is counted. What is above it, or takes longer than the session's statement_timeout, is an estimate. Zero
+	// counts all, however long it takes.
+	AtMost int64
+}
+
+// InForce surveys a policy that is applied, through its survey function: nothing of the table is read or planned in this session
+// itself. conn is a session with the executor's rights. It takes no lock that writers wait for, none on partitions that cannot
+// hold due rows, and changes nothing. Who waits to change the table is given way to: then what is due is an estimate, and where an exact
+// count was asked for there is none.
+//
+// The table's code may run inside the function, with its owner's rights, and may change the session: it is made clean before
+// and afterwards.
+func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *record.InForce) (*Survey, error) {
+	s := &surveyor{ask: a, definition: &p.Definition, limits: p.Limits, window: p.Schedule.Window, table: p.TableOID, accepted: p.Accepted, survey: Survey{
+		Policy: p.Name, Version: p.Version, State: p.State, Table: p.TableName, Trouble: p.Trouble, Slices: p.Spec.SliceCount(),
+	}}
+	if outdated := p.Outdated(); outdated != nil && p.Trouble == "" {
+		s.survey.Trouble = outdated.Error()
+	}
+	err := s.run(ctx, conn, func(at time.Time, to extent) (*found, error) {
+		return callInForce(ctx, conn, &p.Definition, at, to)
+	})
+	if err == nil && s.refused {
+		var blind *record.RowSecurityError
+		if blind, err = p.BehindRowSecurity(ctx, conn); blind != nil {
+			s.survey.Trouble = blind.Error()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("survey policy %s: %w", p.Name, err)
+	}
+	return &s.survey, nil
+}
+
+// callInForce asks the survey function of a version in force, in a session made clean on both sides.
+func callInForce(ctx context.Context, conn *pgx.Conn, d *functions.Definition, at time.Time, to extent) (*found, error) {
+	if err := cleanSession(ctx, conn); err != nil {
+		return nil, err
+	}
+	var f *found
+	err := database.GivingWay(ctx, conn, nil, func() (err error) {
+		f, err = callSurvey(ctx, conn, functions.SurveyFunction(d.ID, d.Version), at, to)
+		return err
+	})
+	if cleaned := cleanSession(ctx, conn); err == nil {
+		err = cleaned
+	}
+	return f, err
+}
+
+// cleanSession undoes what code inside a function may have done to a session, and forgets the statements that pgx has
+// prepared in it.
+func cleanSession(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "reset all; discard temp", pgx.QueryExecModeSimpleProtocol)
+	if err == nil {
+		err = conn.DeallocateAll(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("make the session clean: %w", err)
+	}
+	return nil
+}
+
+// surveyor fills in a survey.
+type surveyor struct {
+	ask        Ask
+	definition *functions.Definition
+	limits     policyfile.Limits
+	window     *schedule.Window
+	owner      string // of the catalog, where the survey is a draft's
+	table      uint32
+	trusts     bool // code that would run was found by apply, and is trusted
+	refused    bool // counting needs a right that it has not
+	zones      []*time.Location
+	survey     Survey
+	accepted   int64   // rows that a person let go: the next run is not judged
+	rows       float64 // that the table has by the catalog, negative where it does not know
+	cutoff     string  // texts of the cutoff and of the bound
+	bound      string
+}
+
+// countAt asks the survey function what is due at an instant, with how far it goes.
+type countAt func(at time.Time, to extent) (*found, error)
+
+// run fills the survey in. After call nothing else is asked.
+func (s *surveyor) run(ctx context.Context, db database.DB, call countAt) error {
+	v := &s.survey
+	v.At, v.Cascades, v.Warnings = s.ask.At, []Cascade{}, []string{}
+	if soft := s.definition.Soft; soft != nil {
+		v.Sets = soft.Name
+	}
+	if v.At.IsZero() {
+		if err := db.QueryRow(ctx, `select clock_timestamp()`).Scan(&v.At); err != nil {
+			return err
+		}
+	}
+	v.At = v.At.UTC().Truncate(time.Microsecond)
+	if v.Trouble != "" {
+		return nil
+	}
+	if v.Version > 0 {
+		if err := s.measure(ctx, db); err != nil {
+			return err
+		}
+	} else {
+		v.RowsPerSecond, v.SpeedFrom = statedSpeed, Stated
+	}
+	var serving string
+	err := database.Pinned(ctx, db, func(tx pgx.Tx) error {
+		leaves, err := s.shards(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if serving, err = s.indexed(ctx, tx, leaves); err != nil {
+			return err
+		}
+		if err := s.drops(ctx, tx); err != nil {
+			return err
+		}
+		return s.warn(ctx, tx, leaves)
+	})
+	if err != nil {
+		return err
+	}
+	f, err := s.count(call)
+	if err == nil {
+		err = s.take(f)
+	}
+	if err == nil {
+		err = s.past(call, f)
+	}
+	if err != nil {
+		if v.Trouble = database.Trouble(err); v.Trouble != "" {
+			s.refused = schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege
+			return nil
+		}
+		return err
+	}
+	if v.Index == "" {
+		v.Index = serving
+	}
+	return nil
+}
+
+// indexed returns the index that serves, "" for none, and records what there is to say of it.
+func (s *surveyor) indexed(ctx context.Context, q database.Querier, leaves []database.Relation) (string, error) {
+	found, err := index.Look(ctx, q, s.definition, leaves, index.AdvisedPrefix)
+	s.survey.Warnings = append(s.survey.Warnings, found.Warnings...)
+	if found.Better != nil {
+		s.survey.Better = found.Better.String()
+	}
+	return found.Name, err
+}
+
+// count counts as far as it was asked to. What takes too long for that, or stands in somebody's way, is estimated.
+func (s *surveyor) count(call countAt) (*found, error) {
+	if s.ask.AtMost == 0 {
+		return call(s.survey.At, extent{})
+	}
+	through := int64(lookedThrough)
+	f, err := call(s.survey.At, extent{&s.ask.AtMost, &through})
+	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
+		return call(s.survey.At, upTo(0))
+	}
+	return f, err
+}
+
+// warn names foreign keys that a deletion would look through without an index, or that keep rows from going, and reads what a question about
+// local times is asked by.
+func (s *surveyor) warn(ctx context.Context, q database.Querier, leaves []database.Relation) error {
+	if err := s.localZones(ctx, q); err != nil {
+		return err
+	}
+	oids := []uint32{s.table}
+	for _, l := range leaves {
+		oids = append(oids, l.OID)
+	}
+	cascades, err := database.CascadeLeaves(ctx, q, oids)
+	if err != nil {
+		return err
+	}
+	if err := s.warnOfDraft(ctx, q, slices.Concat(leaves, cascades)); err != nil {
+		return err
+	}
+	unindexed, err := index.Unindexed(ctx, q, s.table, leaves, cascades)
+	if err != nil {
+		return err
+	}
+	blocking, err := database.FindBlocking(ctx, q, s.table, leaves, cascades)
+	s.survey.Warnings = append(append(s.survey.Warnings, unindexed...), blocking...)
+	return err
+}
+
+// measure takes the speed from the ledger: rows by the time that batches took, pauses between them left out.
+func (s *surveyor) measure(ctx context.Context, q database.Querier) error {
+	v := &s.survey
+	v.RowsPerSecond, v.SpeedFrom = statedSpeed, Stated
+	var measured *float64
+	err := q.QueryRow(ctx, `
+		select (sum(r.deleted) / nullif(sum(extract(epoch from r.finished_at - b.started_at)), 0))::float8
+		  from (select b.batch, b.started_at
+		          from lapse.batch b
+		         where b.policy_id = $1 and b.started_at > clock_timestamp() - interval '7 days'
+		         order by b.started_at desc
+		         limit 1000) b
+		  join lapse.batch_result r on r.batch = b.batch`, s.definition.ID).Scan(&measured)
+	if err != nil {
+		return fmt.Errorf("read the speed of former batches: %w", err)
+	}
+	if measured != nil && *measured > 0 {
+		v.RowsPerSecond, v.SpeedFrom = *measured, Measured
+	}
+	return nil
+}
