@@ -33,12 +33,12 @@
 //	advance_arming    arming → armed                                the executor, when the auditor has passed
 //	LoadInForce       → InForce, with Schedule and runs             the executor, each round
 //	lapse.due_…()     which leaves have a due row                    one statement, read-only; before a run is opened
-//	OpenRun           InForce → Run, shards for these leaves        one transaction
+//	run.Open          InForce → Run, shards for these leaves        one transaction
 //	lapse.delete_…()  a shard's next batch                          the executor's transaction: find, claim, delete, result
 //	lapse.find_…()    where its rows are, by values                 called by lapse.delete_… alone; changes nothing
 //
 // The states of a policy are in schemas/state.go. Which state a change of the file leads to, and whether its version comes into force or is
-// held back, is the table in arming.go. And what a person says beside the file:
+// held back, is the table in change/arming.go. And what a person says beside the file:
 //
 //	apply --arm     the version that is held back comes into force → arming
 //	policy arm      the same; and observing, or paused → arming
@@ -48,7 +48,7 @@
 // After a restore that was accepted, and when the slot is made, all are written again: RestateAll, armed → arming.
 //
 // "More" is everything that is not certainly less: see moreFallDue. Accepted are the version in force (of one that is held
-// back, the one before it) and what was armed last, under the policy's name and on its table: see accepted.go. A version stops
+// back, the one before it) and what was armed last, under the policy's name and on its table: see change/accepted.go. A version stops
 // being held back when somebody arms it, when the file says observing or paused, or by an edit that replaces it: one under which no more
 // falls due than was accepted takes it back. Applying the same file again does not do it.
 //
@@ -73,10 +73,10 @@
 //	a batch runs while its policy is changed      Write waits for the batch          nobody
 //	a batch comes when its policy was changed     LP002, or 42883 when the former    the executor loads again
 //	                                              version's function is gone
-//	we die in OpenRun                             no run, or a whole one             the next OpenRun returns it
+//	we die in run.Open                            no run, or a whole one             the next run.Open returns it
 //	two open a run at once                        one run                            both
 //	a version changes with a run unfinished       the run, closed by the next        the next run, of the new version
-//	                                              OpenRun
+//	                                              run.Open
 //	the executor dies in a batch                  the shard's cursor before it       the next holder of the lease
 //	a row of a range is locked by somebody        nothing of the batch; LP023 where  the next batches, which pick their rows
 //	or too many are loaded into it                rows were loaded
@@ -96,13 +96,27 @@
 //
 // # Reading it
 //
+// Each room imports none that stands below it here:
+//
+//	database   what a table is, and what hangs on it; counts that give way
+//	index      which index finds the due rows, and which is missing
+//	record     policy versions on record, and what is in force
+//	resolve    a policy of the file compared with its table
+//	survey     counting: plan, breaker, what is left
+//	run        looks, runs, and what is in their way
+//	change     from what is in force to what the file says
+//	hold       the rows that a hold names; imports database alone
+//
+// The rooms expiry, expression, functions, policyfile and schedule are below all of these. What makes an expiry column for an application,
+// or hides due rows from it, is SQL without a policy in force and stands here: scaffold.go, hide.go. The tests here are of all rooms together.
+//
 // expiry/age.go says when a row is due, package functions how a batch finds it and what deletes it; testdata/explain has the plans.
 //
 // # Where the next thing goes
 //
 //	a kind of expiry        expiry/, one file; see its doc.go
-//	a key of a policy       policyfile/keys.go; what the table has to say of it: a step of resolution (resolve.go), and spec.go to keep it.
-//	                        Whether a change of it needs the table: ofTable in entry.go, which takes a new key for one that does
+//	a key of a policy       policyfile/keys.go; what the table has to say of it: a step of resolution (resolve/resolve.go), and record/spec.go to keep it.
+//	                        Whether a change of it needs the table: ofTable in resolve/entry.go, which takes a new key for one that does
 //	a way to say when       schedule/
 //	an action               functions/: another statement in the batch (soft.go), or a template beside drop.sql.tmpl (drop.go)
 package planner
