@@ -45,7 +45,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		return nil, turnGoesOn, nil
 	}
 	if err != nil {
-		return nil, turnGoesOn, run.LookRefusal(p, err)
+		return nil, turnGoesOn, run.Refusal(p, err)
 	}
 	m.quiet.add(look.Quiet)
 	if len(look.Due) > 0 {

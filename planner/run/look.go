@@ -80,9 +80,6 @@ func ReadLook(rows pgx.Rows) (look Look, same bool, err error) {
 	return look, same, err
 }
 
-// LookRefusal is the typed form of what a look refuses, as Open's.
-func LookRefusal(p *record.InForce, err error) error { return refusal(p, err) }
-
 // Unchecked reports whether leaves were left out because too many had to be checked. Look again after Acquaint.
 func (l *Look) Unchecked() bool { return len(l.Unkept) > functions.MostChecked }
 

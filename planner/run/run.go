@@ -90,7 +90,7 @@ func Open(ctx context.Context, db database.DB, p *record.InForce, clock func() t
 		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards, most, accepted from lapse.open_run($1, $2, $3, $4, $5, $6, $7)`,
 			p.ID, p.Version, uuid.New(), leaves, instants, with.Due, with.Rows).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards, &run.Most, &run.Accepted)
 		if err != nil {
-			return refusal(p, err)
+			return Refusal(p, err)
 		}
 		// The server read its clock between these two instants.
 		switch after := clock(); {
@@ -113,8 +113,8 @@ func Open(ctx context.Context, db database.DB, p *record.InForce, clock func() t
 	return record.Run{}, fmt.Errorf("open a run of policy %s: %w", p.Name, err)
 }
 
-// refusal is the typed form of what lapse.open_run refuses.
-func refusal(p *record.InForce, err error) error {
+// Refusal is the typed form of what lapse.open_run, or a look, refuses.
+func Refusal(p *record.InForce, err error) error {
 	var server *pgconn.PgError
 	if !errors.As(err, &server) {
 		return err
