@@ -110,10 +110,10 @@ func (r *relay) appendRecords(acked uint64) {
 	}
 }
 
-// rest waits between two streams until Kafka has answered all that is under way. A server that stopped because Kafka does
+// awaitKafka waits between two streams until Kafka has answered all that is under way. A server that stopped because Kafka does
 // not answer would have to wait again. An auditor that was replaced meanwhile learns from the answer that it is fenced,
 // and must not take the slot again. What is acknowledged meanwhile is flushed, and the next stream confirms it.
-func (r *relay) rest(ctx context.Context) error {
+func (r *relay) awaitKafka(ctx context.Context) error {
 	for {
 		if err := r.flush(); err != nil {
 			return err

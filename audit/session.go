@@ -104,9 +104,9 @@ func (s *session) run(ctx context.Context, start *history.StartingPoint) error {
 		return err
 	}
 	a.metrics.behind(time.Now())
-	a.logInterruption(err) // before rest, which lasts as long as Kafka does not answer
+	a.logInterruption(err) // before awaitKafka, which lasts as long as Kafka does not answer
 	s.closeStream(ctx)
-	if failed := s.relay.rest(ctx); failed != nil {
+	if failed := s.relay.awaitKafka(ctx); failed != nil {
 		return failed
 	}
 	return interruption{err}

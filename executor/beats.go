@@ -55,5 +55,5 @@ func (g *guards) remember(ctx context.Context, q guard.Querier, now time.Time) e
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.beats.last = time.Time{}
-	return g.look(ctx, q, now)
+	return g.refresh(ctx, q, now)
 }

@@ -95,7 +95,7 @@ func (g *guards) ask(ctx context.Context, q guard.Querier, p *record.InForce, no
 	for !g.believed(now) {
 		if g.looking != nil {
 			g.awaitLook()
-		} else if err := g.look(ctx, q, now); err != nil {
+		} else if err := g.refresh(ctx, q, now); err != nil {
 			return guard.Answer{}, err
 		}
 	}
@@ -116,8 +116,8 @@ func (g *guards) ask(ctx context.Context, q guard.Querier, p *record.InForce, no
 	return own, nil
 }
 
-// look takes new facts. It is called with the mutex, and lets go of it meanwhile.
-func (g *guards) look(ctx context.Context, q guard.Querier, now time.Time) error {
+// refresh takes new facts. It is called with the mutex, and lets go of it meanwhile.
+func (g *guards) refresh(ctx context.Context, q guard.Querier, now time.Time) error {
 	ended := make(chan struct{})
 	g.looking, g.stale = ended, false
 	backends := slices.Collect(maps.Values(g.backends))
@@ -162,9 +162,9 @@ func (g *guards) awaitLook() {
 	g.mu.Lock()
 }
 
-// lookAtTable takes the statistics of a policy's table, at most once in tableInterval. They are asked for where a batch is about to
+// readTable reads the statistics of a policy's table, at most once in tableInterval. They are asked for where a batch is about to
 // run, and not with each look: of many policies most have nothing to delete.
-func (g *guards) lookAtTable(ctx context.Context, q guard.Querier, p *record.InForce, now time.Time) error {
+func (g *guards) readTable(ctx context.Context, q guard.Querier, p *record.InForce, now time.Time) error {
 	g.mu.Lock()
 	last, known := g.tables[p.ID]
 	g.mu.Unlock()
@@ -284,7 +284,7 @@ func (g *guards) skipped(p *record.InForce, reason guard.Reason) {
 
 // mayGo asks the guards for one batch, and reads the table's statistics before, where they are old.
 func (w *worker) mayGo(ctx context.Context, p *record.InForce) (guard.Answer, error) {
-	if err := w.guards.lookAtTable(ctx, w.session.Control, p, w.now()); err != nil {
+	if err := w.guards.readTable(ctx, w.session.Control, p, w.now()); err != nil {
 		return guard.Answer{}, err
 	}
 	return w.guards.ask(ctx, w.session.Control, p, w.now())

@@ -25,9 +25,6 @@ const mostPicks = 64
 // shapes is what is remembered, by shard.
 type shapes map[int64]*detour
 
-// isPick reports whether batches of a shape lock their rows one by one.
-func isPick(shape string) bool { return shape == functions.PicksInstead(shape) }
-
 // detour is how a shard's batches keep off rows that are locked or referred to.
 type detour struct {
 	left int // batches that are careful from here on

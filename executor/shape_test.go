@@ -26,7 +26,7 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 		var got []string
 		for range n {
 			o := m.sizing.order(shard(1), p, 100)
-			if o.Careful != isPick(o.Shape) {
+			if o.Careful != (o.Shape == functions.PicksInstead(o.Shape)) {
 				t.Errorf("a %s batch is careful: %v", o.Shape, o.Careful)
 			}
 			got = append(got, o.Shape)

@@ -270,7 +270,7 @@ func TestDeadRowsThatOutrunVacuumSlowTheirPolicyDownUnlessItsOwnerIsInAHurry(t *
 			t.Helper()
 			p := find(list, name)
 			p.Limits = policyfile.Limits{Pace: pace}
-			if err := g.lookAtTable(t.Context(), g.conn, p, g.clock); err != nil {
+			if err := g.readTable(t.Context(), g.conn, p, g.clock); err != nil {
 				t.Fatal(err)
 			}
 			a, err := g.ask(t.Context(), g.conn, p, g.clock)

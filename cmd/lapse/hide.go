@@ -83,7 +83,7 @@ func (c *hider) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.look(ctx)
+	w, err := c.read(ctx)
 	var problem *tables.ScaffoldError
 	if errors.As(err, &problem) {
 		return invalid(err)
@@ -120,8 +120,8 @@ func (c *hider) run(ctx context.Context) error {
 	return err
 }
 
-// look reads the policy and its table, as the catalog's owner.
-func (c *hider) look(ctx context.Context) (*tables.Hiding, error) {
+// read reads the policy and its table, as the catalog's owner.
+func (c *hider) read(ctx context.Context) (*tables.Hiding, error) {
 	owner, _, err := c.openOwner(ctx, "lapse hide")
 	if err != nil {
 		return nil, err

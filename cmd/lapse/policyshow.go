@@ -115,11 +115,11 @@ func (a *app) readPolicy(ctx context.Context, name string, number schemas.Policy
 	if !v.InForce {
 		v.ReplacedAt = record.ReplacedAt(number)
 	}
-	return v, v.look(ctx, conn, s, is, sql)
+	return v, v.complete(ctx, conn, s, is, sql)
 }
 
-// look adds what the database says of the version.
-func (v *shownPolicy) look(ctx context.Context, conn *pgx.Conn, s *config.Settings, is *record.RecordedVersion, sql bool) (err error) {
+// complete adds what the database says of the version.
+func (v *shownPolicy) complete(ctx context.Context, conn *pgx.Conn, s *config.Settings, is *record.RecordedVersion, sql bool) (err error) {
 	for _, field := range is.Fields {
 		v.Meaning = append(v.Meaning, meaning{field.Field, field.To})
 	}

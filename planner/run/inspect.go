@@ -36,14 +36,14 @@ type Blocking struct{ Constraint, Child, Refers string }
 // Inspect looks at the table of a policy in force.
 func Inspect(ctx context.Context, db database.DB, p *record.InForce) (*Inspection, error) {
 	i := &Inspection{}
-	err := database.Pinned(ctx, db, func(tx pgx.Tx) error { return i.look(ctx, tx, p) })
+	err := database.Pinned(ctx, db, func(tx pgx.Tx) error { return i.read(ctx, tx, p) })
 	if err != nil {
 		return nil, fmt.Errorf("look at the table of policy %s: %w", p.Name, err)
 	}
 	return i, nil
 }
 
-func (i *Inspection) look(ctx context.Context, tx pgx.Tx, p *record.InForce) (err error) {
+func (i *Inspection) read(ctx context.Context, tx pgx.Tx, p *record.InForce) (err error) {
 	if i.Changed, err = changedColumns(ctx, tx, p); err != nil || len(i.Changed) > 0 {
 		return err
 	}

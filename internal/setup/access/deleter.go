@@ -129,7 +129,7 @@ type DeleterState struct {
 // LookAtDeleter reports how the deleter of a policy's table stands. It changes nothing and locks nothing.
 func LookAtDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (DeleterState, error) {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
-	d, err := e.look(ctx)
+	d, err := e.find(ctx)
 	s := DeleterState{MayGive: d.MayGive && d.Inherits}
 	if err == nil && !d.ready() && e.excess(&d) == nil && !d.Circle {
 		missing, err := e.missing(ctx, &d)
@@ -162,7 +162,7 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 	if _, err := tx.Exec(ctx, lockDeleters); err != nil {
 		return fmt.Errorf("wait for the session that drops a deleter: %w", err)
 	}
-	d, err := e.look(ctx)
+	d, err := e.find(ctx)
 	if err != nil {
 		return err
 	}
@@ -184,13 +184,13 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 	if err := e.equip(ctx); err != nil {
 		return err
 	}
-	if d, err = e.look(ctx); err != nil {
+	if d, err = e.find(ctx); err != nil {
 		return err
 	}
 	return e.refusal(&d)
 }
 
-func (e *equipping) look(ctx context.Context) (deleter, error) {
+func (e *equipping) find(ctx context.Context) (deleter, error) {
 	rows, err := e.tx.Query(ctx, deleterSQL, e.t.OID, e.name, e.t.oids()[1:], e.t.Column, e.roles.Owner, schemas.DeleterFunctions(), schemas.CallerView)
 	if err != nil {
 		return deleter{}, fmt.Errorf("look at %s: %w", e.name, err)

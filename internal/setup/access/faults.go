@@ -15,7 +15,7 @@ import (
 // mend it, or what EnsureDeleter mends. Which login asks does not matter. It changes nothing and locks nothing.
 func DeleterFaults(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (faults []error, err error) {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
-	d, err := e.look(ctx)
+	d, err := e.find(ctx)
 	if err != nil {
 		return nil, err
 	}

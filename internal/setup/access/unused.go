@@ -142,7 +142,7 @@ type dropping struct {
 }
 
 func (d *dropping) drop(ctx context.Context) (warning string, err error) {
-	needed, exists, err := d.look(ctx)
+	needed, exists, err := d.find(ctx)
 	if err != nil || needed {
 		return "", err
 	}
@@ -171,8 +171,8 @@ func (d *dropping) drop(ctx context.Context) (warning string, err error) {
 		d.name, schemas.Identifier(d.name)), nil
 }
 
-// look waits for those who need the deleter, and asks again.
-func (d *dropping) look(ctx context.Context) (needed, exists bool, err error) {
+// find waits for those who need the deleter, and asks again.
+func (d *dropping) find(ctx context.Context) (needed, exists bool, err error) {
 	if err := Become(ctx, d.tx, d.roles.Owner); err != nil {
 		return false, false, err
 	}
