@@ -138,7 +138,7 @@ func (r *relay) drain(ctx context.Context) {
 		err := r.flush()
 		switch {
 		case err != nil:
-		case r.queue.empty() && r.sink.Acked() >= r.lastEvent:
+		case r.queue.empty() && r.sink.Acked() >= r.lastMark:
 			return
 		case r.stream != nil:
 			err = r.wait(ctx)

@@ -358,13 +358,14 @@ func (r *relay) timelineOf(at schemas.LSN) schemas.Timeline {
 	return id.TimelineOf(at)
 }
 
-// finished says whether everything up to the position has been read, recorded and confirmed.
+// finished says whether everything up to the position has been read, recorded and confirmed, and nothing is on its way: the fence
+// behind a gap, for one. Without it the next start tells the same loss again.
 func (r *relay) finished(until schemas.LSN) bool {
 	if r.coverage.upTo.LSN >= until && r.reach.LSN < until && !r.coverage.wanted {
 		r.coverage.wanted = true
 		r.stream.Wake()
 	}
-	return r.queue.empty() && r.reach.LSN >= until && r.stream.Confirmed() >= until
+	return r.queue.empty() && r.sink.Acked() >= r.lastMark && r.reach.LSN >= until && r.stream.Confirmed() >= until
 }
 
 // waiting keeps the time since when something has been waiting.
