@@ -20,8 +20,9 @@ import (
 
 // dying ends its process by kill -9 at one step of the first transaction that has a heartbeat among its deletes.
 type dying struct {
-	before string
-	events int
+	before  string
+	atEvent int // or at so many events; 0: not by that
+	events  int
 }
 
 // The steps at which a crash leaves something else behind.
@@ -44,6 +45,10 @@ func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
 		d.events++
 	}
 	switch {
+	case d.atEvent > 0:
+		if before != "event" || d.events < d.atEvent {
+			return
+		}
 	case d.before == firstAck && d.events == 2:
 	case d.before == nextEvent && d.events == 3,
 		d.before == firstRecord && before == "record" && record.Kind == evidence.KindTransaction,

@@ -76,7 +76,7 @@ func (a *Auditor) copyingRelay(o *openedStream, to *EventFile) *relay {
 		History: o.catalog.Newest(), Reach: from, Last: evidence.LastBeat{Reach: from}, Origin: from, Tables: o.catalog.CoveredAt(from.LSN),
 	}
 	r := newRelay(route, &a.config, to, start, history.NoTopics(route), a.metrics, slog.New(slog.DiscardHandler))
-	r.copied, r.alarm, r.heartbeats = o.catalog, nil, &a.heartbeats
+	r.copied, r.alarm, r.heartbeats, r.boundary = o.catalog, nil, &a.heartbeats, a.boundary
 	return r
 }
 

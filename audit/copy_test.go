@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"lapse/audit"
@@ -186,6 +187,60 @@ func TestEventsAreCopiedBesideAnAuditorAndOnlyBehindTheirOwn(t *testing.T) {
 		r.catchUp(t, w.conn)
 		if n := len(r.read(t, r.settings.System)); n != 12 {
 			t.Errorf("%d events are in the topic beside which a copy ran", n)
+		}
+	})
+}
+
+// A copy is killed with -9 before its first line, within the first chunk that it writes out, in the middle of a line, and behind what it has
+// synced. What is left each time is a beginning of what the topics get, and the next copy writes the rest once.
+func TestAKilledCopyLeavesABeginningAndTheNextOneGoesOnThere(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.mixture(t, w)
+		r.commit(t, w, 2000, user)
+		r.mixture(t, w)
+		before := r.confirmed(t, w.conn)
+		path := filepath.Join(t.TempDir(), "events")
+		var left [][]byte
+		for _, atEvent := range []int{1, 300, 1000, 1100, 2500, 4500, 5999} {
+			s := r.settings
+			s.CopyTo, s.DieAtEvent = path, atEvent
+			child := startChild(t, s)
+			<-child.dead
+			if status, ok := child.command.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+				t.Fatalf("before event %d it did not die by kill -9: %v\n%s", atEvent, child.command.ProcessState, child.log.Bytes())
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lines := bytes.Count(text, []byte("\n")); lines >= atEvent {
+				t.Errorf("before event %d there are %d lines", atEvent, lines)
+			}
+			left = append(left, text)
+		}
+		whole, _, err := r.copyTo(t, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		torn := 0
+		for i, text := range left {
+			if !bytes.HasPrefix(whole, text) {
+				t.Errorf("what kill %d left is no beginning of the whole", i)
+			}
+			if len(text) > 0 && text[len(text)-1] != '\n' {
+				torn++
+			}
+		}
+		if torn == 0 {
+			t.Error("no kill tore a line")
+		}
+		if after := r.confirmed(t, w.conn); after != before {
+			t.Errorf("the slot has moved from %s to %s", before, after)
+		}
+		r.once(t)
+		if !bytes.Equal(whole, r.published(t)) {
+			t.Error("the file is not what the topics have")
 		}
 	})
 }

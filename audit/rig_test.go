@@ -51,6 +51,8 @@ type settings struct {
 	BeatEvery         time.Duration // of a child process; 0 for no heartbeats
 	Network           int64         // the seed of a bad network between a child process and the brokers; 0 for a good one
 	DieBefore         string        // a step of a child process, see dying; empty for none
+	CopyTo            string        // the file of a child process that copies the events; empty for none
+	DieAtEvent        int           // of that child; 0 for none
 	Chosen            chosen
 }
 
@@ -305,13 +307,26 @@ func runChild(text string) int {
 	}
 	a, err := audit.New(config)
 	if err == nil {
-		if s.DieBefore != "" {
-			a.AtSteps((&dying{before: s.DieBefore}).at)
+		if s.DieBefore != "" || s.DieAtEvent > 0 {
+			a.AtSteps((&dying{before: s.DieBefore, atEvent: s.DieAtEvent}).at)
 		}
-		err = a.Run(context.Background())
+		if s.CopyTo == "" {
+			err = a.Run(context.Background())
+		} else {
+			err = copyForEver(a, s.CopyTo)
+		}
 	}
 	fmt.Fprintln(os.Stderr, err)
 	return 1
+}
+
+// copyForEver copies the events into a file until it is killed.
+func copyForEver(a *audit.Auditor, path string) error {
+	file, err := audit.OpenEventFile(path)
+	if err == nil {
+		_, err = a.Copy(context.Background(), file)
+	}
+	return err
 }
 
 // gather returns all counters and gauges, by name and labels.
