@@ -19,36 +19,42 @@ import (
 
 // latency is how long after the answer to COMMIT an event is read from the topic, in milliseconds.
 type latency struct {
-	Rate   int     `json:"deletes_per_second"`
-	Did    float64 `json:"deletes_per_second_measured"`
-	Events int     `json:"events"`
-	P50    float64 `json:"p50"`
-	P99    float64 `json:"p99"`
-	Most   float64 `json:"most"`
+	Rate    int      `json:"deletes_per_second"`
+	Did     float64  `json:"deletes_per_second_measured"`
+	Events  int      `json:"events"`
+	P50     float64  `json:"p50"`
+	P99     float64  `json:"p99"`
+	P999    float64  `json:"p999"`
+	Most    float64  `json:"most"`
+	Slowest []moment `json:"slowest"` // the slowest first
 }
 
 // deleters is how many connections delete, and perSecond how many transactions they have at most: a higher rate has more rows in each.
 const (
 	deleters  = 4
 	perSecond = 1000
-	// leadIn is at the same rate and does not count: until all of the topic's readers have connected, they are what is late.
-	leadIn = time.Second
+	// leadIn is at the same rate and does not count: until all of the topic's readers have connected, they are what is late; and the
+	// broker's code is compiled for the rate.
+	leadIn = 5 * time.Second
 )
 
-// latencies measures all rates, with one `lapse audit` beside them.
+// latencies measures all rates, b.runs times, with one `lapse audit` beside them.
 func (b *bench) latencies(ctx context.Context, p *place) (all []latency, err error) {
 	process, err := p.lapse.Start(ctx, p.audit(), "audit")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, process.Stop(0)) }()
-	for _, rate := range b.rates {
-		got, err := p.latency(ctx, rate, b.lasts)
-		if err != nil {
-			return all, fmt.Errorf("at %d deletes a second: %w", rate, err)
+	for range b.runs {
+		for _, rate := range b.rates {
+			got, err := p.latency(ctx, rate, b.lasts)
+			if err != nil {
+				return all, fmt.Errorf("at %d deletes a second: %w", rate, err)
+			}
+			b.Say("  %d deletes/s: p50 %.1f ms, p99 %.1f ms, p99.9 %.1f ms, most %.1f ms, %d events; slowest: %v",
+				rate, got.P50, got.P99, got.P999, got.Most, got.Events, got.Slowest)
+			all = append(all, got)
 		}
-		b.Say("  %d deletes/s: p50 %.1f ms, p99 %.1f ms, %d events", rate, got.P50, got.P99, got.Events)
-		all = append(all, got)
 	}
 	return all, nil
 }
@@ -81,13 +87,19 @@ func (p *place) latency(ctx context.Context, rate int, lasts time.Duration) (got
 		return got, err
 	}
 	var waited []time.Duration
+	committed = committed[leading:]
 	for n, at := range reader.readAt[leading*each:] {
-		waited = append(waited, at.Sub(committed[leading+n/each]))
+		waited = append(waited, at.Sub(committed[n/each]))
+	}
+	slowest := slowestOf(waited, committed, each)
+	if err := p.nameCheckpoints(slowest, committed[0]); err != nil {
+		return got, err
 	}
 	slices.Sort(waited)
 	return latency{
-		Rate: rate, Did: float64(len(reader.readAt)) / took.Seconds(), Events: len(waited),
-		P50: measure.Milliseconds(waited, 0.5), P99: measure.Milliseconds(waited, 0.99), Most: measure.Milliseconds(waited, 1),
+		Rate: rate, Did: float64(len(reader.readAt)) / took.Seconds(), Events: len(waited), Slowest: slowest,
+		P50: measure.Milliseconds(waited, 0.5), P99: measure.Milliseconds(waited, 0.99), P999: measure.Milliseconds(waited, 0.999),
+		Most: measure.Milliseconds(waited, 1),
 	}, nil
 }
 

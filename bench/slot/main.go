@@ -20,9 +20,11 @@ func main() {
 	var b bench
 	b.Flags("slot")
 	flag.IntVar(&b.warming, "warming", 4, "rounds before them that do not count: one of all ways, then of lapse audit into Kafka alone")
-	flag.IntVar(&b.rows, "rows", 1_000_000, "rows of the backlog")
+	flag.IntVar(&b.rows, "rows", 1_000_000, "rows of the backlog; 0: none is drained")
 	flag.IntVar(&b.passing, "passing", 10_000_000, "rows that pass while memory is watched, in one transaction and in many; 0: none")
-	flag.DurationVar(&b.lasts, "time", 10*time.Second, "how long rows are deleted at each rate")
+	flag.DurationVar(&b.lasts, "time", time.Minute, "how long rows are deleted at each rate")
+	flag.IntVar(&b.runs, "runs", 3, "how often that is measured at each rate")
+	flag.BoolVar(&b.checkpoints, "checkpoints", false, "leave checkpoints, autovacuum and shared buffers to the server's defaults")
 	var o options
 	flag.StringVar(&o.transports, "transports", "unix,tcp", "how the server is reached")
 	flag.StringVar(&o.identities, "identity", "default", "what the log has of a deleted row: default (its key), columns (all of it, by an index), full (REPLICA IDENTITY FULL)")
@@ -40,22 +42,24 @@ type options struct {
 // bench is what is measured, and with what.
 type bench struct {
 	measure.Options
-	install   pgserver.Install
-	warming   int
-	rows      int
-	passing   int
-	lasts     time.Duration
-	rates     []int
-	scenarios []scenario
-	debezium  string // its folder; empty: without
+	install     pgserver.Install
+	warming     int
+	rows        int
+	passing     int
+	lasts       time.Duration
+	runs        int
+	rates       []int
+	checkpoints bool
+	scenarios   []scenario
+	debezium    string // its folder; empty: without
 }
 
 func (b *bench) check(o options) (err error) {
 	if _, err := exec.LookPath("pg_recvlogical"); err != nil {
 		return fmt.Errorf("%w: it is in Debian's postgresql package", err)
 	}
-	if b.warming < 1 || b.rows < 1 {
-		return errors.New("-warming and -rows: at least one")
+	if b.warming < 1 || b.rows < 0 {
+		return errors.New("-warming: at least one; -rows: at least none")
 	}
 	if b.scenarios, err = parseScenarios(o.transports, o.identities); err != nil {
 		return err
@@ -110,11 +114,13 @@ func (b *bench) scenario(ctx context.Context, of scenario, first bool, r *report
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	r.Broker = p.broker.Version()
-	samples, err := b.drains(ctx, p)
-	if err != nil {
-		return err
+	if b.rows > 0 {
+		samples, err := b.drains(ctx, p)
+		if err != nil {
+			return err
+		}
+		r.add(of, b.ways(of), samples)
 	}
-	r.add(of, b.ways(of), samples)
 	if !first {
 		return nil
 	}

@@ -78,7 +78,7 @@ func (r *report) add(of scenario, ways []string, samples measure.Samples[sample]
 }
 
 // Empty says whether nothing was measured.
-func (r *report) Empty() bool { return len(r.Figures) == 0 }
+func (r *report) Empty() bool { return len(r.Figures)+len(r.Latencies)+len(r.Passing) == 0 }
 
 // Print writes the tables.
 func (r *report) Print(out io.Writer) error {
@@ -92,10 +92,11 @@ func (r *report) Print(out io.Writer) error {
 		}
 		r.printBeside(w)
 		if len(r.Latencies) > 0 {
-			fmt.Fprintln(w, "\nDELETES/S\tMEASURED\tP50 MS\tP99 MS\tMOST MS\tEVENTS\tfrom the answer to COMMIT to the topic's reader")
+			fmt.Fprintln(w, "\nDELETES/S\tMEASURED\tP50 MS\tP99 MS\tP99.9 MS\tMOST MS\tEVENTS\tSLOWEST\tfrom the answer to COMMIT to the topic's reader")
 		}
-		for _, l := range r.Latencies {
-			fmt.Fprintf(w, "%d\t%.0f\t%.1f\t%.1f\t%.1f\t%d\t\n", l.Rate, l.Did, l.P50, l.P99, l.Most, l.Events)
+		for i := range r.Latencies {
+			l := &r.Latencies[i]
+			fmt.Fprintf(w, "%d\t%.0f\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t%s\t\n", l.Rate, l.Did, l.P50, l.P99, l.P999, l.Most, l.Events, l.Slowest[0])
 		}
 		if len(r.Passing) > 0 {
 			fmt.Fprintln(w, "\nMEMORY\tROWS/S\tCPU S/M: CLIENT\tPOSTGRESQL\tROWS\tTRANSACTIONS\tthrough lapse audit into Kafka")

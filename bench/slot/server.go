@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 
 	"github.com/jackc/pgx/v5"
@@ -55,7 +56,11 @@ func (b *bench) open(ctx context.Context, of scenario) (p *place, err error) {
 			p = nil
 		}
 	}()
-	if p.server, err = measure.StartServer(ctx, b.install, map[string]string{"fsync": "on"}); err != nil {
+	settings := map[string]string{"fsync": "on", "log_checkpoints": "on"}
+	if b.checkpoints {
+		maps.Copy(settings, map[string]string{"autovacuum": "on", "checkpoint_timeout": "5min", "max_wal_size": "1GB", "shared_buffers": "128MB"})
+	}
+	if p.server, err = measure.StartServer(ctx, b.install, settings); err != nil {
 		return p, err
 	}
 	if p.broker, err = kafkaserver.Start(ctx, kafkaserver.Options{Java: []string{"-Xmx1g", "-XX:TieredStopAtLevel=4"}}); err != nil {

@@ -31,7 +31,7 @@ func TestEveryWayIsMeasuredAndEveryEventComes(t *testing.T) {
 	}
 	b := bench{
 		Options: measure.Options{Lapse: lapse, Rounds: 1, Dir: t.TempDir(), Progress: io.Discard},
-		install: install, warming: 1, rows: 20_000, passing: 20_000, lasts: time.Second, rates: []int{200, 2000},
+		install: install, warming: 1, rows: 20_000, passing: 20_000, lasts: time.Second, runs: 1, rates: []int{200, 2000},
 		scenarios: []scenario{{unix, keyOnly}, {tcp, keyOnly}, {unix, columns}, {unix, full}},
 	}
 	if b.debezium, err = b.findDebezium(); err != nil {
