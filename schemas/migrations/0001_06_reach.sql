@@ -70,9 +70,7 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off
 set plan_cache_mode = 'force_generic_plan'
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+set work_mem = '64kB'
 as $lapse$
 #variable_conflict use_column
 begin
@@ -80,16 +78,19 @@ begin
   with recursive tree(relation) as (
     select root
     union
-    select i.inhrelid
+    select p.oid
       from tree
-      join pg_inherits i on i.inhparent = tree.relation and not i.inhdetachpending
-      join pg_class p on p.oid = i.inhrelid and p.relispartition
+     cross join lateral (select i.inhrelid from pg_inherits i where i.inhparent = tree.relation and not i.inhdetachpending offset 0) i
+     cross join lateral (select p.oid from pg_class p where p.oid = i.inhrelid and p.relispartition offset 0) p
   )
-  select c.oid, c.relkind, format('%I.%I', n.nspname, c.relname)
+  select c.oid, c.relkind, format('%I.%I', c.nspname, c.relname)
     from tree
-    join pg_class c on c.oid = tree.relation
-    join pg_namespace n on n.oid = c.relnamespace
-   where c.relkind <> 'p'
+   cross join lateral (
+     select c.oid, c.relkind, c.relname, n.nspname
+       from pg_class c join pg_namespace n on n.oid = c.relnamespace
+      where c.oid = tree.relation and c.relkind <> 'p'
+     offset 0
+   ) c
    order by c.oid;
 end
 $lapse$;

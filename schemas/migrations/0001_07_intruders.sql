@@ -28,7 +28,7 @@ begin
       from touched
      cross join lateral (select i.inhparent from pg_inherits i where i.inhrelid = touched.relation offset 0) p
      cross join lateral (select from pg_class c where c.oid = p.inhparent and c.relkind = 'p' offset 0) c
-     where touched.relation <> all (targets)
+     where touched.relation not in (select unnest(targets))
   ), above(relation) as (
     select unnest(targets)
     union
@@ -118,7 +118,7 @@ begin
   ), beyond(relation) as (
     select planned.relation from planned where planned.stays
     union
-    select reached.relation from reached where reached.relation <> all (targets)
+    select reached.relation from reached where reached.relation not in (select unnest(targets))
     union
     select n.relation
       from beyond
@@ -234,7 +234,7 @@ begin
          union all
          select d.adbin::text from pg_attrdef d where used.class = 'pg_attrdef'::regclass and d.oid = used.object
        ) b(tree)
-       where exists (select from reached r where r.relation = used.relation and not r.deletes)
+       where (used.relation in (select r.relation from reached r where not r.deletes)) is true -- hashed: as a join it is a loop over both
       offset 0
     ) x
    cross join lateral (select distinct m.part[1]::oid as oid from regexp_matches(x.tree, ':funcid (\d+)', 'g') m(part)) k
