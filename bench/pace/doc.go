@@ -6,7 +6,7 @@
 // The application's transactions (one update and two selects by key, on several connections) begin by a schedule, whatever became of
 // those before, and a latency counts from when its transaction was to begin: an open loop. The schedule takes a part of all processors,
 // which is calibrated on each server, and is the same for all ways. In each round the application runs alone, beside a policy at gentle
-// and at unlimited pace, and beside the loop that people write: 200 rows, and a pause by which it takes a part of the time. These change
+// and at unlimited pace, and beside the loop that people write: 200 rows, and a pause that leaves it a part of the time. These change
 // places from round to round. What is printed is the ratio of the application's 99th percentile to that of the same round alone: median,
 // least, most; and the rows that went a second.
 //
