@@ -91,7 +91,7 @@ bench: bench-deletion bench-pace bench-slot bench-throughput ## all that is meas
 bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a loop of ctid batches, on thirteen tables; BENCH=-quick: two minutes
 	@go run ./bench/deletion -lapse bin/lapse $(BENCH)
 
-# BENCH="-disks slow -loads 50" narrows it; go run ./bench/pace -help says more.
+# BENCH="-disks slow -rate 500" narrows it; go run ./bench/pace -help says more.
 .PHONY: bench-pace
 bench-pace: build servers-or-less ## what an application feels of deletion at gentle and at unlimited pace, on its own table and beside it
 	@go run ./bench/pace -lapse bin/lapse $(BENCH)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -27,8 +26,8 @@ func (p *plan) settings(s *server) string {
 	return fmt.Sprintf("database: %s\naudit: off\nlimits: {workers: %d}\n", s.SocketURL("postgres", database), p.workers)
 }
 
-// start applies the policy at a pace, lets Lapse run, and returns when it has deleted a batch: at once where it is to start cold.
-func (p *plan) start(ctx context.Context, s *server, pace string) (*measure.Process, error) {
+// start applies the policy at a pace, lets Lapse run, and returns when it deletes.
+func (p *plan) start(ctx context.Context, s *server, pace string) (made *measure.Process, err error) {
 	if err := p.lapse().Apply(ctx, p.settings(s), fmt.Sprintf(policyFile, pace)); err != nil {
 		return nil, err
 	}
@@ -37,20 +36,20 @@ func (p *plan) start(ctx context.Context, s *server, pace string) (*measure.Proc
 	if err := s.conn.QueryRow(ctx, batches).Scan(&before); err != nil {
 		return nil, err
 	}
-	made, err := p.lapse().Start(ctx, p.settings(s), "run", "--now", "bench")
-	if err != nil || p.cold {
-		return made, err
+	if made, err = p.lapse().Start(ctx, p.settings(s), "run", "--now", "bench"); err != nil {
+		return nil, err
 	}
+	// Some batches, so that their size is what it comes to.
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for n := before; n == before; {
+	for n := int64(0); n < before+10; {
 		select {
 		case <-made.Exited():
 			return made, made.Stop(stopped)
 		case <-ticker.C:
 		}
 		if err := s.conn.QueryRow(ctx, batches).Scan(&n); err != nil {
-			return nil, errors.Join(fmt.Errorf("wait for the first batch: %w", err), made.Stop(stopped))
+			return nil, fmt.Errorf("wait for the first batches: %w", err)
 		}
 	}
 	return made, nil

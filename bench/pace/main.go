@@ -5,7 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,93 +16,77 @@ import (
 func main() {
 	var p plan
 	p.Flags("pace")
-	flag.IntVar(&p.app.connections, "connections", 8, "the application's connections")
+	flag.IntVar(&p.app.connections, "connections", 4, "the application's connections")
+	flag.IntVar(&p.app.rate, "rate", 0, "the application's transactions per second; 0: as many as it gets answers to")
 	flag.IntVar(&p.app.accounts, "accounts", 200_000, "the application's accounts")
-	flag.DurationVar(&p.app.lasts, "time", 10*time.Second, "how long the application is measured")
-	flag.DurationVar(&p.app.warm, "warm", 2*time.Second, "how long the application runs beside each way before it is measured")
-	flag.IntVar(&p.due, "due", 3_000_000, "rows that are due before each run; what is measured ends when they are gone")
+	flag.DurationVar(&p.app.lasts, "time", 15*time.Second, "how long the application runs")
+	flag.DurationVar(&p.app.warm, "warm", 3*time.Second, "how long the application runs each time before it is measured")
+	flag.IntVar(&p.due, "due", 4_000_000, "rows that are due before each run; what is measured ends when they are gone")
 	flag.IntVar(&p.workers, "workers", 2, "limits.workers of lapse.yaml")
-	flag.StringVar(&p.loads, "loads", "40,50,65", "how many percent of all processors the application takes")
 	flag.StringVar(&p.disks, "disks", "fast,slow", "disks")
 	flag.StringVar(&p.tables, "tables", "other,own", "where the accounts are: in another table, or among the rows of the policy's own")
-	flag.StringVar(&p.list, "ways", strings.Join(usual, ","), "what it is measured beside: loop N% of the time, or a policy's pace")
-	flag.BoolVar(&p.cold, "cold", false, "Lapse starts when the application does, and not before it")
-	flag.BoolVar(&p.short, "short", false, "about a minute: one round, half of the processors, another table, a fast disk")
+	flag.StringVar(&p.paces, "paces", strings.Join(paces, ","), "the paces that it is measured beside")
+	flag.BoolVar(&p.quick, "quick", false, "one short round: does it work?")
 	measure.Main(&p.Options, p.check, p.measure)
 }
 
 // plan is what is measured, and with what.
 type plan struct {
 	measure.Options
-	due                        int
-	workers                    int
-	app                        app
-	loads, disks, tables, list string
-	short, cold                bool
-	ways                       []string
-	scenarios                  []scenario
+	due                  int
+	workers              int
+	app                  app
+	disks, tables, paces string
+	quick                bool
+	ways                 []string
+	scenarios            []scenario
 }
 
-// scenario is a disk, where the accounts are, and how much the application does.
+// scenario is a disk, and where the accounts are.
 type scenario struct {
 	Disk  string `json:"disk"`
 	Table string `json:"table"`
-	Load  int    `json:"percent_of_the_processors"`
 }
 
-func (s scenario) String() string {
-	return fmt.Sprintf("%d %% CPU, %s table, %s disk", s.Load, s.Table, s.Disk)
-}
+func (s scenario) String() string { return s.Disk + " disk, " + s.Table + " table" }
 
 // The ways that the application runs.
 const (
 	alone     = "alone"
 	gentle    = "gentle"
 	unlimited = "unlimited"
-	loopOf    = "loop "
 )
 
-var usual = []string{gentle, unlimited, "loop 10%", "loop 20%"}
+var paces = []string{gentle, unlimited}
 
 func (p *plan) check() error {
-	if p.short {
-		p.Rounds, p.due, p.loads, p.disks, p.tables, p.app.lasts = 1, 1_000_000, "50", "fast", "other", 7*time.Second
+	if p.quick {
+		p.Rounds, p.app.lasts, p.app.accounts, p.due = 1, time.Second, 1000, 300_000
+		p.app.warm = 100 * time.Millisecond
 	}
 	if p.app.connections < 1 || p.app.accounts < 1 || p.due < 1 {
 		return errors.New("-connections, -accounts and -due: at least one")
 	}
-	p.ways = append([]string{alone}, strings.Split(p.list, ",")...)
+	p.ways = append([]string{alone}, strings.Split(p.paces, ",")...)
 	for _, way := range p.ways[1:] {
-		if _, err := percent(strings.TrimPrefix(way, loopOf)); err != nil && way != gentle && way != unlimited {
-			return fmt.Errorf("-ways: there are gentle, unlimited, N%% and loop N%%, not %q", way)
+		if !slices.Contains(paces, way) {
+			return fmt.Errorf("-paces: there are %s, not %q", strings.Join(paces, " and "), way)
 		}
 	}
 	for disk := range strings.SplitSeq(p.disks, ",") {
 		for table := range strings.SplitSeq(p.tables, ",") {
-			for load := range strings.SplitSeq(p.loads, ",") {
-				part, err := percent(load)
-				if _, ok := diskSettings[disk]; !ok || err != nil || table != ownTable && table != otherTable {
-					return fmt.Errorf("-disks %q, -tables %q, -loads %q: there are fast and slow, other and own, and percentages", p.disks, p.tables, p.loads)
-				}
-				p.scenarios = append(p.scenarios, scenario{disk, table, part})
+			if _, ok := diskSettings[disk]; !ok || table != ownTable && table != otherTable {
+				return fmt.Errorf("-disks %q, -tables %q: there are fast and slow, other and own", p.disks, p.tables)
 			}
+			p.scenarios = append(p.scenarios, scenario{disk, table})
 		}
 	}
 	return nil
 }
 
-// percent reads 20 and 20%.
-func percent(text string) (int, error) {
-	part, err := strconv.Atoi(strings.TrimSuffix(text, "%"))
-	if err == nil && (part < 1 || part > 100) {
-		err = strconv.ErrRange
-	}
-	return part, err
-}
-
 // measure returns what it measured, all of it or up to an error.
 func (p *plan) measure(ctx context.Context) (r *report, err error) {
-	r = &report{Rounds: p.Rounds, Connections: p.app.connections, Seconds: p.app.lasts.Seconds()}
+	r = &report{Rounds: p.Rounds, Connections: p.app.connections, Rate: p.app.rate, Seconds: p.app.lasts.Seconds()}
 	install, err := pgserver.Find(p.Major)
 	if err != nil {
 		return r, err
@@ -118,6 +102,7 @@ func (p *plan) measure(ctx context.Context) (r *report, err error) {
 
 // scenario measures every way in each round, on a server of its own.
 func (p *plan) scenario(ctx context.Context, install pgserver.Install, of scenario, r *report) (err error) {
+	p.Say("PostgreSQL %s, %s", r.Server, of)
 	s, err := startServer(ctx, install, of.Disk)
 	if err != nil {
 		return err
@@ -129,12 +114,7 @@ func (p *plan) scenario(ctx context.Context, install pgserver.Install, of scenar
 	if err := p.lapse().Init(ctx, p.settings(s)); err != nil {
 		return err
 	}
-	load, err := p.app.calibrate(ctx, s, of.Table, float64(of.Load)/100)
-	if err != nil {
-		return err
-	}
-	p.Say("PostgreSQL %s, %s: %.0f transactions/s", r.Server, of, load.rate)
-	samples, err := measure.Rounds(&p.Options, 0, p.ways, func(way string) (sample, error) { return p.sample(ctx, s, load, way) })
+	samples, err := measure.Rounds(&p.Options, 0, p.ways, func(way string) (sample, error) { return p.sample(ctx, s, of, way) })
 	if err != nil {
 		return err
 	}
@@ -142,39 +122,22 @@ func (p *plan) scenario(ctx context.Context, install pgserver.Install, of scenar
 	return nil
 }
 
-// sample lets the application run, alone or beside something that deletes.
-func (p *plan) sample(ctx context.Context, s *server, load load, way string) (sample, error) {
+// sample lets the application run, alone or beside Lapse.
+func (p *plan) sample(ctx context.Context, s *server, of scenario, way string) (sample, error) {
 	if err := s.refill(ctx, p.due); err != nil {
 		return sample{}, err
 	}
 	if way == alone {
-		return p.app.run(ctx, s, load, nil)
-	}
-	if part, ok := strings.CutPrefix(way, loopOf); ok {
-		return p.besideLoop(ctx, s, load, part)
+		return p.app.run(ctx, s, of.Table, nil)
 	}
 	process, err := p.start(ctx, s, way)
 	if err != nil {
 		return sample{}, err
 	}
-	got, err := p.app.run(ctx, s, load, process.Exited())
+	got, err := p.app.run(ctx, s, of.Table, process.Exited())
 	err = errors.Join(err, process.Stop(stopped))
 	if err == nil {
 		got.Deleted, got.Batch, err = s.deleted(ctx, got.began, got.ended)
 	}
 	return got, err
-}
-
-// besideLoop lets the application run beside the loop that people write.
-func (p *plan) besideLoop(ctx context.Context, s *server, load load, part string) (sample, error) {
-	of, err := percent(part)
-	if err != nil {
-		return sample{}, err
-	}
-	l, err := startLoop(ctx, s, float64(of)/100)
-	if err != nil {
-		return sample{}, err
-	}
-	got, err := p.app.run(ctx, s, load, nil)
-	return got, errors.Join(err, l.stop(&got))
 }

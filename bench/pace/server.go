@@ -14,7 +14,11 @@ import (
 	"lapse/internal/pgserver"
 )
 
-const database = "app"
+const (
+	database = "app"
+	tellers  = 100
+	branches = 100 // no more than two connections meet at one, as a rule
+)
 
 // diskSettings make a disk of the one that is there.
 var diskSettings = map[string]map[string]string{
@@ -54,19 +58,19 @@ func (s *server) fill(ctx context.Context, accounts int) error {
 		"create table shop.sessions (id bigint primary key, at timestamptz not null, balance bigint not null, note text not null)",
 		"create index on shop.sessions (at, id)",
 		"create table shop.accounts (id bigint primary key, at timestamptz not null, balance bigint not null, note text not null)",
-		"insert into shop.sessions "+live, "insert into shop.accounts "+live, "reset role")
+		"insert into shop.sessions "+live, "insert into shop.accounts "+live,
+		"create table shop.tellers (id int primary key, balance bigint not null) with (fillfactor = 20)",
+		fmt.Sprintf("insert into shop.tellers select n, 0 from generate_series(1, %d) n", tellers),
+		"create table shop.branches (id int primary key, balance bigint not null) with (fillfactor = 20)",
+		fmt.Sprintf("insert into shop.branches select n, 0 from generate_series(1, %d) n", branches),
+		"create table shop.history (account bigint, teller int, branch int, amount bigint, at timestamptz)", "reset role")
 }
 
-// refill makes so many rows due: as many as there are not, later ones than those that are.
+// refill makes so many rows due, and takes away what the last round left.
 func (s *server) refill(ctx context.Context, due int) error {
-	var rows, last int
-	if err := s.conn.QueryRow(ctx, "select count(*), max(id) from shop.sessions").Scan(&rows, &last); err != nil {
-		return err
-	}
-	return measure.Execute(ctx, s.conn, "vacuum shop.sessions", fmt.Sprintf(
-		`insert into shop.sessions select n, '2020-01-01'::timestamptz + n * interval '1 ms', 0, repeat('x', 80) from generate_series(%d, %d) n`,
-		last+1, last+due-(rows-s.accounts)),
-		"vacuum analyze shop.sessions", "vacuum analyze shop.accounts", "checkpoint")
+	return measure.Execute(ctx, s.conn, fmt.Sprintf("delete from shop.sessions where id > %d", s.accounts), "truncate shop.history", "vacuum shop.sessions",
+		fmt.Sprintf("insert into shop.sessions select %d + n, now() - interval '60 days' + n * interval '1 ms', 0, repeat('x', 80) from generate_series(1, %d) n", s.accounts, due),
+		"vacuum analyze shop.sessions", "vacuum analyze shop.accounts, shop.tellers, shop.branches", "checkpoint")
 }
 
 // deleted is how many rows went per second between two instants, and how many a batch had.
