@@ -20,7 +20,7 @@ import (
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -96,7 +96,7 @@ func (s *shop) interfere(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			defer site.Close(conn)
+			defer database.Close(conn)
 			for at := first; at < first+s.others; at += each {
 				sql := fmt.Sprintf(`begin; %s delete from public.sessions where id between %d and %d; commit`,
 					other.prelude, at, min(at+each, first+s.others)-1)

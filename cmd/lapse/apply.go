@@ -10,6 +10,7 @@ import (
 	"lapse/internal/config"
 	"lapse/internal/setup/apply"
 	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 func (a *app) applyCommand() *cobra.Command {
@@ -97,7 +98,7 @@ func (a *applier) run(ctx context.Context) error {
 	if err != nil {
 		return withProblems(file, err)
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	a.auditRequired = installed.AuditRequired
 	does := &apply.Applier{
 		Session:       site.Session{Conn: conn, Roles: a.settings.Roles, Log: a.log},

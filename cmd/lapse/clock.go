@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/run"
 	"lapse/schemas"
 )
@@ -94,7 +94,7 @@ func (a *app) showClock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	c, err := readClocks(ctx, owner.Conn)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (a *app) acceptClock(ctx context.Context, reason string) (*acceptance, erro
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	var done acceptance
 	err = owner.Locked(ctx, "accept the clock", func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `lock table lapse.run in share row exclusive mode`); err != nil {

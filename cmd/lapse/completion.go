@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/record"
 )
 
@@ -77,7 +77,7 @@ func (a *app) complete(
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	found, err := names(ctx, conn)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

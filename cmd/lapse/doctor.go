@@ -12,7 +12,7 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup/doctor"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -66,7 +66,7 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]doctor.Finding
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	required := s.Audit == config.AuditRequired
 	found, err := doctor.Doctor{Conn: conn, Roles: s.Roles, Slot: s.Slot, Logins: logins, Now: time.Now}.Examine(ctx)
 	if err != nil || !required {

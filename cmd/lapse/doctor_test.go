@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 // The eight faults are of this database alone: the roles are shared with the other tests' databases.
@@ -60,7 +60,7 @@ func TestWhatTheDoctorPrintsMendsEightFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer site.Close(person)
+		defer database.Close(person)
 		for _, line := range strings.Split(out, "\n") {
 			sql, printed := strings.CutPrefix(line, "        ")
 			if !printed || strings.HasPrefix(sql, "--") || strings.Contains(sql, "max_slot_wal_keep_size") || strings.Contains(sql, "pg_logical_emit_message") {

@@ -18,7 +18,7 @@ import (
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 // estate is a database whose tables a framework's own migrations make, as a role that owns the database and is no superuser.
@@ -110,7 +110,7 @@ func (e *estate) read(due bool) map[string]bool {
 		parts = append(parts, fmt.Sprintf("select %s from %s where %s", table.row, table.from, condition))
 	}
 	conn := e.db.Connect(e.t)
-	defer site.Close(conn)
+	defer database.Close(conn)
 	rows, err := conn.Query(e.t.Context(), strings.Join(parts, " union all "))
 	if err != nil {
 		e.t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
-	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
+	"lapse/planner/database"
 	"lapse/planner/record"
 	"lapse/replication"
 	"lapse/schemas"
@@ -61,7 +61,7 @@ func (c *consumer) readCatalog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	policies, err := record.Names(ctx, conn)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 // witness is a checker that trusts neither Lapse nor its log. It reads the tables before and after, keeps what a user's own
@@ -110,7 +110,7 @@ func (w *witness) rows(where map[string]string) map[string]bool {
 		}
 	}
 	conn := w.db.Connect(w.t)
-	defer site.Close(conn)
+	defer database.Close(conn)
 	all := map[string]bool{}
 	for _, row := range w.query(conn, strings.Join(parts, " union all ")) {
 		all[row] = true
@@ -143,7 +143,7 @@ func (w *witness) deletes(ctx context.Context, random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	if _, err := conn.Exec(w.t.Context(), `set timezone = 'UTC'`); err != nil {
 		return err
 	}

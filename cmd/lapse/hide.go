@@ -96,7 +96,7 @@ func (c *hider) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer site.Close(conn)
+		defer database.Close(conn)
 		c.does.Session = site.Session{Conn: conn, Roles: s.Roles, Log: c.log}
 		if err := c.does.Execute(ctx, w); err != nil {
 			return err
@@ -126,7 +126,7 @@ func (c *hider) read(ctx context.Context) (*tables.Hiding, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	c.does.Session = *owner
 	policies, err := policiesNamed(ctx, owner.Conn, []string{c.policy})
 	if err != nil && c.does.Drop {

@@ -17,7 +17,7 @@ import (
 	"lapse/executor/state"
 	"lapse/internal/backoff"
 	"lapse/internal/config"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -120,7 +120,7 @@ func (a *app) showHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	p, err := a.historyAsAuditor(ctx, owner.Conn, s)
 	if err != nil {
 		return err

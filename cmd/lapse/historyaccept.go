@@ -13,6 +13,7 @@ import (
 	"lapse/audit/history"
 	"lapse/internal/config"
 	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 func (a *app) historyAcceptCommand() *cobra.Command {
@@ -64,7 +65,7 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched b
 	if err != nil {
 		return err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	p, err := a.historyAsAuditor(ctx, owner.Conn, s)
 	switch {
 	case err != nil:

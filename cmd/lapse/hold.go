@@ -13,6 +13,7 @@ import (
 
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -125,7 +126,7 @@ func (a *app) changeHold(ctx context.Context, id schemas.HoldID, change func(own
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	if err := change(owner); err != nil {
 		return nil, holdError(err)
 	}
@@ -189,7 +190,7 @@ It ends with 3 where policies stop because they cannot heed a hold as it stands 
 			if err != nil {
 				return err
 			}
-			defer site.Close(owner.Conn)
+			defer database.Close(owner.Conn)
 			return a.listHolds(cmd.Context(), owner, all)
 		}),
 	}
@@ -286,7 +287,7 @@ rows, so mind where that goes.`,
 			if err != nil {
 				return err
 			}
-			defer site.Close(owner.Conn)
+			defer database.Close(owner.Conn)
 			shown := shownHold{}
 			if shown.Record, err = readHold(cmd.Context(), owner, id); err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 	"lapse/internal/config"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/hold"
 )
 
@@ -106,7 +107,7 @@ func (p *placing) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	placed, err := holds.Place(ctx, owner, order)
 	for _, warning := range placed.Warnings {
 		p.log.Warn("the hold is placed, and there is something to do", "what", warning)

@@ -6,7 +6,7 @@ import (
 
 	"lapse/audit/history"
 	"lapse/internal/setup/install"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 // goesOn says how the log goes on with a slot that was made again, as far as that can be looked at.
@@ -35,6 +35,6 @@ func (i *initialiser) pastsAfterInit(ctx context.Context) (*historyView, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(owner)
+	defer database.Close(owner)
 	return i.compareHistory(ctx, owner, i.settings, checkPinned)
 }

@@ -14,7 +14,7 @@ import (
 
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 // inUse is a database whose table public.sessions has a policy, and an application that uses it.
@@ -56,7 +56,7 @@ func (u *inUse) runs(code int, args ...string) string {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	defer site.Close(watch)
+	defer database.Close(watch)
 	var group errgroup.Group
 	group.Go(func() error { return neverWaits(ctx, watch) })
 	if got := d.ended(); got != code {

@@ -15,7 +15,7 @@ import (
 
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 // application deletes from one table all the time, whatever the table is called by then, and writes down which of its deletions
@@ -36,7 +36,7 @@ func (a *application) run(ctx context.Context, first int) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	for id := first; ctx.Err() == nil; id++ {
 		before := a.window.Load()
 		_, err := conn.Exec(context.WithoutCancel(ctx), fmt.Sprintf(`do $$ begin

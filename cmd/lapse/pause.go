@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup/site"
 	"lapse/internal/status"
+	"lapse/planner/database"
 )
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -74,7 +74,7 @@ func (a *app) halt(ctx context.Context, halted bool, reason string) (*status.Hal
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	var h status.Halt
 	err = owner.Gated(ctx, "turn the switch for all policies", func(tx pgx.Tx) error {
 		was, err := status.ReadHalt(ctx, tx)

@@ -142,7 +142,7 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	policies, err := record.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 	looks := &apply.Applier{Session: site.Session{Roles: c.settings.Roles, Log: c.log}, AuditRequired: c.settings.Audit == config.AuditRequired, Draft: draft}
 	conn, refused := c.openToApply(ctx)
 	if conn != nil {
-		defer site.Close(conn)
+		defer database.Close(conn)
 		looks.Conn = conn
 	}
 	changes, mistakes, err := looks.Look(ctx, file)
@@ -248,7 +248,7 @@ func (c *surveyor) openToApply(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(login)
+	defer database.Close(login)
 	var there bool
 	if err := login.QueryRow(ctx, `select to_regnamespace('lapse') is not null`).Scan(&there); err != nil || !there {
 		return nil, err

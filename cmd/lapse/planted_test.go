@@ -14,7 +14,7 @@ import (
 
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 var (
@@ -79,7 +79,7 @@ func newPlanted(t *testing.T, db *pgtest.DB, scripts ...string) *planted {
 func (p *planted) exec(role string, statements ...string) {
 	p.t.Helper()
 	conn := p.connect(role)
-	defer site.Close(conn)
+	defer database.Close(conn)
 	for _, sql := range statements {
 		if _, err := conn.PgConn().Exec(p.t.Context(), sql).ReadAll(); err != nil {
 			p.t.Fatalf("%v\nin: %.300s", err, sql)
@@ -100,7 +100,7 @@ func (p *planted) connect(role string) *pgx.Conn {
 func asked[T any](p *planted, query string) (answer T) {
 	p.t.Helper()
 	conn := p.connect("postgres")
-	defer site.Close(conn)
+	defer database.Close(conn)
 	if err := conn.QueryRow(p.t.Context(), query).Scan(&answer); err != nil {
 		p.t.Fatal(err)
 	}

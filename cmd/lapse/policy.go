@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup/site"
 	"lapse/internal/status"
+	"lapse/planner/database"
 )
 
 func (a *app) policyCommand() *cobra.Command {
@@ -56,7 +56,7 @@ func (a *app) listPolicies(ctx context.Context) (*status.List, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	suspended, err := a.restored(ctx, owner.Conn, settings)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/record"
 	"lapse/schemas"
 )
@@ -50,7 +50,7 @@ func (a *app) readRecord(ctx context.Context, name string) (*record.Policy, erro
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	return readPolicyRecord(ctx, conn, name)
 }
 

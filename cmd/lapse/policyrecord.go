@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/config"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/record"
 	"lapse/schemas"
 )
@@ -25,7 +25,7 @@ func (a *app) openReader(ctx context.Context) (*pgx.Conn, *config.Settings, erro
 		return nil, nil, err
 	}
 	if err := becomeReader(ctx, conn, s); err != nil {
-		site.Close(conn)
+		database.Close(conn)
 		return nil, nil, err
 	}
 	return conn, s, nil

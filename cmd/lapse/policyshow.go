@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/record"
 	"lapse/schemas"
 )
@@ -95,7 +95,7 @@ func (a *app) readPolicy(ctx context.Context, name string, number schemas.Policy
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	record, err := readPolicyRecord(ctx, conn, name)
 	if err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup/site"
 	"lapse/planner/change"
+	"lapse/planner/database"
 	"lapse/planner/record"
 	"lapse/schemas"
 )
@@ -216,7 +216,7 @@ func (a *app) changeStates(
 		return nil, err
 	}
 	conn := owner.Conn
-	defer site.Close(conn)
+	defer database.Close(conn)
 	policies, err := policiesNamed(ctx, conn, names)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"lapse/internal/setup/site"
 	"lapse/internal/setup/tables"
+	"lapse/planner/database"
 	"lapse/planner/run"
 	"lapse/schemas"
 )
@@ -91,7 +92,7 @@ func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	rows, err := tables.Quarantine(ctx, owner, policy)
 	return rows, quarantineMistake(err)
 }
@@ -200,7 +201,7 @@ which "lapse quarantine list" shows them.`,
 			if err != nil {
 				return err
 			}
-			defer site.Close(owner.Conn)
+			defer database.Close(owner.Conn)
 			rows, err := change(cmd.Context(), owner, schemas.PolicyName(args[0]), wanted)
 			if err != nil {
 				return quarantineMistake(err)

@@ -10,6 +10,7 @@ import (
 	"lapse/internal/setup/site"
 	"lapse/internal/setup/tables"
 	"lapse/planner"
+	"lapse/planner/database"
 )
 
 func (a *app) scaffoldCommand() *cobra.Command {
@@ -99,7 +100,7 @@ func (c *scaffolder) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	c.does.Session = site.Session{Conn: conn, Roles: s.Roles, Log: c.log}
 	w, err := c.does.Look(ctx)
 	var problem *tables.ScaffoldError

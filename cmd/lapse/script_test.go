@@ -17,7 +17,7 @@ import (
 
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 )
 
 // TestTheCommandLine runs the scripts of testdata, each with a database of its own, and with Kafka where the script's
@@ -123,7 +123,7 @@ func (s *script) sql(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: sql [-as ROLE] TEXT")
 	}
 	ctx, conn := s.connect(ts, role)
-	defer site.Close(conn)
+	defer database.Close(conn)
 	results, err := conn.PgConn().Exec(ctx, args[0]).ReadAll()
 	if (err != nil) != neg {
 		ts.Fatalf("sql: %v", err)
@@ -177,7 +177,7 @@ func (s *script) until(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: until SQL")
 	}
 	ctx, conn := s.connect(ts, "postgres")
-	defer site.Close(conn)
+	defer database.Close(conn)
 	ts.Check(untilTrue(ctx, conn, args[0]))
 }
 

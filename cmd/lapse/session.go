@@ -13,6 +13,7 @@ import (
 	"lapse/internal/backoff"
 	"lapse/internal/config"
 	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -88,7 +89,7 @@ func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) 
 	}
 	installed, err := checkInstalled(ctx, conn, s)
 	if err != nil {
-		site.Close(conn)
+		database.Close(conn)
 		return nil, nil, a.canceled(ctx, s, w, err)
 	}
 	return conn, installed, nil
@@ -185,7 +186,7 @@ func (a *app) awaitInstallation(
 	for pause := (backoff.Backoff{Min: 250 * time.Millisecond, Max: 10 * time.Second}); ; {
 		conn, installed, err := a.openInstalled(ctx, s, session{command: "lapse", to: c, role: role})
 		if err == nil {
-			site.Close(conn)
+			database.Close(conn)
 			return installed, nil
 		}
 		if impatient || !passing(err) {

@@ -11,8 +11,8 @@ import (
 
 	"lapse/internal/backoff"
 	"lapse/internal/config"
-	"lapse/internal/setup/site"
 	"lapse/internal/status"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -71,7 +71,7 @@ func (a *app) readStatus(ctx context.Context) (*status.Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer site.Close(owner.Conn)
+	defer database.Close(owner.Conn)
 	suspended, err := a.restored(ctx, owner.Conn, settings)
 	if err != nil {
 		return nil, err

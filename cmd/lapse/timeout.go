@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/config"
-	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -42,7 +42,7 @@ func (a *app) canceled(ctx context.Context, s *config.Settings, w session, err e
 	if failed != nil {
 		return err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	var value, alter string
 	if failed := conn.QueryRow(ctx, whereTimeout).Scan(&value, &alter); failed != nil {
 		return fmt.Errorf("%w; where nobody canceled it, statement_timeout is too short in postgresql.conf or in the connection string", err)

@@ -13,6 +13,7 @@ import (
 	"lapse/internal/config"
 	"lapse/internal/setup/site"
 	"lapse/internal/setup/uninstall"
+	"lapse/planner/database"
 )
 
 func (a *app) uninstallCommand() *cobra.Command {
@@ -91,7 +92,7 @@ func (u *uninstaller) print(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(conn)
+	defer database.Close(conn)
 	if u.SQL, err = uninstall.SQL(ctx, conn, u.settings.Roles, u.settings.Slot, u.dropHolds); err != nil {
 		return err
 	}
@@ -124,12 +125,12 @@ func (u *uninstaller) execute(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(owner)
+	defer database.Close(owner)
 	auditor, err := u.connect(ctx, s.Database.Auditor, "")
 	if err != nil {
 		return err
 	}
-	defer site.Close(auditor)
+	defer database.Close(auditor)
 	if err := u.confirm(ctx, u.yes, "take Lapse out of database "+owner.Config().Database, "to look: without --execute", "nothing was changed"); err != nil {
 		return err
 	}

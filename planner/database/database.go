@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,4 +39,14 @@ func Collect[T any](ctx context.Context, q Querier, sql string, args ...any) ([]
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}
+
+// closeTimeout bounds what closing a connection takes.
+const closeTimeout = 2 * time.Second
+
+// Close closes a connection; what was open is rolled back.
+func Close(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
 }

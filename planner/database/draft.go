@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -64,7 +63,7 @@ func (d *Draft) Begin(ctx context.Context, work func(tx *DraftTx) error) error {
 	if err != nil {
 		return err
 	}
-	defer closeDraft(conn)
+	defer Close(conn)
 	script, names, err := schemas.DraftSQL(d.Roles, drafted...)
 	if err != nil {
 		return err
@@ -78,15 +77,6 @@ func (d *Draft) Begin(ctx context.Context, work func(tx *DraftTx) error) error {
 	}
 	return work(&DraftTx{tx, names})
 }
-
-// closeDraft ends a session; what was open is rolled back.
-func closeDraft(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	_ = conn.Close(ctx)
-}
-
-const closeTimeout = 2 * time.Second
 
 // mayNotDraft says why temporary functions cannot be made.
 func mayNotDraft(conn *pgx.Conn, err error) error {

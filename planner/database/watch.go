@@ -73,7 +73,7 @@ func (w *watch) run() (gave bool) {
 			if err != nil {
 				return false
 			}
-			defer closeDraft(own)
+			defer Close(own)
 			w.over = own
 		}
 		var awaited bool

@@ -10,6 +10,7 @@ import (
 
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/index"
 	"lapse/schemas"
 )
@@ -53,7 +54,7 @@ func (w *applying) build(ctx context.Context, c *Change) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(b.conn)
+	defer database.Close(b.conn)
 	finished := map[string]bool{} // somebody made it while we looked
 	for _, step := range c.Resolved.Build {
 		if finished[step.Index()] && step.Does != index.AttachPartition {
@@ -97,7 +98,7 @@ func (a *Applier) indexing(ctx context.Context, relation uint32) (*indexing, err
 	}
 	b := &indexing{Applier: a, conn: conn}
 	if err := b.open(ctx, relation); err != nil {
-		site.Close(conn)
+		database.Close(conn)
 		return nil, err
 	}
 	return b, nil

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/setup/site"
 	"lapse/planner/change"
 	"lapse/planner/database"
 	"lapse/planner/index"
@@ -98,7 +97,7 @@ func (a *Applier) dropIndex(ctx context.Context, m *MadeIndex) error {
 		if err != nil {
 			return err
 		}
-		defer site.Close(b.conn)
+		defer database.Close(b.conn)
 		step := &index.Step{Relation: m.Relation, Schema: m.Schema, Name: m.Name, SQL: m.DropSQL()}
 		if m.Whole { // its partitions' go with it, in one moment
 			err = b.briefly(ctx, step)

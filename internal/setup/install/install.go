@@ -11,6 +11,7 @@ import (
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/record"
 	"lapse/replication"
 	"lapse/schemas"
@@ -96,10 +97,10 @@ func (i Installer) Install(ctx context.Context) (*Result, error) {
 	if w.login, err = i.Connect(ctx, PlayLogin); err != nil {
 		return nil, err
 	}
-	defer site.Close(w.login)
+	defer database.Close(w.login)
 	defer func() {
 		if w.owner != nil {
-			site.Close(w.owner.Conn)
+			database.Close(w.owner.Conn)
 		}
 	}()
 	for _, step := range w.steps() {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -33,7 +34,7 @@ func (w *installing) slot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer site.Close(auditor)
+	defer database.Close(auditor)
 	state, err := replication.ReadSlot(ctx, auditor, w.Slot)
 	if err != nil {
 		return err

@@ -184,13 +184,3 @@ func (s *Session) RunAsOwner(ctx context.Context, what, sql, schema, owner strin
 	return fmt.Errorf("%w: everything is made in the name of %s, the table's owner: the login must be a member of it, and it must be able to make things there: grant create on schema %s to %s",
 		err, owner, schemas.Identifier(schema), schemas.Identifier(owner))
 }
-
-// closeTimeout bounds what closing a connection takes.
-const closeTimeout = 2 * time.Second
-
-// Close closes a connection; what was open is rolled back.
-func Close(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	_ = conn.Close(ctx)
-}
