@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,6 +26,11 @@ type Draft struct {
 	// Connect opens a session with the caller's rights, and with SessionSettings.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 	Roles   schemas.Roles
+
+	once   sync.Once // the script is the same for each session, and is made of all the migrations
+	script string    // makes the copies
+	names  []string  // of the functions
+	err    error
 }
 
 // RefusedError says why one policy cannot be counted.
@@ -64,18 +70,17 @@ func (d *Draft) Begin(ctx context.Context, work func(tx *DraftTx) error) error {
 		return err
 	}
 	defer Close(conn)
-	script, names, err := schemas.DraftSQL(d.Roles, drafted...)
-	if err != nil {
-		return err
+	if d.once.Do(func() { d.script, d.names, d.err = schemas.DraftSQL(d.Roles, drafted...) }); d.err != nil {
+		return d.err
 	}
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return fmt.Errorf("begin to look: %w", err)
 	}
-	if _, err := tx.Exec(ctx, script, pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := tx.Exec(ctx, d.script, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return mayNotDraft(conn, err)
 	}
-	return work(&DraftTx{tx, names})
+	return work(&DraftTx{tx, d.names})
 }
 
 // mayNotDraft says why temporary functions cannot be made.
