@@ -14,10 +14,9 @@ import (
 // takeOver opens the stream, takes the topics over, and publishes until something breaks. The order of its steps makes it
 // safe:
 //
-// 1. The slot is ours: its former user on this server has lost it.
+//  1. The slot is ours: its former user on this server has lost it.
 //  2. The history check has passed: this database is the one that the log is of, or a person has said so.
-//
-// 3. The producer epoch and the fences are ours: no earlier publisher can publish in any partition.
+//  3. The producer epoch and the fences are ours: no earlier publisher can publish in any partition.
 //  4. The tails below the fences are final, and they are the ones that were checked.
 //  5. Transactions are published from where the tails end.
 func (a *Auditor) takeOver(ctx context.Context) (err error) {
