@@ -4,12 +4,11 @@ package main
 
 import (
 	"io"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"lapse/bench/internal/measure"
+	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
 )
 
@@ -17,10 +16,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func TestEveryWayIsMeasuredOnEveryTable(t *testing.T) {
 	t.Parallel()
-	lapse := filepath.Join(t.TempDir(), "lapse")
-	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", lapse, "lapse/cmd/lapse").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	lapse := fixture.BuildLapse(t)
 	p := plan{Options: measure.Options{Lapse: lapse, Major: pgtest.Newest(t), Rounds: 1, Dir: t.TempDir(), Progress: io.Discard}, rows: 4000, looked: 2000, idlers: 2, idleFor: time.Second, big: 20_000}
 	if err := p.check(); err != nil {
 		t.Fatal(err)

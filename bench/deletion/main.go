@@ -43,7 +43,9 @@ type plan struct {
 	beside   []string // of looks, idle and big
 }
 
-// What is measured beside the tables.
+// beside are what is measured beside the tables.
+func beside() []string { return []string{looksName, idleName, bigName} }
+
 const (
 	looksName = "looks"
 	idleName  = "idle"
@@ -51,7 +53,7 @@ const (
 )
 
 func (p *plan) check() error {
-	p.tables, p.beside, p.ways = tables(), []string{looksName, idleName, bigName}, ways()
+	p.tables, p.beside, p.ways = tables(), beside(), ways()
 	if p.quick {
 		p.rows, p.Rounds, p.tables, p.beside = 1_600_000, 1, p.tables[:quick], nil
 	}
@@ -61,7 +63,7 @@ func (p *plan) check() error {
 	if p.only != "" {
 		wanted := strings.Split(p.only, ",")
 		p.tables = chosenTables(wanted)
-		p.beside = slices.DeleteFunc([]string{looksName, idleName, bigName}, func(name string) bool { return !slices.Contains(wanted, name) })
+		p.beside = slices.DeleteFunc(beside(), func(name string) bool { return !slices.Contains(wanted, name) })
 		if len(p.tables)+len(p.beside) != len(wanted) {
 			return fmt.Errorf("-tables %q: doc.go and table.go have the names", p.only)
 		}
@@ -92,8 +94,9 @@ func (p *plan) measure(ctx context.Context) (r *report, err error) {
 	if r.Disk, err = measure.Disk(s.DataDir()); err != nil {
 		return r, err
 	}
+	do := map[string]func(context.Context, *server, *report) error{looksName: p.looks, idleName: p.idle, bigName: p.bigs}
 	for _, name := range p.beside {
-		if err := map[string]func(context.Context, *server, *report) error{looksName: p.looks, idleName: p.idle, bigName: p.bigs}[name](ctx, s, r); err != nil {
+		if err := do[name](ctx, s, r); err != nil {
 			return r, fmt.Errorf("%s: %w", name, err)
 		}
 	}

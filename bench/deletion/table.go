@@ -17,6 +17,7 @@ type table struct {
 	due      string   // the same as a condition in SQL
 	shuffled bool     // the rows do not lie in the order of their times
 	snapshot bool     // an old one is held while rows are deleted
+	leaves   int      // partitions by hash of the key; 0: it is not partitioned
 	part     int      // of -rows, where the rows are large or a way is slow: one in so many
 }
 
@@ -79,10 +80,7 @@ func tables() []table {
 			t.expire = "expire: {sidecar: shop.expiry, column: at, after: 30 days}"
 			t.due = "id in (select id from shop.expiry where " + monthGone + ")"
 		}),
-		plain("partitions", "100 partitions by hash, clustered, index (at)", func(t *table) {
-			t.columns += ") partition by hash (id" // closed behind it
-			t.then = []string{byAt}
-		}),
+		plain("partitions", "100 partitions by hash, clustered, index (at)", func(t *table) { t.leaves = 100 }),
 		plain("snapshot", "bigint key, clustered, index (at), an old snapshot held", func(t *table) { t.snapshot = true }),
 		plain("ties", "a date: 30 days due with a thirtieth of the rows each, index (at)", func(t *table) {
 			t.columns = strings.Replace(plainColumns, "timestamptz", "date", 1)
@@ -111,13 +109,13 @@ func (t *table) create(rows int) []string {
 	if t.shuffled {
 		order = fmt.Sprintf("(n::bigint * 7919) %% %d + 1", rows)
 	}
-	statements := []string{"create schema shop", "create role app", "alter schema shop owner to app", "set role app", "create table shop.sessions (" + t.columns + ")"}
-	if t.name == "partitions" {
-		statements = append(statements, `do $$ begin
-			for i in 0 .. 99 loop
-			  execute format('create table shop.sessions_%s partition of shop.sessions for values with (modulus 100, remainder %s)', i, i);
-			end loop;
-		end $$`)
+	made := "create table shop.sessions (" + t.columns + ")"
+	if t.leaves > 0 {
+		made += " partition by hash (id)"
+	}
+	statements := []string{"create schema shop", "create role app", "alter schema shop owner to app", "set role app", made}
+	for i := range t.leaves {
+		statements = append(statements, fmt.Sprintf("create table shop.sessions_%d partition of shop.sessions for values with (modulus %d, remainder %[1]d)", i, t.leaves))
 	}
 	statements = append(statements, fmt.Sprintf(`insert into shop.sessions select %[1]s
 		from (select n, now() - case when m <= %[2]d / 2 then interval '61 days' else interval '59 days' end + interval '60 days' * (m::float8 / %[2]d) as at

@@ -5,11 +5,11 @@ package main
 import (
 	"io"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"lapse/bench/internal/measure"
+	"lapse/internal/fixture"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
 )
@@ -21,10 +21,7 @@ func TestEveryWayIsMeasuredAndEveryEventComes(t *testing.T) {
 	if _, err := exec.LookPath("pg_recvlogical"); err != nil {
 		t.Skip(err)
 	}
-	lapse := filepath.Join(t.TempDir(), "lapse")
-	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", lapse, "lapse/cmd/lapse").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	lapse := fixture.BuildLapse(t)
 	install, err := pgserver.Find(pgtest.Newest(t))
 	if err != nil {
 		t.Fatal(err)

@@ -4,8 +4,6 @@ package main
 
 import (
 	"io"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -66,10 +64,7 @@ func measureOnNewest(t *testing.T, scenarios ...scenario) *report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lapse := filepath.Join(t.TempDir(), "lapse")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", lapse, "lapse/cmd/lapse").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
+	lapse := fixture.BuildLapse(t)
 	b := &bench{
 		Options: measure.Options{Rounds: 1, Dir: t.TempDir(), Progress: io.Discard},
 		sides:   []side{{"before", lapse}, {"after", lapse}}, plan: []station{{install, scenarios}},

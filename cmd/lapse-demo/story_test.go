@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -55,10 +53,7 @@ func begin(t *testing.T, keep bool, http string) *begun {
 	_, missingKafka := kafkaserver.Find()
 	_, missingPostgres := pgserver.Find(18)
 	fixture.Missing(t, errors.Join(missingKafka, missingPostgres))
-	lapse := filepath.Join(t.TempDir(), "lapse")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", lapse, "lapse/cmd/lapse").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
+	lapse := fixture.BuildLapse(t)
 	// A short name, since it becomes part of a socket's, in a folder that PostgreSQL's user may enter.
 	temp, err := os.MkdirTemp("", "d")
 	if err := errors.Join(err, os.Chmod(temp, 0o755)); err != nil {
