@@ -23,6 +23,7 @@ type dying struct {
 	before  string
 	atEvent int // or at so many events; 0: not by that
 	events  int
+	gap     bool // a gap's record is on its way
 }
 
 // The steps at which a crash leaves something else behind.
@@ -37,6 +38,7 @@ const (
 	afterRoute   = "the confirmation of a route"
 	secondTables = "the second record of a heartbeat's tables, behind one that is acknowledged"
 	slotGap      = "the gap of a slot that was made again, behind the route"
+	gapsEnds     = "the fence behind a gap, which is acknowledged"
 )
 
 func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
@@ -44,6 +46,7 @@ func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
 	if before == "event" {
 		d.events++
 	}
+	d.gap = d.gap || before == "record" && record.Kind == evidence.KindGap
 	switch {
 	case d.atEvent > 0:
 		if before != "event" || d.events < d.atEvent {
@@ -57,6 +60,7 @@ func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
 		d.before == theRoute && before == "record" && record.Kind == evidence.KindRoute,
 		d.before == afterRoute && before == "confirm" && record.Kind == evidence.KindRoute,
 		d.before == slotGap && before == "record" && record.Kind == evidence.KindGap,
+		d.before == gapsEnds && before == "ends" && d.gap,
 		d.before == secondTables && before == "record" && record.Kind == evidence.KindCoverage && record.Position.Seq == 2,
 		d.before == confirmation && before == "confirm" && beat:
 		for deadline := time.Now().Add(patience); !acked() && time.Now().Before(deadline); {

@@ -16,6 +16,8 @@ import (
 //
 //	crash before the fence               no record behind it speaks of events that it does not cover
 //	crash between it and the record      the slot sends the transaction again; a later fence says more
+//	crash between a loss's gap and its   the next start finds the loss again, and tells it again: a loss that is told twice is
+//	 fence                               better than one that nobody tells
 
 // In a busy log one fence stands before all records of endsEvery, and one with all partitions every endsAll records.
 const (
@@ -49,6 +51,7 @@ func (r *relay) sayEnds(acked uint64) bool {
 		e.soon.Reset(pause)
 		return false
 	}
+	r.at(step{before: "ends"})
 	value, said := r.presentEnds()
 	mark, ok := r.sink.Append(schemas.Record{
 		Topic: r.route.Log.Name, Value: value, Time: r.now(), Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}},

@@ -162,6 +162,24 @@ func TestALossIsNotHiddenByWhatComesBeforeItsGap(t *testing.T) {
 	})
 }
 
+// Between a loss's gap and the fence that says the new ends the auditor may die. Then the loss is told again, and no third time.
+func TestALossIsToldAgainWhereTheAuditorDiesBehindItsGap(t *testing.T) {
+	onLosing(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		run := r.start(t, r.beating(time.Hour))
+		r.recorded(t, w, 6)
+		run.end(t)
+		r.loses(t, r.settings.User, map[int]int{1: 1})
+		r.settings.BeatEvery = time.Hour
+		r.dies(t, gapsEnds)
+		if found := r.gapsIn(t); len(found) != 2*partitions {
+			t.Fatalf("the gap is in %v", found)
+		}
+		r.once(t, r.beating(time.Hour))
+		r.wantGaps(t, 2)
+	})
+}
+
 // Two losses are two gaps, the second of them in what came behind the first.
 func TestASecondLossIsASecondGap(t *testing.T) {
 	onLosing(t, func(t *testing.T, r *rig) {

@@ -67,8 +67,8 @@ type relay struct {
 
 // step is a point between two effects of a transaction, at which a crash leaves something else than at the next.
 type step struct {
-	before string          // what comes next: event, record, confirm
-	record *evidence.Entry // that is appended next, or that was acknowledged last; nil before an event
+	before string          // what comes next: event, record, confirm; ends: the fence that says them
+	record *evidence.Entry // that is appended next, or that was acknowledged last; nil before an event and ends
 }
 
 func newRelay(
