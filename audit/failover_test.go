@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lapse/internal/fixture"
+	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
 )
 
@@ -176,6 +177,44 @@ func (f *failover) goesOn(t *testing.T, run *running) {
 	default:
 	}
 	run.end(t)
+}
+
+// A standby that the slot's events wait for may be away. The server warns that it waits, and when it stops meanwhile it says so as an
+// error: neither says that a publication or the slot is gone, and nothing ends the auditor, which goes on once the standby is there
+// or nobody waits for it any more.
+func TestAnAuditorWaitsForAStandbyThatIsAway(t *testing.T) {
+	bend(t, []int{17, 18}, func(t *testing.T, b *bender) {
+		b.withFailover(t)
+		run := b.start(t, b.beating(200*time.Millisecond))
+		b.work(t)
+		b.catchUp(t, b.w.conn)
+		away := b.db.Name + "_away"
+		b.db.Exec(t, fmt.Sprintf(`select pg_create_physical_replication_slot('%s')`, away),
+			fmt.Sprintf(`alter system set synchronized_standby_slots = '%s'`, away), `select pg_reload_conf()`)
+		waits := func() bool {
+			return fixture.One[bool](t, b.w.conn, `select exists (select from pg_stat_activity where backend_type = 'walsender' and wait_event = 'WaitForStandbyConfirmation')`)
+		}
+		b.work(t)
+		eventually(t, "the server waits for the standby", waits)
+		if err := b.db.Server.Stop(t.Context(), pgserver.Fast); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.db.Server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.w.conn = b.db.Connect(t)
+		b.work(t)
+		eventually(t, "the server waits for the standby again", waits)
+		b.db.Exec(t, `alter system reset synchronized_standby_slots`, `select pg_reload_conf()`)
+		b.catchUp(t, b.w.conn)
+		select {
+		case <-run.done:
+			t.Fatalf("the auditor has ended by itself: %v", run.err)
+		default:
+		}
+		run.end(t)
+		b.holds(t)
+	})
 }
 
 // dieTogether has the auditor die with its primary, in the middle of what it publishes, and another one go on.

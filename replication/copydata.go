@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -124,19 +125,31 @@ func (s *Stream) takeKeepalive(c *cursor, f frame) (*Message, error) {
 	return &s.keepalive, nil
 }
 
-// notice looks at a notice. Since PostgreSQL 18 a publication that is missing where the stream stands is no error but a
+// notice reads a notice. Since PostgreSQL 18 a publication that is missing where the stream stands is no error but a
 // warning, and the changes of its tables are left out. Nothing else says so.
 func (s *Stream) notice(body []byte) error {
 	var notice pgproto3.NoticeResponse
 	if err := notice.Decode(body); err != nil {
 		return &decodeError{Type: 'N', Length: len(body), Reason: errShort}
 	}
-	if notice.SeverityUnlocalized == "WARNING" && notice.Code == schemas.SQLStateNotInPrerequisiteState {
-		return publicationMissing(s.slot, pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&notice)))
+	if warning := pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&notice)); waitsForStandby(warning) {
+		if !s.waited {
+			s.log.Warn("the server holds changes back until a standby has them: start the standby, or take its slot out of synchronized_standby_slots",
+				"slot", s.slot, "warning", warning.Message)
+		}
+		s.waited = true
+		return nil
+	} else if notice.SeverityUnlocalized == "WARNING" && notice.Code == schemas.SQLStateNotInPrerequisiteState {
+		return publicationMissing(s.slot, warning)
 	}
 	s.log.Debug("notice from the server", "slot", s.slot, "severity", notice.SeverityUnlocalized, "sqlstate", notice.Code)
 	return nil
 }
+
+// waitsForStandby reports whether PostgreSQL 17 or later says that it waits for a slot of synchronized_standby_slots: in a warning, or
+// in an error when it stops meanwhile. The SQLSTATE says other things too, and the text is translated; the name of the function that
+// says it is not.
+func waitsForStandby(err *pgconn.PgError) bool { return err.Routine == "StandbySlotsHaveCaughtup" }
 
 func publicationMissing(slot string, cause error) error {
 	return &PublicationError{
@@ -148,6 +161,9 @@ func publicationMissing(slot string, cause error) error {
 
 // streamError is what an error of the server in the middle of the stream means.
 func (s *Stream) streamError(err error) error {
+	if server := (*pgconn.PgError)(nil); errors.As(err, &server) && waitsForStandby(server) {
+		return fmt.Errorf("%w, while it waited for a standby: %w", errServerStopped, err)
+	}
 	switch schemas.StateOf(err) {
 	case schemas.SQLStateUndefinedObject:
 		return publicationMissing(s.slot, err)

@@ -41,6 +41,7 @@ type Stream struct {
 	keepalive Message
 	noted     int64 // position in the connection up to which Wait has answered requests
 	count     uint8 // messages since the clock was looked at
+	waited    bool  // the server has said that it waits for a standby
 
 	watched <-chan struct{} // of the context that interrupts reads
 	unwatch func() bool
