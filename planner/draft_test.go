@@ -308,19 +308,21 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 		must(t, err)
 		return s
 	}
-	if s := limited(policyfile.Limits{MaxFraction: 0.4}); s.Breaker.WouldTrip || !strings.Contains(s.Breaker.Why, "analyze") {
-		t.Errorf("of a table that nobody has counted: %+v", s.Breaker)
+	fractions := func(table string) {
+		t.Helper()
+		if s := limited(policyfile.Limits{MaxFraction: 0.4}); !s.Breaker.WouldTrip {
+			t.Errorf("half of the rows of %s are due: %+v", table, s.Breaker)
+		}
+		if s := limited(policyfile.Limits{MaxFraction: 0.6}); s.Breaker != (survey.Breaker{}) {
+			t.Errorf("half of the rows of %s are due: %+v", table, s.Breaker)
+		}
 	}
+	fractions("a table that nobody has analyzed")
 	if s := limited(policyfile.Limits{MaxPercent: 10}); s.Runs != 0 || s.RowsPerRun != 0 || s.Limit != "10%" {
 		t.Errorf("a share of a table that nobody has counted: %+v", s)
 	}
 	must(t, runSQL(b.admin, `vacuum analyze shop.sessions`))
-	if s := limited(policyfile.Limits{MaxFraction: 0.4}); !s.Breaker.WouldTrip {
-		t.Errorf("half of the rows are due: %+v", s.Breaker)
-	}
-	if s := limited(policyfile.Limits{MaxFraction: 0.6}); s.Breaker != (survey.Breaker{}) {
-		t.Errorf("half of the rows are due: %+v", s.Breaker)
-	}
+	fractions("a table that is analyzed")
 	if s := limited(policyfile.Limits{Rate: 50}); s.SpeedFrom != survey.Rated || s.Estimate != 10*time.Second || s.Beside != s.Estimate || s.Runs != 0 {
 		t.Errorf("got %+v", s)
 	}

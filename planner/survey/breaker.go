@@ -86,7 +86,7 @@ func TableRows(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InF
 	}
 	c := counting{conn: conn, over: q, policy: p, now: now}
 	err = c.bounded(ctx, func() error {
-		rows, err = c.ever(ctx, countedRows)
+		rows, err = ever(now, countedRows, c.counts(ctx))
 		return err
 	})
 	if err != nil {
@@ -217,7 +217,7 @@ func (c *counting) countRows(ctx context.Context, j *Judgement) error {
 	if j.Rows >= 0 || j.Due == 0 || fraction >= 1 {
 		return nil
 	}
-	rows, err := c.ever(ctx, int64(math.Ceil(float64(j.Due)/fraction)))
+	rows, err := ever(c.now, int64(math.Ceil(float64(j.Due)/fraction)), c.counts(ctx))
 	if err == nil {
 		j.Rows = rows
 	}
@@ -225,8 +225,8 @@ func (c *counting) countRows(ctx context.Context, j *Judgement) error {
 }
 
 // ever counts what will ever be due under the policy and is not held, up to enough.
-func (c *counting) ever(ctx context.Context, enough int64) (int64, error) {
-	rows, err := c.count(ctx, c.now.AddDate(1000, 0, 0), upTo(enough-1))
+func ever(now time.Time, enough int64, call countAt) (int64, error) {
+	rows, err := call(now.AddDate(1000, 0, 0), upTo(enough-1))
 	if err != nil {
 		return 0, err
 	}
@@ -266,6 +266,11 @@ func pastDue(kind expiry.Kind, now time.Time, due *found, count func(at time.Tim
 		return old.Due, nil
 	}
 	return 0, nil
+}
+
+// counts is count as the survey asks.
+func (c *counting) counts(ctx context.Context) countAt {
+	return func(at time.Time, to extent) (*found, error) { return c.count(ctx, at, to) }
 }
 
 // count asks the policy's survey function, and gives way.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -80,7 +81,6 @@ func (s *surveyor) take(f *found) error {
 		v.Cascades = append(v.Cascades, cascade)
 	}
 	s.estimate()
-	v.Breaker = s.breaker()
 	p, err := f.read()
 	if err != nil {
 		return err
@@ -148,39 +148,55 @@ func utc(t *time.Time) *time.Time {
 	return &in
 }
 
-// breaker says whether what is due is more than the policy may delete without a person's word.
-func (s *surveyor) breaker() Breaker {
-	most := s.limits.MaxFraction
-	switch {
-	case most == 0 || most == 1 || s.survey.Due == 0 || s.accepted > 0:
-		return Breaker{}
-	case s.rows < 0:
-		return Breaker{Why: fmt.Sprintf("how many rows %s has is not known, so that a run counts them for max_fraction: analyze it", s.survey.Table)}
-	case float64(s.survey.Due) > most*s.rows:
-		return Breaker{WouldTrip: true, Why: fmt.Sprintf("more than max_fraction, %g, of the about %.0f rows of %s are due", most, s.rows, s.survey.Table)}
-	}
-	return Breaker{}
-}
-
-// past says whether most of what is due is of the absurd past, so that the run would stop. What cannot be counted is not foretold: the
-// survey has its numbers.
-func (s *surveyor) past(call countAt, f *found) error {
-	v := &s.survey
-	if v.Breaker.WouldTrip || s.accepted > 0 {
+// breaker says whether the run would stop, by the causes that the breaker has. What cannot be counted is not foretold: the survey has its
+// numbers.
+func (s *surveyor) breaker(call countAt, f *found) error {
+	if s.accepted > 0 {
 		return nil
 	}
-	old, err := pastDue(s.definition.Expire, v.At, f, func(at time.Time, most int64) (*found, error) {
+	v := &s.survey
+	err := s.fraction(call)
+	if err == nil && !v.Breaker.WouldTrip {
+		err = s.past(call, f)
+	}
+	if database.Trouble(err) != "" {
+		return nil
+	}
+	return err
+}
+
+// fraction tries whether more is due than max_fraction of the table, whose rows are counted where nobody has analyzed it.
+func (s *surveyor) fraction(call countAt) error {
+	v, most, rows := &s.survey, s.limits.MaxFraction, s.rows
+	if most == 0 || most == 1 || v.Due == 0 {
+		return nil
+	}
+	if rows < 0 {
+		v.Breaker = Breaker{Why: fmt.Sprintf("how many rows %s has is not known, so that a run counts them for max_fraction: analyze it", v.Table)}
+		counted, err := ever(v.At, int64(math.Ceil(float64(v.Due)/most)), call)
+		if err != nil {
+			return err
+		}
+		rows = float64(counted)
+	}
+	v.Breaker = Breaker{}
+	if float64(v.Due) > most*rows {
+		v.Breaker = Breaker{WouldTrip: true, Why: fmt.Sprintf("more than max_fraction, %g, of the about %.0f rows of %s are due", most, rows, v.Table)}
+	}
+	return nil
+}
+
+// past tries whether most of what is due is of the absurd past.
+func (s *surveyor) past(call countAt, f *found) error {
+	old, err := pastDue(s.definition.Expire, s.survey.At, f, func(at time.Time, most int64) (*found, error) {
 		found, err := call(at, upTo(most))
 		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
 			return call(at, upTo(0))
 		}
 		return found, err
 	})
-	switch {
-	case err != nil && database.Trouble(err) == "":
-		return err
-	case old > 0:
-		v.Breaker = Breaker{WouldTrip: true, Why: fmt.Sprintf("most of the rows that are due expired by a time before %d, which is hardly true of them", record.Absurd.Year())}
+	if old > 0 {
+		s.survey.Breaker = Breaker{WouldTrip: true, Why: fmt.Sprintf("most of the rows that are due expired by a time before %d, which is hardly true of them", record.Absurd.Year())}
 	}
-	return nil
+	return err
 }

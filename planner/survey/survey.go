@@ -258,7 +258,7 @@ func (s *surveyor) run(ctx context.Context, db database.DB, call countAt) error 
 		err = s.take(f)
 	}
 	if err == nil {
-		err = s.past(call, f)
+		err = s.breaker(call, f)
 	}
 	if err != nil {
 		if v.Trouble = database.Trouble(err); v.Trouble != "" {
