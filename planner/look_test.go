@@ -274,12 +274,18 @@ func TestALookOfAnyKindAgreesWithTheCount(t *testing.T) {
 		seed := time.Now().UnixNano()
 		t.Logf("seed %d", seed)
 		draw := rand.New(rand.NewPCG(uint64(seed), 0))
-		for range 30 {
+		for round := range 30 {
 			at := time.Now()
 			for i, p := range policies {
 				w.do(fmt.Sprintf(`delete from visits%d`, i))
 				w.do(fmt.Sprintf(`delete from registry%d`, i))
 				off, ttl, tag := draw.IntN(90*86400)-60*86400, draw.IntN(3000000), []string{"x", "y"}[draw.IntN(2)]
+				switch round { // of each kind, at least these
+				case 0: // due under all of them
+					off, tag = -60*86400, "x"
+				case 1:
+					off = 30 * 86400
+				}
 				w.do(fmt.Sprintf(`insert into visits%d select n, a, a at time zone 'UTC', (a at time zone 'UTC')::date, $2, extract(epoch from a)::bigint, to_char(a at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), $3
 					from (select n, now() + ($1 + n * 100000) * interval '1 second' as a from generate_series(1, 2) n) x`, i), off, ttl, tag)
 				w.do(fmt.Sprintf(`insert into registry%d values (1, now() + $1 * interval '1 second')`, i), off)
