@@ -111,6 +111,25 @@ func TestAnIndexThatAPolicyAsksForIsMadeAndGoesWithIt(t *testing.T) {
 	})
 }
 
+// That the table's owner may not make an index in the table's schema is known before anything is written.
+func TestAnIndexThatTheOwnerMayNotMakeIsRefusedBeforehand(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := newInstalled(t, db)
+		plain, _ := p.indexed("app")
+		schema, _, _ := strings.Cut(plain, ".")
+		db.Exec(t, fmt.Sprintf("alter schema %[1]s owner to current_user; grant usage on schema %[1]s to %[1]s", schema))
+		_, err := p.asks().Difference(t.Context(), file(t, ", index: create", plain))
+		fix := fmt.Sprintf("grant usage, create on schema %[1]q to %[1]q", schema)
+		if err == nil || !strings.Contains(err.Error(), fix) {
+			t.Errorf("got %v, want %s", err, fix)
+		}
+		db.Exec(t, fix)
+		_, err = p.makes(file(t, ", index: create", plain))
+		p.must(err)
+	})
+}
+
 // Making an index is interrupted at any statement, on either of the two connections.
 func TestAnIndexIsMadeThoughTheConnectionIsLostAtAnyStatement(t *testing.T) {
 	t.Parallel()

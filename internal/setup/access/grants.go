@@ -212,8 +212,8 @@ begin
       if not has_schema_privilege(deleter, r.schema, 'usage') then
         execute format('grant usage on schema %I to %I', r.nspname, deleter);
       end if;
-      if t.makes and not t.super and not has_schema_privilege(t.owner, r.schema, 'create') then
-        execute format('grant create on schema %I to %I', r.nspname, t.owner);
+      if t.makes and not t.super and not (has_schema_privilege(t.owner, r.schema, 'usage') and has_schema_privilege(t.owner, r.schema, 'create')) then
+        execute format('grant usage, create on schema %I to %I', r.nspname, t.owner);
       end if;
       if t.super then
         execute format('grant select, delete, update%s on %s to %I', case when t.col <> '' then format(' (%I)', t.col) else '' end, r.name, deleter);

@@ -182,7 +182,11 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 		if err != nil {
 			return nil, err
 		}
-		mistakes = append(mistakes, c.refused(append(problems, lacks...))...)
+		may, err := a.checkIndex(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		mistakes = append(mistakes, c.refused(slices.Concat(problems, lacks, may))...)
 		if c.Resolved != nil {
 			for _, step := range c.Resolved.Build {
 				c.Build = append(c.Build, step.SQL)

@@ -78,6 +78,56 @@ func (w *applying) build(ctx context.Context, c *Change) error {
 	return nil
 }
 
+// checkIndex says what keeps this login from making the policy's index: it makes it as the table's owner, who must be able to.
+func (a *Applier) checkIndex(ctx context.Context, c *Change) (problems []error, err error) {
+	if a.Conn == nil || len(c.Resolved.Build) == 0 {
+		return nil, nil
+	}
+	var made []string
+	for _, step := range c.Resolved.Build {
+		if step.Does == index.CreateOnLeaf || step.Does == index.CreateOnRoot {
+			made = append(made, step.Schema)
+		}
+	}
+	var owner, login, name string
+	var acts bool
+	var closed []string
+	err = a.Conn.QueryRow(ctx, `
+		select o.rolname::text, session_user::text, c.oid::regclass::text,
+		       pg_has_role(session_user, o.oid, case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end),
+		       (select coalesce(array_agg(n.nspname::text order by n.nspname), '{}') from pg_namespace n
+		         where n.nspname = any ($2) and not (has_schema_privilege(o.oid, n.oid, 'usage') and has_schema_privilege(o.oid, n.oid, 'create')))
+		  from pg_class c join pg_roles o on o.oid = c.relowner where c.oid = $1`, c.Resolved.TableOID, made).Scan(&owner, &login, &name, &acts, &closed)
+	if err != nil {
+		return nil, fmt.Errorf("ask who may make the index of policy %s: %w", c.Policy, err)
+	}
+	if !acts {
+		problems = append(problems, stranger(owner, login, name, nil))
+	}
+	for _, schema := range closed {
+		problems = append(problems, closedSchema(owner, schema, nil))
+	}
+	return problems, nil
+}
+
+// stranger is the error of a login that may not act as the table's owner.
+func stranger(owner, login, table string, cause error) error {
+	return &access.GrantError{
+		SQL:   fmt.Sprintf("grant %s to %s", schemas.Identifier(owner), schemas.Identifier(login)),
+		Why:   fmt.Sprintf("%s may not make an index of %s, which belongs to %s", login, table, owner),
+		Cause: cause,
+	}
+}
+
+// closedSchema is the error of a schema in which the table's owner may not make an index.
+func closedSchema(owner, schema string, cause error) error {
+	return &access.GrantError{
+		SQL:   fmt.Sprintf("grant usage, create on schema %s to %s", schemas.Identifier(schema), schemas.Identifier(owner)),
+		Why:   fmt.Sprintf("%s, the table's owner, may not make an index in schema %s", owner, schema),
+		Cause: cause,
+	}
+}
+
 // indexing is a session in which indexes of one table are made and dropped.
 type indexing struct {
 	*Applier
@@ -115,11 +165,7 @@ func (b *indexing) open(ctx context.Context, relation uint32) error {
 	for _, sql := range []string{"set statement_timeout = 0", "set lock_timeout = 0", "set role " + schemas.Identifier(b.owner)} {
 		_, err := b.conn.Exec(ctx, sql)
 		if state := schemas.StateOf(err); state == schemas.SQLStateInsufficientPrivilege {
-			return &access.GrantError{
-				SQL:   fmt.Sprintf("grant %s to %s", schemas.Identifier(b.owner), schemas.Identifier(login)),
-				Why:   fmt.Sprintf("%s may not make an index of %s, which belongs to %s", login, name, b.owner),
-				Cause: err,
-			}
+			return stranger(b.owner, login, name, err)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
@@ -132,11 +178,7 @@ func (b *indexing) open(ctx context.Context, relation uint32) error {
 func (b *indexing) refused(err error, step *index.Step) error {
 	switch schemas.StateOf(err) {
 	case schemas.SQLStateInsufficientPrivilege:
-		return &access.GrantError{
-			SQL:   fmt.Sprintf("grant create on schema %s to %s", schemas.Identifier(step.Schema), schemas.Identifier(b.owner)),
-			Why:   fmt.Sprintf("%s, the table's owner, may not make an index in schema %s", b.owner, step.Schema),
-			Cause: err,
-		}
+		return closedSchema(b.owner, step.Schema, err)
 	case schemas.SQLStateDuplicateTable:
 		return fmt.Errorf("%w: somebody made one of that name meanwhile: apply again", err)
 	}
