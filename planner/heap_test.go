@@ -65,11 +65,13 @@ func TestTheStatementsOfEachShapeReadTheirPartOfTheTable(t *testing.T) {
 		parts, own, exact := d.RangeFacts(), "t.tableoid = $3", d.Condition().Exact("$1", "$2")
 		deletion := "delete from only shop.sessions as t where " + own + " and " + exact
 		narrow := fmt.Sprintf(" and %s and ", parts["Narrow"])
-		values := strings.NewReplacer("$1", "timestamptz '2026-01-01'", "$2", "timestamptz '2025-12-02'", "$3", "'shop.sessions'::regclass",
-			"$5", "('{2025-01-02,3,4000}'::text[])", "$6", "('{2025-01-04,3,17000}'::text[])", "$7", "array['(0,1)', '(7,2)']::tid[]")
+		values := strings.NewReplacer("$10", "timestamptz '2025-01-02'", "$11", "3", "$12", "4000", "$13", "timestamptz '2025-01-04'", "$14", "3", "$15", "17000",
+			"$1", "timestamptz '2026-01-01'", "$2", "timestamptz '2025-12-02'", "$3", "'shop.sessions'::regclass",
+			"$7", "array['(0,1)', '(7,2)']::tid[]")
+		after := []string{"$10", "$11", "$12"}
 		all := []struct{ name, sql string }{
-			{"count a range", d.PickSelect("shop.sessions", "$1", "$2", own) + " and " + d.PickAfter("$5") + d.PickTail("500")},
-			{"delete a range, before the tie that it ends in", deletion + narrow + d.PickAfter("$5") + " and " + parts["BeforeTie"].(string)},
+			{"count a range", d.PickSelect("shop.sessions", "$1", "$2", own) + " and " + d.PickAfter(after) + d.PickTail("500")},
+			{"delete a range, before the tie that it ends in", deletion + narrow + d.PickAfter(after) + " and " + parts["BeforeTie"].(string)},
 			{"delete a range, the tie that it ends in", deletion + narrow + parts["InTie"].(string) + " and " + parts["ToLastInTie"].(string)},
 			{"delete a range within a tie", deletion + narrow + parts["InTie"].(string) + " and " + parts["AfterInTie"].(string) + " and " + parts["ToLastInTie"].(string)},
 			{"lock a pick", "select t.ctid as at from only shop.sessions as t where t.ctid = any ($7) and " + own + " and " + exact + " " + d.Condition().Lock()},

@@ -151,7 +151,11 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 func (w *world) page(d *functions.Definition, cursor []string, limit int) (rows, next []string, err error) {
 	sql := d.PickSelect(d.Table, "'2021-01-01'::timestamptz", "'2021-01-01'::timestamptz", "")
 	if cursor != nil {
-		sql += "\n   and " + d.PickAfter("($1::text[])")
+		var place []string
+		for i, o := range d.Order() {
+			place = append(place, fmt.Sprintf("($1::text[])[%d]::%s", i+1, o.Cast))
+		}
+		sql += "\n   and " + d.PickAfter(place)
 	} else {
 		sql += "\n   and $1::text[] is null"
 	}

@@ -54,26 +54,23 @@ func (d *Definition) orderAs() string {
 	return strings.Join(columns, ", ")
 }
 
-// PickAfter is the condition that leaves out what lies at or before the cursor, an array of texts in SQL.
-func (d *Definition) PickAfter(cursor string) string { return d.beside(0, ">", cursor) }
+// PickAfter is the condition that leaves out what lies at or before the cursor: values of the order columns' types, in SQL.
+func (d *Definition) PickAfter(cursor []string) string { return d.beside(0, ">", cursor) }
 
-// beside compares a row's order columns from the one numbered first on with those of a place, an array of texts in SQL.
-func (d *Definition) beside(first int, operator, place string) string {
-	var expressions, places []string
-	for i, o := range d.Order()[first:] {
-		expressions, places = append(expressions, o.SQL), append(places, fmt.Sprintf("(%s[%d])::%s", place, first+i+1, o.Cast))
+// beside compares a row's order columns from the one numbered first on with those of a place.
+func (d *Definition) beside(first int, operator string, place []string) string {
+	var expressions []string
+	for _, o := range d.Order()[first:] {
+		expressions = append(expressions, o.SQL)
 	}
-	return fmt.Sprintf("(%s) %s (%s)", strings.Join(expressions, ", "), operator, strings.Join(places, ", "))
+	return fmt.Sprintf("(%s) %s (%s)", strings.Join(expressions, ", "), operator, strings.Join(place[first:], ", "))
 }
 
-// Within are the two conditions that a row lies in a range slice: above the place lower, and up to the place upper, arrays of
-// texts in SQL. A place is one of the first order column alone, so that rows which are due at one instant are in one slice.
+// Within are the two conditions that a row lies in a range slice: above lower, and up to upper, values of the first order column
+// in SQL. It is the first alone, so that rows which are due at one instant are in one slice.
 func (d *Definition) Within(lower, upper string) (above, upTo string) {
-	o := d.Order()[0]
-	condition := func(operator, place string) string {
-		return fmt.Sprintf("%s %s (%s[1])::%s", o.SQL, operator, place, o.Cast)
-	}
-	return condition(">", lower), condition("<=", upper)
+	first := d.Order()[0].SQL
+	return first + " > " + lower, first + " <= " + upper
 }
 
 // PickTail is the pick from its order on.

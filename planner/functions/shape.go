@@ -75,26 +75,58 @@ func (d *Definition) RangeFacts() map[string]any {
 	if narrow == "" {
 		narrow = "true"
 	}
+	after, last := d.parameters(0), d.parameters(len(d.Order()))
 	facts := map[string]any{
-		"Narrow": narrow, "Tied": len(d.Order()) > 1, "ThroughTie": fmt.Sprintf("%s <= ($6[1])::%s", first.SQL, first.Cast),
+		"Narrow": narrow, "Tied": len(d.Order()) > 1, "ThroughTie": fmt.Sprintf("%s <= %s", first.SQL, last[0]),
 	}
 	if len(d.Order()) > 1 {
-		facts["InTie"] = fmt.Sprintf("%s = ($6[1])::%s", first.SQL, first.Cast)
-		facts["BeforeTie"] = fmt.Sprintf("%s < ($6[1])::%s", first.SQL, first.Cast)
-		facts["AfterInTie"] = d.beside(1, ">", "$5")
-		facts["ToLastInTie"] = d.beside(1, "<=", "$6")
+		facts["InTie"] = fmt.Sprintf("%s = %s", first.SQL, last[0])
+		facts["BeforeTie"] = fmt.Sprintf("%s < %s", first.SQL, last[0])
+		facts["AfterInTie"] = d.beside(1, ">", after)
+		facts["ToLastInTie"] = d.beside(1, "<=", last)
 	}
 	return facts
 }
 
-// values are what the statements of a batch have for parameters: all of them have all, so that a number means one thing.
-func (d *Definition) values() string {
+// values are what the statements of a batch have for parameters: a number means one thing in all of them. Behind them come the
+// places, of the order columns' types: PostgreSQL would read a text anew for each row that it compares with it.
+func (d *Definition) values() []string {
 	all := []string{"claim.cutoff", "bound", "claim.target", "work.row_limit", "aim.after", "aim.last", "aim.rows_at"}
 	switch {
 	case len(d.Slices) > 0:
 		all = append(all, "place.modulus", "place.remainder")
 	case d.Ranged():
-		all = append(all, "place.lower", "place.upper")
+		all = append(all, "lower_1", "upper_1")
+	}
+	return all
+}
+
+// parameters are the order columns' parameters behind the values, and behind so many others.
+func (d *Definition) parameters(behind int) (all []string) {
+	for i := range d.Order() {
+		all = append(all, fmt.Sprintf("$%d", len(d.values())+behind+i+1))
+	}
+	return all
+}
+
+// typed is a variable of an order column's type, and the SQL that reads it from a place's texts.
+type typed struct{ Name, Type, Value string }
+
+// typedPlace are the variables of a place. name is what they are called, texts an array in SQL.
+func (d *Definition) typedPlace(name, texts string) (all []typed) {
+	for i, o := range d.Order() {
+		all = append(all, typed{fmt.Sprintf("%s_%d", name, i+1), o.Cast, fmt.Sprintf("(%s[%d])::%s", texts, i+1, o.Cast)})
+	}
+	return all
+}
+
+// using is the USING of a statement with the values and the places.
+func (d *Definition) using(places ...[]typed) string {
+	all := d.values()
+	for _, place := range places {
+		for _, v := range place {
+			all = append(all, v.Name)
+		}
 	}
 	return "using " + strings.Join(all, ", ")
 }

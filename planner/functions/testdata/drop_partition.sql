@@ -1,15 +1,19 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_9_2, in the place of 3e9ef372
-6+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
+@@ lapse.delete_9_2, in the place of ceed52c1
+8+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 +  due     text := 't.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end';
-+  after   text := case when place.cursor is not null then ' and (t."at", t."id") > (($5[1])::timestamp without time zone, ($5[2])::bigint)'
++  after   text := case when place.cursor is not null then ' and (t."at", t."id") > ($8, $9)'
 +                  when place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else '' end;
+2+  after_1 timestamp without time zone; after_2 bigint;
++  last_1 timestamp without time zone; last_2 bigint;
+2+    after_1 := (aim.after[1])::timestamp without time zone; after_2 := (aim.after[2])::bigint;
++    last_1 := (aim.last[1])::timestamp without time zone; last_2 := (aim.last[2])::bigint;
 4+    when 'page' then array['t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid']
-+    when 'tie' then array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = ($6[1])::timestamp without time zone and (t."id") > (($5[2])::bigint) and (t."id") <= (($6[2])::bigint)']
-+    else array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" < ($6[1])::timestamp without time zone' || after,
-+      't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = ($6[1])::timestamp without time zone and (t."id") <= (($6[2])::bigint)'] end;
-1+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at;
-1+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at;
++    when 'tie' then array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = $10 and (t."id") > ($9) and (t."id") <= ($11)']
++    else array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" < $10' || after,
++      't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = $10 and (t."id") <= ($11)'] end;
+1+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2, last_1, last_2;
+1+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2, last_1, last_2;
 -- Drops a partition of public.events whole, if every row of it is due under policy 'events' version 2, none has to stay and
 -- none is referred to; else it says why not, and lapse.delete_9_2 deletes what is due. lapse.enter, look, part,
 -- record_drop and leave_drop are the same for all policies. Every refusal is an error: the transaction ends with nothing done.
@@ -138,25 +142,27 @@ $lapse$;
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || low || stays || '
 + order by t."at"
-@@ lapse.find_9_2, in the place of 12090fd1
+@@ lapse.find_9_2, in the place of 71ccdd0a
 1+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
-4+  after   text := case when place.cursor is not null then ' and (t."at", t."id") > (($5[1])::timestamp without time zone, ($5[2])::bigint)'
+7+  after   text := case when place.cursor is not null then ' and (t."at", t."id") > ($8, $9)'
 +                  when place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else '' end;
++  after_1 timestamp without time zone; after_2 bigint;
 2+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
 2+   and (case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end) is true' || kept || '
-1+      into aim.rows_at, aim.counted, aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at;
+1+      into aim.rows_at, aim.counted, aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2;
+1+  after_1 := (aim.after[1])::timestamp without time zone; after_2 := (aim.after[2])::bigint;
 2+    execute 'select array[s.k1::text, s.k2::text] from (
 +select t."at" as k1, t."id" as k2
 2+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''' || kept || after || '
 + order by t."at", t."id"
-1+      into aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at;
+1+      into aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2;
 1+select t.ctid as at, t."at" as k1, t."id" as k2
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || kept || after || '
 + order by t."at", t."id"
 1+       (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
-1+    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at;
+1+    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2;
 @@ lapse.survey_9_2, in the place of e53f8889
 1+  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''

@@ -1,5 +1,5 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_1_2, in the place of 7d4a1fa3
+@@ lapse.delete_1_2, in the place of 5cc550f1
 2+  bound   timestamp with time zone := claim.cutoff - interval '1 day' - interval '01:00:00';
 +  due     text := 't.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end';
 1+                  when place.low is not null then ' and t."last_seen" > ' || quote_literal((place.low - interval '1 day' - interval '01:00:00')::timestamp with time zone) || '::timestamp with time zone' else '' end;
@@ -7,7 +7,7 @@
 1+  bound  timestamp with time zone := cutoff - interval '1 day' - interval '01:00:00';
 1+   and t."last_seen" > ' || quote_literal((sight.low - interval '1 day' - interval '01:00:00')::timestamp with time zone) || '::timestamp with time zone';
 1+   and t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end' || low || stays || '
-@@ lapse.find_1_2, in the place of f6731c7a
+@@ lapse.find_1_2, in the place of 4af127f2
 1+  bound   timestamp with time zone := claim.cutoff - interval '1 day' - interval '01:00:00';
 1+                  when place.low is not null then ' and t."last_seen" > ' || quote_literal((place.low - interval '1 day' - interval '01:00:00')::timestamp with time zone) || '::timestamp with time zone' else '' end;
 1+   and (case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end) is true' || kept || '

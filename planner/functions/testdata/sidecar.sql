@@ -106,7 +106,8 @@ declare
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
   shape   text := coalesce(work.shape, 'pick');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  after   text := case when place.cursor is not null then ' and (r."until", (r."ten""ant")::text collate "C", r."id") > (($5[1])::timestamp with time zone, ($5[2])::text collate "C", ($5[3])::bigint)' else '' end;
+  after   text := case when place.cursor is not null then ' and (r."until", (r."ten""ant")::text collate "C", r."id") > ($8, $9, $10)' else '' end;
+  after_1 timestamp with time zone; after_2 text collate "C"; after_3 bigint;
 begin
   if shape not in ('pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
@@ -118,6 +119,7 @@ begin
   aim.again := false;
   aim.after := place.cursor;
   aim.found_by := 'row';
+  after_1 := (aim.after[1])::timestamp with time zone; after_2 := (aim.after[2])::text collate "C"; after_3 := (aim.after[3])::bigint;
   -- The first due rows in the order, of so many candidates and no more.
   execute 'with seen as materialized (
 select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
@@ -135,7 +137,7 @@ select array_agg(d.at), count(*),
             else (select array[r.k1::text, r.k2::text, r.k3::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
        count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
-    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at;
+    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2, after_3;
   return aim;
 end
 $lapse$;

@@ -21,10 +21,14 @@ declare
   place   lapse.place := lapse.enter(claim, work, 10, 1, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff - interval '30 days';
   due     text := 't.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))';
-  slice   text := case when place.lower is null then '' else ' and t."at" > ($8[1])::timestamp with time zone' end
-                  || case when place.upper is null then '' else ' and t."at" <= ($9[1])::timestamp with time zone' end;
-  after   text := case when place.cursor is not null then ' and (t."at", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' else '' end;
+  lower_1 timestamp with time zone := (place.lower[1])::timestamp with time zone;
+  upper_1 timestamp with time zone := (place.upper[1])::timestamp with time zone;
+  slice   text := case when place.lower is null then '' else ' and t."at" > $8' end
+                  || case when place.upper is null then '' else ' and t."at" <= $9' end;
+  after   text := case when place.cursor is not null then ' and (t."at", t."id") > ($10, $11)' else '' end;
   aim     lapse.aim;
+  after_1 timestamp with time zone; after_2 bigint;
+  last_1 timestamp with time zone; last_2 bigint;
   deletion text; these text[]; this text; before lapse.tally; went bigint; gone bigint := 0; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
 begin
@@ -39,16 +43,20 @@ begin
     aim := lapse.lock_rows(claim, work, place, aim, bound, 'only ' || place.leaf || ' as t', due, 'for no key update skip locked', 'array[(t."id")::text]');
     perform lapse.pin();
   end if;
+  if aim.found_by in ('place', 'tie') then
+    after_1 := (aim.after[1])::timestamp with time zone; after_2 := (aim.after[2])::bigint;
+    last_1 := (aim.last[1])::timestamp with time zone; last_2 := (aim.last[2])::bigint;
+  end if;
   these := case aim.found_by when 'row' then array['t.ctid = any ($7)']
     when 'page' then array['t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid' || slice]
-    when 'tie' then array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL) and t."at" = ($6[1])::timestamp with time zone and (t."id") > (($5[2])::bigint) and (t."id") <= (($6[2])::bigint)']
-    else array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL) and t."at" < ($6[1])::timestamp with time zone' || slice || after,
-      't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL) and t."at" = ($6[1])::timestamp with time zone and (t."id") <= (($6[2])::bigint)'] end;
+    when 'tie' then array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL) and t."at" = $12 and (t."id") > ($11) and (t."id") <= ($13)']
+    else array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL) and t."at" < $12' || slice || after,
+      't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL) and t."at" = $12 and (t."id") <= ($13)'] end;
   if aim.counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
       begin
-        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, place.lower, place.upper;
+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, lower_1, upper_1, after_1, after_2, last_1, last_2;
         get diagnostics gone = row_count;
         set constraints all immediate;
       exception when others or query_canceled or assert_failure then
@@ -61,7 +69,7 @@ begin
       end;
     else
       foreach this in array these loop
-        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, place.lower, place.upper;
+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, lower_1, upper_1, after_1, after_2, last_1, last_2;
         get diagnostics went = row_count;
         gone := gone + went;
         perform lapse.pin();
@@ -101,9 +109,12 @@ declare
   rows_at text := case when picks then 'array_agg(d.at)' else 'null::tid[]' end;
   file    text;
   page    bigint;
-  slice   text := case when place.lower is null then '' else ' and t."at" > ($8[1])::timestamp with time zone' end
-                  || case when place.upper is null then '' else ' and t."at" <= ($9[1])::timestamp with time zone' end;
-  after   text := case when place.cursor is not null then ' and (t."at", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' else '' end;
+  lower_1 timestamp with time zone := (place.lower[1])::timestamp with time zone;
+  upper_1 timestamp with time zone := (place.upper[1])::timestamp with time zone;
+  slice   text := case when place.lower is null then '' else ' and t."at" > $8' end
+                  || case when place.upper is null then '' else ' and t."at" <= $9' end;
+  after   text := case when place.cursor is not null then ' and (t."at", t."id") > ($10, $11)' else '' end;
+  after_1 timestamp with time zone; after_2 bigint;
 begin
   if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
@@ -133,11 +144,12 @@ select t.ctid as at
    and t.ctid > ($5[1])::tid and t.ctid < ($6[1])::tid
  limit $4
 ) d'
-      into aim.rows_at, aim.counted, aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, place.lower, place.upper;
+      into aim.rows_at, aim.counted, aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, lower_1, upper_1, after_1, after_2;
     aim.ended := aim.counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
     return aim;
   end if;
   aim.found_by := case when picks then 'row' else 'place' end;
+  after_1 := (aim.after[1])::timestamp with time zone; after_2 := (aim.after[2])::bigint;
   if not picks then
     -- Of a full range the last row's place is enough: those between the cursor and it are due too.
     execute 'select array[s.k1::text, s.k2::text] from (
@@ -147,7 +159,7 @@ select t."at" as k1, t."id" as k2
  order by t."at", t."id"
  offset $4 - 1 limit 1
 ) s'
-      into aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, place.lower, place.upper;
+      into aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, lower_1, upper_1, after_1, after_2;
     aim.counted := work.row_limit;
     aim.ended := false;
     if aim.last is not null then
@@ -167,7 +179,7 @@ select t.ctid as at, t."at" as k1, t."id" as k2
 select ' || rows_at || ', count(*),
        (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
   from seen d'
-    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, place.lower, place.upper;
+    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, lower_1, upper_1, after_1, after_2;
   -- Equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and 15 read through all of them.
   aim.found_by := case when aim.found_by = 'place' and aim.after[1] = aim.last[1] then 'tie' else aim.found_by end;
   return aim;
