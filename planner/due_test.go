@@ -151,6 +151,11 @@ func ids(ctx context.Context, conn *pgx.Conn, sql string, args ...any) ([]int32,
 	return pgx.CollectRows(rows, pgx.RowTo[int32])
 }
 
+// picked are the ids of the rows of a table whose addresses a statement says.
+func picked(table, statement string) string {
+	return `with pick as materialized (` + statement + `) select t.id from pick p join ` + table + ` t on t.ctid = p.at order by t.id`
+}
+
 // The pick finds what is due, the whole of it and nothing else, and no value makes it fail.
 func TestExactlyTheDueRowsAreFound(t *testing.T) {
 	t.Parallel()
@@ -172,7 +177,7 @@ func TestExactlyTheDueRowsAreFound(t *testing.T) {
 				rt.Fatal(err)
 			}
 			pick := c.d.Statement(functions.ShapePick, c.table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
-			got, err := ids(ctx, w.owner, `with pick as materialized (`+pick+`) select k2 from pick order by k2`)
+			got, err := ids(ctx, w.owner, picked(c.table, pick))
 			if err != nil {
 				rt.Fatal(err)
 			}

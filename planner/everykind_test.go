@@ -356,7 +356,7 @@ func TestEveryKindFindsWhatTheOracleCallsDue(t *testing.T) {
 				rt.Fatal(err)
 			}
 			pick := c.d.Statement(functions.ShapePick, c.d.Table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
-			got, err := ids(ctx, w.owner, `with pick as materialized (`+pick+`) select k2 from pick order by k2`)
+			got, err := ids(ctx, w.owner, picked(c.d.Table, pick))
 			if err != nil {
 				rt.Fatalf("%s: %v", &c, err)
 			}

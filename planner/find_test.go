@@ -37,7 +37,7 @@ func TestNothingThatFindReturnsMakesTheDeletionDeleteMore(t *testing.T) {
 			must(t, tx.QueryRow(t.Context(), `select count(*) from shop.sessions where id < 30 or id = 35`).Scan(&stay))
 			return got.Deleted, stay
 		}
-		if deleted, _ := deletes(`{"found_by": "page", "after": ["(0,0)"], "last": ["(4000,0)"], "counted": 60}`, 1000); deleted != 30 {
+		if deleted, _ := deletes(`{"found_by": "page", "after": [null, "(0,0)"], "last": [null, "(4000,0)"], "counted": 60}`, 1000); deleted != 30 {
 			t.Fatalf("%d rows go of 30: the test shows nothing", deleted)
 		}
 		rapid.Check(t, func(rt *rapid.T) {
@@ -54,7 +54,8 @@ func drawAim(rt *rapid.T) string {
 	text := func(name string, values ...string) string { return rapid.SampledFrom(values).Draw(rt, name) }
 	place := func(name string) string {
 		return text(name, `null`, `[]`, `["-infinity", "0"]`, `["infinity", "9223372036854775807"]`, `["4713-01-01 BC", "0"]`, `["now", "60"]`,
-			`["(0,0)", "0"]`, `["(4000,0)", "0"]`, `["x' or true --", "0"]`, `[null, null]`)
+			`[null, "(0,0)"]`, `[null, "(4000,0)"]`, `["x' or true --", "0"]`, `[null, null]`, `["infinity", "(4000,0)", "0", "true"]`,
+			`["2020-01-01", "(0,0)", "0", "true"]`, `["2020-01-01", "(4000,0)", "0", "false"]`, `["now", "(4000,0)", "0", "' or true --"]`)
 	}
 	rows := []string{}
 	for n := rapid.IntRange(0, 60).Draw(rt, "rows"); n > 0; n-- {

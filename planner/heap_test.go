@@ -65,19 +65,22 @@ func TestTheStatementsOfEachShapeReadTheirPartOfTheTable(t *testing.T) {
 		parts, own, exact := d.RangeFacts(), "t.tableoid = $3", d.Condition().Exact("$1", "$2")
 		deletion := "delete from only shop.sessions as t where " + own + " and " + exact
 		narrow := fmt.Sprintf(" and %s and ", parts["Narrow"])
-		values := strings.NewReplacer("$10", "timestamptz '2025-01-02'", "$11", "3", "$12", "4000", "$13", "timestamptz '2025-01-04'", "$14", "3", "$15", "17000",
-			"$1", "timestamptz '2026-01-01'", "$2", "timestamptz '2025-12-02'", "$3", "'shop.sessions'::regclass",
-			"$7", "array['(0,1)', '(7,2)']::tid[]")
-		after := []string{"$10", "$11", "$12"}
+		values := strings.NewReplacer("$10", "timestamptz '2025-01-04'", "$11", "timestamptz '2025-01-02'",
+			"$1", "timestamptz '2026-01-01'", "$2", "timestamptz '2025-12-02'", "$3", "'shop.sessions'::regclass", "$4", "500",
+			"$5", "'(3,4)'::text::tid", "$6", "'(90,0)'::text::tid", "$7", "array['(0,1)', '(7,2)']::tid[]")
+		inTie, after, by := parts["InTie"].(string), parts["After"].(string), parts["By"].(string)
+		heap := d.HeapSelect("shop.sessions", "$1", "$2", own)
 		all := []struct{ name, sql string }{
-			{"count a range", d.PickSelect("shop.sessions", "$1", "$2", own) + " and " + d.PickAfter(after) + d.PickTail("500")},
-			{"delete a range, before the tie that it ends in", deletion + narrow + d.PickAfter(after) + " and " + parts["BeforeTie"].(string)},
-			{"delete a range, the tie that it ends in", deletion + narrow + parts["InTie"].(string) + " and " + parts["ToLastInTie"].(string)},
-			{"delete a range within a tie", deletion + narrow + parts["InTie"].(string) + " and " + parts["AfterInTie"].(string) + " and " + parts["ToLastInTie"].(string)},
+			{"find the last value of a range", d.EdgeSelect("shop.sessions") + " and " + after + " order by " + by + " offset $4 - 1 limit 2"},
+			{"find a range", d.PickSelect("shop.sessions", "$1", "$2", own) + " and " + after + " order by " + by + " limit $4 + 1"},
+			{"delete a range", deletion + narrow + parts["Through"].(string) + " and " + after},
+			{"find in a tie of few", heap + narrow + inTie + " and t.ctid > $5 order by t.ctid limit $4"},
+			{"find in a tie of many", heap + " and (" + inTie + ") is true and t.ctid > $5 and t.ctid < $6 limit $4"},
+			{"delete in a tie of many", deletion + " and (" + inTie + ") is true and t.ctid > $5 and t.ctid <= $6"},
 			{"lock a pick", "select t.ctid as at from only shop.sessions as t where t.ctid = any ($7) and " + own + " and " + exact + " " + d.Condition().Lock()},
 			{"delete a pick", deletion + " and t.ctid = any ($7)"},
-			{"count a heap", d.HeapSelect("shop.sessions", "$1", "$2", own) + " and t.ctid > '(3,4)'::text::tid and t.ctid < '(90,0)'::text::tid limit 500"},
-			{"delete a heap", deletion + " and t.ctid > '(3,4)'::text::tid and t.ctid <= '(9,7)'::text::tid"},
+			{"count a heap", heap + " and t.ctid > $5 and t.ctid < $6 limit $4"},
+			{"delete a heap", deletion + " and t.ctid > $5 and t.ctid <= $6"},
 		}
 		for _, analyzed := range []bool{false, true} {
 			if analyzed {

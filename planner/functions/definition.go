@@ -97,8 +97,8 @@ func (d *Definition) Joined() []Relation {
 	return all
 }
 
-// Order is what the pick is ordered by: the expiry's order if it has one, then the key, the relation's that leads if one is
-// joined.
+// Order is what a batch's rows are found in the order of: the expiry's order alone where it has one, which is what its index has. Where a
+// relation leads, its key follows. Where there is no order it is the key, and batches go through the table's file.
 func (d *Definition) Order() []expiry.Order {
 	first, all := d.Expire.Order(), []expiry.Order(nil)
 	if first.SQL != "" {
@@ -106,6 +106,8 @@ func (d *Definition) Order() []expiry.Order {
 	}
 	if joins := d.Expire.Joins(); len(joins) > 0 && len(joins[0].Key) > 0 {
 		return append(all, joins[0].Key...)
+	} else if d.Ordered() {
+		return all
 	}
 	for _, k := range d.Key {
 		if k.Name == first.Column {

@@ -153,31 +153,30 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 		own += " and " + d.Slice("$8", "$9")
 		looks = fmt.Sprintf("$4 * greatest(%d, 2 * coalesce($8, 1))", LookAhead)
 	}
-	limit, last := "$4", d.LastPlace("seen")+", count(*) < $4"
-	if !d.certain() {
-		limit = looks
-		last = fmt.Sprintf("case when count(*) = $4 then %s\n            else %s end,\n       count(*) < $4 and (select count(*) from seen) < %s",
-			d.LastPlace("due"), d.LastPlace("seen"), looks)
+	if d.certain() {
+		looks = "$4"
 	}
+	last := fmt.Sprintf("case when count(*) = $4 then %s\n            else %s end,\n       count(*) < $4 and (select count(*) from seen) < %s",
+		d.LastPlace("due"), d.LastPlace("seen"), looks)
 	searchPath := ""
 	if d.SearchPath != "" {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
 	above, upTo := d.Within("$8", "$9")
-	fullRange, fullRangeTail := d.fullRange(leafMark)
-	cursor, through := d.typedPlace("after", "aim.after"), d.typedPlace("last", "aim.last")
-	values := d.using(cursor, through)
-	if len(d.Expire.Joins()) > 0 { // its deletion goes by addresses alone
-		values, through = d.using(), nil
-	}
 	facts := d.RangeFacts()
+	if len(d.Expire.Joins()) > 0 {
+		cursor, parameters := d.cursor()
+		facts["Cursor"], facts["After"], facts["FindValues"] = cursor, d.PickAfter(parameters), d.using(cursor...)
+	} else {
+		facts["FindValues"] = d.using()
+	}
 	maps.Copy(facts, map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "Find": FindFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
 		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.Ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Proof": schemas.CallerProof,
-		"Verb": d.verb(), "Set": d.set(), "Bound": BoundOf(d.Expire, "claim.cutoff"), "Using": using, "Beside": beside, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Cursor": cursor, "Through": through, "FindValues": d.using(cursor), "Values": values, "First": d.Order()[0].Cast,
+		"Verb": d.verb(), "Set": d.set(), "Bound": BoundOf(d.Expire, "claim.cutoff"), "Using": using, "Beside": beside, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.using(), "Looks": looks,
 		"PickSelect": onLeaf(d.PickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
-		"After": d.PickAfter(d.parameters(0)), "PickTail": d.PickTail(limit), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
-		"Places": d.places("s", ""), "Last": last, "FullRange": onLeaf(fullRange, "place.leaf"), "FullRangeTail": fullRangeTail, "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"),
+		"PickTail": d.PickTail(looks), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
+		"Places": d.places("s", ""), "Last": last, "EdgeSelect": onLeaf(d.EdgeSelect(leafMark), "place.leaf"), "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"),
 	})
 	if remove, err = fill("delete.sql.tmpl", facts); err != nil {
 		return "", "", err

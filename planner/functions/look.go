@@ -29,9 +29,6 @@ func (d *Definition) dueFunction() (string, error) {
 		column = order.Column
 	}
 	by := whole.Order()
-	if order.SQL != "" && whole.certain() {
-		by = by[:1] // an index on the column alone serves
-	}
 	var expressions []string
 	for _, o := range by {
 		expressions = append(expressions, o.SQL)

@@ -3,6 +3,7 @@ package functions
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"lapse/schemas"
@@ -11,9 +12,9 @@ import (
 // The shapes of a batch: how it finds its rows. Which of them a deletion function has depends on its policy; in which one a batch
 // runs is its caller's choice, and decides about nothing but speed.
 const (
-	// ShapeRange counts the first due rows in the order, without locks, and deletes by the range from the cursor to the last one of
-	// them. A row that somebody has locked is waited for: the batch fails with its lock timeout. More than twice as many rows than
-	// it may delete are refused.
+	// ShapeRange counts the first due rows in the order, without locks, and deletes by the range from the cursor to the last value of
+	// theirs. A row that somebody has locked is waited for: the batch fails with its lock timeout. More than twice as many rows than
+	// it may delete are refused. Rows of one value that are too many for a batch are found in the order of the table's file.
 	ShapeRange = "range"
 	// ShapePick locks those rows by their addresses and deletes by these; it passes over rows that somebody else has locked.
 	ShapePick = "pick"
@@ -34,13 +35,20 @@ func PicksInstead(shape string) string {
 }
 
 // Shapes are the shapes in which the version's batches find their rows, the usual one first. A row of a relation beside the
-// policy's table must be locked before the condition is asked, so that where the condition reads one there are only picks.
+// policy's table must be locked before the condition is asked, so that where the condition reads one there are only picks. Where no index
+// can have the order, the table's file is the only one.
 func (d *Definition) Shapes() []string {
-	if len(d.Expire.Joins()) > 0 {
+	switch {
+	case len(d.Expire.Joins()) > 0:
 		return []string{ShapePick}
+	case !d.Ordered():
+		return []string{ShapeHeap, ShapeHeapPick}
 	}
 	return []string{ShapeRange, ShapePick, ShapeHeap, ShapeHeapPick}
 }
+
+// Ordered reports whether batches go by the order of what the table's rows expire by.
+func (d *Definition) Ordered() bool { return len(d.Expire.Joins()) == 0 && d.Expire.Order().SQL != "" }
 
 // shapesList is the list of them in SQL.
 func (d *Definition) shapesList() string {
@@ -58,75 +66,65 @@ func (d *Definition) HeapSelect(leaf, cutoff, bound, own string) string {
 	return fmt.Sprintf("select t.ctid as at\n  from %s\n where %s\n   and (%s) is true", c.From("only "+leaf), own, c.Exact(cutoff, bound))
 }
 
-// fullRange is the SELECT of the place of the last row of a full range, up to its condition, and its end.
-//
-// It is for conditions that are the bound and nothing else: an index that has the order answers it without the table. The
-// DELETE restates the rest.
-func (d *Definition) fullRange(leaf string) (sql, tail string) {
-	c := d.Condition()
-	sql = fmt.Sprintf("select array[%s] from (\nselect %s\n  from %s\n where %s", d.places("s", "::text"), d.orderAs(), c.From("only "+leaf),
-		cmp.Or(c.Narrow("$1", "$2"), "true"))
-	return sql, strings.Replace(d.PickTail("1"), "\n limit", "\n offset $4 - 1 limit", 1) + "\n) s"
+// EdgeSelect is the SELECT of the values that candidates have, where all candidates are due: an index that has the order answers it
+// without the table. The DELETE restates the rest.
+func (d *Definition) EdgeSelect(leaf string) string {
+	return fmt.Sprintf("select %s\n  from only %s as t\n where %s", d.orderAs(), leaf, cmp.Or(d.Condition().Narrow("$1", "$2"), "true"))
 }
 
-// RangeFacts are the parts of a range's statements, which have parameters as values lists them.
+const (
+	// beyond is an address behind all rows, as a cursor has it of a tie that was gone through.
+	beyond = "(4294967294,65535)"
+	// fewTies is how many rows of one value are read by the index for each batch: it reads 16 for each that it deletes at most. More of them
+	// are found by reading the table's file, once.
+	fewTies = "16 * $4 + 20000"
+)
+
+// RangeFacts are the parts of the statements that go by the order, which have parameters as values lists them: $10 is the last value of a
+// range, or that of a tie, and $11 the one that the cursor has passed.
 func (d *Definition) RangeFacts() map[string]any {
-	first, narrow := d.Order()[0], d.Condition().Narrow("$1", "$2")
-	if narrow == "" {
-		narrow = "true"
-	}
-	after, last := d.parameters(0), d.parameters(len(d.Order()))
-	facts := map[string]any{
-		"Narrow": narrow, "Tied": len(d.Order()) > 1, "ThroughTie": fmt.Sprintf("%s <= %s", first.SQL, last[0]),
-	}
-	if len(d.Order()) > 1 {
-		facts["InTie"] = fmt.Sprintf("%s = %s", first.SQL, last[0])
-		facts["BeforeTie"] = fmt.Sprintf("%s < %s", first.SQL, last[0])
-		facts["AfterInTie"] = d.beside(1, ">", after)
-		facts["ToLastInTie"] = d.beside(1, "<=", last)
+	facts := map[string]any{"Ordered": d.Ordered(), "Beyond": beyond, "FewTies": fewTies, "Narrow": cmp.Or(d.Condition().Narrow("$1", "$2"), "true")}
+	if d.Ordered() {
+		first := d.Order()[0]
+		facts["First"], facts["By"] = first.Cast, first.SQL
+		facts["Through"], facts["InTie"], facts["After"] = first.SQL+" <= $10", first.SQL+" = $10", first.SQL+" > $11"
 	}
 	return facts
 }
 
-// values are what the statements of a batch have for parameters: a number means one thing in all of them. Behind them come the
-// places, of the order columns' types: PostgreSQL would read a text anew for each row that it compares with it.
+// values are what the statements of a batch have for parameters: a number means one thing in all of them. Values of the order are of their
+// type: PostgreSQL would read a text anew for each row that it compares with it.
 func (d *Definition) values() []string {
-	all := []string{"claim.cutoff", "bound", "claim.target", "work.row_limit", "aim.after", "aim.last", "aim.rows_at"}
+	all := []string{"claim.cutoff", "bound", "claim.target", "work.row_limit", "from_at", "upto_at", "aim.rows_at", "place.modulus", "place.remainder"}
 	switch {
-	case len(d.Slices) > 0:
-		all = append(all, "place.modulus", "place.remainder")
+	case len(d.Expire.Joins()) > 0:
+		return slices.Replace(all, 4, 6, "null", "null")
 	case d.Ranged():
-		all = append(all, "lower_1", "upper_1")
+		all = slices.Replace(all, 7, 9, "lower_1", "upper_1")
+	}
+	if d.Ordered() {
+		all = append(all, "last_1", "after_1")
 	}
 	return all
 }
 
-// parameters are the order columns' parameters behind the values, and behind so many others.
-func (d *Definition) parameters(behind int) (all []string) {
-	for i := range d.Order() {
-		all = append(all, fmt.Sprintf("$%d", len(d.values())+behind+i+1))
+// cursor are the values that the place of a joined policy's cursor has, as variables, and their parameters.
+func (d *Definition) cursor() (all []typed, parameters []string) {
+	for i, o := range d.Order() {
+		all = append(all, typed{fmt.Sprintf("after_%d", i+1), o.Cast, fmt.Sprintf("place.cursor[%d]", i+1)})
+		parameters = append(parameters, fmt.Sprintf("$%d", len(d.values())+i+1))
 	}
-	return all
+	return all, parameters
 }
 
-// typed is a variable of an order column's type, and the SQL that reads it from a place's texts.
+// typed is a variable of an order column's type, and the SQL of its value.
 type typed struct{ Name, Type, Value string }
 
-// typedPlace are the variables of a place. name is what they are called, texts an array in SQL.
-func (d *Definition) typedPlace(name, texts string) (all []typed) {
-	for i, o := range d.Order() {
-		all = append(all, typed{fmt.Sprintf("%s_%d", name, i+1), o.Cast, fmt.Sprintf("(%s[%d])::%s", texts, i+1, o.Cast)})
-	}
-	return all
-}
-
-// using is the USING of a statement with the values and the places.
-func (d *Definition) using(places ...[]typed) string {
+// using is the USING of a statement with the values, and further variables.
+func (d *Definition) using(further ...typed) string {
 	all := d.values()
-	for _, place := range places {
-		for _, v := range place {
-			all = append(all, v.Name)
-		}
+	for _, v := range further {
+		all = append(all, v.Name)
 	}
 	return "using " + strings.Join(all, ", ")
 }

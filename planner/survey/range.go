@@ -98,8 +98,8 @@ func LookAtBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now t
 }
 
 // A leaf's batches go through its file where a good part of it is due, so that not many rows are read in vain, and where its
-// index would lead them to and fro over it: the order is not the file's, or there is no index, or none that has the key and many
-// rows of one value, which are sorted for each batch.
+// index would lead them to and fro over it: the order is not the file's, or there is no index; and where many rows have one value, which
+// would go through the file once for each value.
 const (
 	heapPart        = 0.1 // of the leaf's rows that are due; in that order a look at a row costs a fifteenth of a deletion
 	heapCorrelation = 0.7 // below it the index's order is not the file's
@@ -111,8 +111,7 @@ func heaps(spans []span, found plan) (leaves []uint32) {
 	method, _ := found.method(false)
 	for _, s := range spans {
 		scattered := s.Correlation != nil && math.Abs(*s.Correlation) < heapCorrelation
-		sorted := method == IndexSort && s.Tie >= heapTie
-		if s.Of > 0 && s.Rows >= heapPart*s.Of && (scattered || sorted || method == Sequential) {
+		if s.Of > 0 && s.Rows >= heapPart*s.Of && (scattered || s.Tie >= heapTie || method == Sequential) {
 			leaves = append(leaves, s.Leaf)
 		}
 	}

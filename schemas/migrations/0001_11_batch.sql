@@ -510,7 +510,7 @@ begin
          batches = s.batches + (leave.picked > 0)::int, cascaded = s.cascaded + along,
          refreshed = s.refreshed + case when work.step_over then 0 else greatest(leave.picked - leave.deleted, 0) end,
          done = over, left_behind = behind and (over or not at_end),
-         left_some = (s.left_some or behind or leave.picked > leave.deleted or coalesce(work.shape in ('heap', 'heap pick'), false)) and (over or not at_end),
+         left_some = (s.left_some or behind or leave.picked > leave.deleted or coalesce(work.shape in ('heap', 'heap pick'), false) or leave.last[2] is not null) and (over or not at_end),
          lease_until = clock_timestamp() + lapse.lease_time()
    where s.id = work.shard;
   return row(leave.picked, leave.deleted, over, over and behind, counts, at_end, null::bigint, null::int);

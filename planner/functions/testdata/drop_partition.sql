@@ -1,19 +1,16 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_9_2, in the place of ceed52c1
-8+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
+@@ lapse.delete_9_2, in the place of d75ff046
+9+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 +  due     text := 't.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end';
-+  after   text := case when place.cursor is not null then ' and (t."at", t."id") > ($8, $9)'
-+                  when place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else '' end;
-2+  after_1 timestamp without time zone; after_2 bigint;
-+  last_1 timestamp without time zone; last_2 bigint;
-2+    after_1 := (aim.after[1])::timestamp without time zone; after_2 := (aim.after[2])::bigint;
-+    last_1 := (aim.last[1])::timestamp without time zone; last_2 := (aim.last[2])::bigint;
-4+    when 'page' then array['t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid']
-+    when 'tie' then array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = $10 and (t."id") > ($9) and (t."id") <= ($11)']
-+    else array['t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" < $10' || after,
-+      't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = $10 and (t."id") <= ($11)'] end;
-1+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2, last_1, last_2;
-1+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2, last_1, last_2;
++  after_1 timestamp without time zone := place.cursor[1];
++  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
++                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else '' end;
+1+  last_1  timestamp without time zone;
+3+    when 'page' then 't.ctid > $5 and t.ctid <= $6'
++    when 'tie' then case when aim.last[4]::boolean then 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++    else 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" <= $10' || after end;
+1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 -- Drops a partition of public.events whole, if every row of it is due under policy 'events' version 2, none has to stay and
 -- none is referred to; else it says why not, and lapse.delete_9_2 deletes what is due. lapse.enter, look, part,
 -- record_drop and leave_drop are the same for all policies. Every refusal is an error: the transaction ends with nothing done.
@@ -134,45 +131,49 @@ begin
   return lapse.leave_drop(claim, work, part.why);
 end
 $lapse$;
-@@ lapse.due_9_2, in the place of a8667dee
+@@ lapse.due_9_2, in the place of dd4a11d3
 1+  bound  timestamp without time zone := (cutoff - interval '30 days') at time zone 'UTC';
 1+  for place in select * from lapse.candidates(9, 2, 'at', bound::timestamp,
 1+   and t."at" > ' || quote_literal(((sight.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone';
-1+select t.ctid as at, t."at" as k1, t."id" as k2
+1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || low || stays || '
 + order by t."at"
-@@ lapse.find_9_2, in the place of 71ccdd0a
+@@ lapse.find_9_2, in the place of efad4385
 1+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
-7+  after   text := case when place.cursor is not null then ' and (t."at", t."id") > ($8, $9)'
-+                  when place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else '' end;
-+  after_1 timestamp without time zone; after_2 bigint;
+9+  last_1  timestamp without time zone;
++  edge    timestamp without time zone;
++  after_1 timestamp without time zone := place.cursor[1];
++  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
++                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else '' end;
 2+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
-2+   and (case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end) is true' || kept || '
-1+      into aim.rows_at, aim.counted, aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2;
-1+  after_1 := (aim.after[1])::timestamp without time zone; after_2 := (aim.after[2])::bigint;
-2+    execute 'select array[s.k1::text, s.k2::text] from (
-+select t."at" as k1, t."id" as k2
+1+select t."at" as k1
 2+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''' || kept || after || '
-+ order by t."at", t."id"
-1+      into aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2;
-1+select t.ctid as at, t."at" as k1, t."id" as k2
-3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
-+   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || kept || after || '
-+ order by t."at", t."id"
-1+       (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
-1+    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2;
-@@ lapse.survey_9_2, in the place of e53f8889
++ order by t."at" offset $4 - 1 limit 2
+1+        into last_1 using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+1+' || case when picks then 'select t.ctid as at, t."at" as k1
+2+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
++   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' else 'select t."at" as k1
+2+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''' end || kept || after || '
++ order by t."at" limit $4 + 1
+1+      into aim.rows_at, aim.counted, last_1, edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+2+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
++      into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+1+    tail := ' and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';
+1+    tail := ' and (t."at" = $10) is true' || tail;
+2+   and (case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end) is true' || kept || tail || '
+1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+@@ lapse.survey_9_2, in the place of 69939629
 1+  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end';
 1+  execute 'explain (verbose, format json) select (t."at" at time zone ''UTC'') ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''' into whole using at_cutoff, bound;
 1+  from (select (t."at" at time zone ''UTC'') as due ' || rest || '
-1+select t.ctid as at, t."at" as k1, t."id" as k2
+1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end
-+ order by t."at", t."id"
++ order by t."at"
 1+      execute 'select (t."at" at time zone ''UTC'') ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
 19+  -- Local times that are not in UTC are whole hours from now when they are written. How far the newest is from now, where an index has it.
 +  if at_most is distinct from 0 then

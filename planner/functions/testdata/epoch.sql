@@ -1,57 +1,60 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_1_2, in the place of e7746e55
-8+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
+@@ lapse.delete_1_2, in the place of 34d797e6
+9+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
 +  due     text := 't.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end';
-+  after   text := case when place.cursor is not null then ' and (t."at", t."id") > ($8, $9)'
-+                  when place.low is not null then ' and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else '' end;
-2+  after_1 integer; after_2 integer;
-+  last_1 integer; last_2 integer;
-2+    after_1 := (aim.after[1])::integer; after_2 := (aim.after[2])::integer;
-+    last_1 := (aim.last[1])::integer; last_2 := (aim.last[2])::integer;
-4+    when 'page' then array['t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid']
-+    when 'tie' then array['t."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10 and (t."id") > ($9) and (t."id") <= ($11)']
-+    else array['t."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" < $10' || after,
-+      't."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10 and (t."id") <= ($11)'] end;
-1+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2, last_1, last_2;
-1+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2, last_1, last_2;
-@@ lapse.due_1_2, in the place of 242254b3
++  after_1 integer := place.cursor[1];
++  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
++                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else '' end;
+1+  last_1  integer;
+3+    when 'page' then 't.ctid > $5 and t.ctid <= $6'
++    when 'tie' then case when aim.last[4]::boolean then 't."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++    else 't."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" <= $10' || after end;
+1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+@@ lapse.due_1_2, in the place of 5256bf30
 1+  bound  bigint := ((floor(extract(epoch from cutoff - interval '00:00:00')) + 1))::bigint;
 2+  for place in select * from lapse.candidates(1, 2, '', null,
 +                                              null, quiet) loop
 1+   and t."at" > ' || quote_literal((((floor(extract(epoch from sight.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint';
-1+select t.ctid as at, t."at" as k1, t."id" as k2
+1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || low || stays || '
 + order by t."at"
-@@ lapse.find_1_2, in the place of 7184be22
+@@ lapse.find_1_2, in the place of efad4385
 1+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
-7+  after   text := case when place.cursor is not null then ' and (t."at", t."id") > ($8, $9)'
-+                  when place.low is not null then ' and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else '' end;
-+  after_1 integer; after_2 integer;
+9+  last_1  integer;
++  edge    integer;
++  after_1 integer := place.cursor[1];
++  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
++                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else '' end;
 2+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
-2+   and (case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end) is true' || kept || '
-1+      into aim.rows_at, aim.counted, aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2;
-1+  after_1 := (aim.after[1])::integer; after_2 := (aim.after[2])::integer;
-1+select t."at" as k1, t."id" as k2
+1+select t."at" as k1
 2+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint' || kept || after || '
-+ order by t."at", t."id"
-1+      into aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2;
-1+select t.ctid as at, t."at" as k1, t."id" as k2
-3+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
-+   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || kept || after || '
-+ order by t."at", t."id"
-1+    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2;
-@@ lapse.survey_1_2, in the place of 7e5b262e
++ order by t."at" offset $4 - 1 limit 2
+1+        into last_1 using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+1+' || case when picks then 'select t.ctid as at, t."at" as k1
+2+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
++   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' else 'select t."at" as k1
+2+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint' end || kept || after || '
++ order by t."at" limit $4 + 1
+1+      into aim.rows_at, aim.counted, last_1, edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+2+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
++      into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+1+    tail := ' and t."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';
+1+    tail := ' and (t."at" = $10) is true' || tail;
+2+   and (case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end) is true' || kept || tail || '
+1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+@@ lapse.survey_1_2, in the place of 5ec43a2e
 1+  bound   bigint := ((floor(extract(epoch from at_cutoff - interval '00:00:00')) + 1))::bigint;
 2+  rest    text := source || 't."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end';
 1+  execute 'explain (verbose, format json) select to_timestamp(t."at") ' || source || 't."at" <= $2 and t."at" >= (-210863520000)::bigint' into whole using at_cutoff, bound;
 1+  from (select to_timestamp(t."at") as due ' || rest || '
-1+select t.ctid as at, t."at" as k1, t."id" as k2
+1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end
-+ order by t."at", t."id"
++ order by t."at"
 0+    if look_through is distinct from 0 then
 +      execute '
 +  with looked as (

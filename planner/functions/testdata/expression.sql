@@ -1,46 +1,48 @@
 -- What differs from epoch.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_7_1, in the place of 17056d76
-4+  bound   timestamp with time zone := claim.cutoff;
+@@ lapse.delete_7_1, in the place of df308be1
+5+  bound   timestamp with time zone := claim.cutoff;
 +  due     text := 't.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end';
-+  after   text := case when place.cursor is not null then ' and ((COALESCE(t."seen", ''infinity''::timestamp with time zone)), t."id") > ($8, $9)'
-+                  when place.low is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > ' || quote_literal((place.low)::timestamp with time zone) || '::timestamp with time zone' else '' end;
-2+  after_1 timestamp with time zone; after_2 bigint;
-+  last_1 timestamp with time zone; last_2 bigint;
-2+    after_1 := (aim.after[1])::timestamp with time zone; after_2 := (aim.after[2])::bigint;
-+    last_1 := (aim.last[1])::timestamp with time zone; last_2 := (aim.last[2])::bigint;
-3+    when 'tie' then array['(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10 and (t."id") > ($9) and (t."id") <= ($11)']
-+    else array['(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) < $10' || after,
-+      '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10 and (t."id") <= ($11)'] end;
-@@ lapse.due_7_1, in the place of 57a2d457
++  after_1 timestamp with time zone := place.cursor[1];
++  after   text := case when place.cursor[1] is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > $11'
++                  when place.cursor is null and place.low is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > ' || quote_literal((place.low)::timestamp with time zone) || '::timestamp with time zone' else '' end;
+1+  last_1  timestamp with time zone;
+2+    when 'tie' then case when aim.last[4]::boolean then '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10' else '((COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++    else '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $10' || after end;
+@@ lapse.due_7_1, in the place of e3adaf77
 1+  bound  timestamp with time zone := cutoff;
 1+   and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > ' || quote_literal((sight.low)::timestamp with time zone) || '::timestamp with time zone';
-1+select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1, t."id" as k2
+1+select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
 3+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end' || low || stays || '
 + order by (COALESCE(t."seen", ''infinity''::timestamp with time zone))
-@@ lapse.find_7_1, in the place of c67471dc
+@@ lapse.find_7_1, in the place of 88ece2f3
 1+  bound   timestamp with time zone := claim.cutoff;
-3+  after   text := case when place.cursor is not null then ' and ((COALESCE(t."seen", ''infinity''::timestamp with time zone)), t."id") > ($8, $9)'
-+                  when place.low is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > ' || quote_literal((place.low)::timestamp with time zone) || '::timestamp with time zone' else '' end;
-+  after_1 timestamp with time zone; after_2 bigint;
-1+   and (case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end) is true' || kept || '
-1+  after_1 := (aim.after[1])::timestamp with time zone; after_2 := (aim.after[2])::bigint;
-1+select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1, t."id" as k2
+5+  last_1  timestamp with time zone;
++  edge    timestamp with time zone;
++  after_1 timestamp with time zone := place.cursor[1];
++  after   text := case when place.cursor[1] is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > $11'
++                  when place.cursor is null and place.low is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > ' || quote_literal((place.low)::timestamp with time zone) || '::timestamp with time zone' else '' end;
+1+select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
 2+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''' || kept || after || '
-+ order by (COALESCE(t."seen", ''infinity''::timestamp with time zone)), t."id"
-1+select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1, t."id" as k2
-3+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
-+   and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end' || kept || after || '
-+ order by (COALESCE(t."seen", ''infinity''::timestamp with time zone)), t."id"
-@@ lapse.survey_7_1, in the place of eeac3b7c
++ order by (COALESCE(t."seen", ''infinity''::timestamp with time zone)) offset $4 - 1 limit 2
+1+' || case when picks then 'select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
+2+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
++   and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end' else 'select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
+2+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''' end || kept || after || '
++ order by (COALESCE(t."seen", ''infinity''::timestamp with time zone)) limit $4 + 1
+1+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10 limit 16 * $4 + 20000 + 1) s'
+1+    tail := ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10 and t.ctid > $5 order by t.ctid limit $4';
+1+    tail := ' and ((COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10) is true' || tail;
+1+   and (case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end) is true' || kept || tail || '
+@@ lapse.survey_7_1, in the place of 7318cbfd
 1+  bound   timestamp with time zone := at_cutoff;
 2+  rest    text := source || '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
 +   and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end';
 1+  execute 'explain (verbose, format json) select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) ' || source || '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''' into whole using at_cutoff, bound;
 1+  from (select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as due ' || rest || '
-1+select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1, t."id" as k2
+1+select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
 3+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
 +   and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end
-+ order by (COALESCE(t."seen", ''infinity''::timestamp with time zone)), t."id"
++ order by (COALESCE(t."seen", ''infinity''::timestamp with time zone))
 13-
 1+      execute 'select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) ' || rest || ' order by (COALESCE(t."seen", ''infinity''::timestamp with time zone)) limit 1' into oldest using at_cutoff, bound;

@@ -24,7 +24,7 @@ declare
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
   due     text := 't.tableoid = $3 and r."ten""ant" = t."tenant" and r."id" = t."id" and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end';
   aim     lapse.aim;
-  deletion text; these text[]; this text; before lapse.tally; went bigint; gone bigint := 0; outcome lapse.outcome;
+  deletion text; before lapse.tally; gone bigint := 0; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
 begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
@@ -40,12 +40,12 @@ begin
     aim := lapse.lock_rows(claim, work, place, aim, bound, 'only ' || place.leaf || ' as t, public."Reg" as r', due, 'for update of t, r skip locked', 'array[(t."id")::text]');
     perform lapse.pin();
   end if;
-  these := array['t.ctid = any ($7)'];
+  deletion := deletion || 't.ctid = any ($7)';
   if aim.counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
       begin
-        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at;
+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder;
         get diagnostics gone = row_count;
         set constraints all immediate;
       exception when others or query_canceled or assert_failure then
@@ -57,12 +57,9 @@ begin
         aim.more := aim.more or state = '55P03';
       end;
     else
-      foreach this in array these loop
-        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at;
-        get diagnostics went = row_count;
-        gone := gone + went;
-        perform lapse.pin();
-      end loop;
+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder;
+      get diagnostics gone = row_count;
+      perform lapse.pin();
       if gone > 2 * work.row_limit then
         raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
       end if;
@@ -77,7 +74,7 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_7_1, in the place of 8d139846
+@@ lapse.due_7_1, in the place of aa006937
 1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
 1+  bound  timestamp with time zone := cutoff - interval '1 day';
 0+  seen   bigint;
@@ -97,7 +94,8 @@ $lapse$;
 +            due := null;
 +          end if;
 -- Finds the next rows of public.carts for lapse.delete_7_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable
--- function write, lock or set nothing. The batch's one statement restates the whole condition, and so does at most less.
+-- function write, lock or set nothing, and lapse.pin gives it its settings back where code of the table's may have run. The batch's one
+-- statement restates the whole condition, and so does at most less.
 create function lapse.find_7_1(claim lapse.claim, work lapse.work, place lapse.place) returns lapse.aim
 language plpgsql stable
 as $lapse$
@@ -106,8 +104,8 @@ declare
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
   shape   text := coalesce(work.shape, 'pick');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  after   text := case when place.cursor is not null then ' and (r."until", (r."ten""ant")::text collate "C", r."id") > ($8, $9, $10)' else '' end;
-  after_1 timestamp with time zone; after_2 text collate "C"; after_3 bigint;
+  after_1 timestamp with time zone := place.cursor[1]; after_2 text collate "C" := place.cursor[2]; after_3 bigint := place.cursor[3];
+  after   text := case when place.cursor[1] is not null then ' and (r."until", (r."ten""ant")::text collate "C", r."id") > ($10, $11, $12)' else '' end;
 begin
   if shape not in ('pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
@@ -119,7 +117,6 @@ begin
   aim.again := false;
   aim.after := place.cursor;
   aim.found_by := 'row';
-  after_1 := (aim.after[1])::timestamp with time zone; after_2 := (aim.after[2])::text collate "C"; after_3 := (aim.after[3])::bigint;
   -- The first due rows in the order, of so many candidates and no more.
   execute 'with seen as materialized (
 select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
@@ -137,11 +134,12 @@ select array_agg(d.at), count(*),
             else (select array[r.k1::text, r.k2::text, r.k3::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
        count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
-    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, after_1, after_2, after_3;
+    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder, after_1, after_2, after_3;
+  perform lapse.pin();
   return aim;
 end
 $lapse$;
-@@ lapse.survey_7_1, in the place of b8270995
+@@ lapse.survey_7_1, in the place of aeef7cbe
 1+  bound   timestamp with time zone := at_cutoff - interval '1 day';
 0+  join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
 2+  rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''

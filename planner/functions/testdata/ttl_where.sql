@@ -21,15 +21,16 @@ declare
   place   lapse.place := lapse.enter(claim, work, 5, 1, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff;
   due     text := 't.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))';
-  lower_1 timestamp with time zone := (place.lower[1])::timestamp with time zone;
-  upper_1 timestamp with time zone := (place.upper[1])::timestamp with time zone;
+  lower_1 timestamp with time zone := place.lower[1];
+  upper_1 timestamp with time zone := place.upper[1];
   slice   text := case when place.lower is null then '' else ' and t."last_seen" > $8' end
                   || case when place.upper is null then '' else ' and t."last_seen" <= $9' end;
-  after   text := case when place.cursor is not null then ' and (t."last_seen", t."id") > ($10, $11)' else '' end;
+  after_1 timestamp with time zone := place.cursor[1];
+  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11' else '' end;
   aim     lapse.aim;
-  after_1 timestamp with time zone; after_2 bigint;
-  last_1 timestamp with time zone; last_2 bigint;
-  deletion text; these text[]; this text; before lapse.tally; went bigint; gone bigint := 0; outcome lapse.outcome;
+  last_1  timestamp with time zone;
+  from_at tid; upto_at tid;
+  deletion text; before lapse.tally; gone bigint := 0; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
 begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
@@ -43,20 +44,17 @@ begin
     aim := lapse.lock_rows(claim, work, place, aim, bound, 'only ' || place.leaf || ' as t', due, 'for update skip locked', 'array[(t."id")::text]');
     perform lapse.pin();
   end if;
-  if aim.found_by in ('place', 'tie') then
-    after_1 := (aim.after[1])::timestamp with time zone; after_2 := (aim.after[2])::bigint;
-    last_1 := (aim.last[1])::timestamp with time zone; last_2 := (aim.last[2])::bigint;
-  end if;
-  these := case aim.found_by when 'row' then array['t.ctid = any ($7)']
-    when 'page' then array['t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid' || slice]
-    when 'tie' then array['t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" = $12 and (t."id") > ($11) and (t."id") <= ($13)']
-    else array['t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" < $12' || slice || after,
-      't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" = $12 and (t."id") <= ($13)'] end;
+  from_at := aim.after[2]; upto_at := aim.last[2];
+  last_1 := aim.last[1];
+  deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)'
+    when 'page' then 't.ctid > $5 and t.ctid <= $6' || slice
+    when 'tie' then case when aim.last[4]::boolean then 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" = $10' else '(t."last_seen" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
+    else 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" <= $10' || slice || after end;
   if aim.counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
       begin
-        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, lower_1, upper_1, after_1, after_2, last_1, last_2;
+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
         get diagnostics gone = row_count;
         set constraints all immediate;
       exception when others or query_canceled or assert_failure then
@@ -68,12 +66,9 @@ begin
         aim.more := aim.more or state = '55P03';
       end;
     else
-      foreach this in array these loop
-        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, lower_1, upper_1, after_1, after_2, last_1, last_2;
-        get diagnostics went = row_count;
-        gone := gone + went;
-        perform lapse.pin();
-      end loop;
+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+      get diagnostics gone = row_count;
+      perform lapse.pin();
       if gone > 2 * work.row_limit then
         raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
       end if;
@@ -83,28 +78,28 @@ begin
   end if;
   outcome := lapse.leave(claim, work, greatest(aim.counted, gone), gone, before,
     case when aim.again and gone > 0 then place.cursor else aim.last end, aim.ended and not (aim.again and gone > 0),
-    aim.more or aim.found_by = 'page' and aim.counted > gone, aim.locked);
+    aim.more or aim.found_by in ('page', 'tie') and aim.counted > gone, aim.locked);
   outcome.locker := aim.locker; outcome.rested := aim.rested;
   return outcome;
 end
 $lapse$;
-@@ lapse.due_5_1, in the place of 0e4de128
+@@ lapse.due_5_1, in the place of 1bafa86f
 1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
 1+  bound  timestamp with time zone := cutoff;
 0+  seen   bigint;
 1+                                              null, quiet) loop
 4-
 2+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
-+select t.ctid as at, t."last_seen" as k1, t."id" as k2,
++select t.ctid as at, t."last_seen" as k1,
 +       t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
-3+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || low || stays || '
-+ order by t."last_seen", t."id"
+2+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || low || stays || '
 1+) s' into due, seen using cutoff, bound, place.leaf, 10000;
 +          if not due and seen = 10000 then
 +            due := null;
 +          end if;
 -- Finds the next rows of public.carts for lapse.delete_5_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable
--- function write, lock or set nothing. The batch's one statement restates the whole condition, and so does at most less.
+-- function write, lock or set nothing, and lapse.pin gives it its settings back where code of the table's may have run. The batch's one
+-- statement restates the whole condition, and so does at most less.
 create function lapse.find_5_1(claim lapse.claim, work lapse.work, place lapse.place) returns lapse.aim
 language plpgsql stable
 as $lapse$
@@ -115,14 +110,20 @@ declare
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   picks   boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
   rows_at text := case when picks then 'array_agg(d.at)' else 'null::tid[]' end;
-  file    text;
-  page    bigint;
-  lower_1 timestamp with time zone := (place.lower[1])::timestamp with time zone;
-  upper_1 timestamp with time zone := (place.upper[1])::timestamp with time zone;
+  file    text := pg_relation_filenode(claim.target);
+  tail    text := ' and t.ctid > $5 and t.ctid < $6 limit $4';
+  from_at tid;
+  upto_at tid;
+  found   tid;
+  few     boolean;
+  last_1  timestamp with time zone;
+  edge    timestamp with time zone;
+  lower_1 timestamp with time zone := place.lower[1];
+  upper_1 timestamp with time zone := place.upper[1];
   slice   text := case when place.lower is null then '' else ' and t."last_seen" > $8' end
                   || case when place.upper is null then '' else ' and t."last_seen" <= $9' end;
-  after   text := case when place.cursor is not null then ' and (t."last_seen", t."id") > ($10, $11)' else '' end;
-  after_1 timestamp with time zone; after_2 bigint;
+  after_1 timestamp with time zone := place.cursor[1];
+  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11' else '' end;
 begin
   if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
@@ -133,61 +134,77 @@ begin
   aim.more := false;
   aim.again := false;
   aim.after := place.cursor;
-  if shape in ('heap', 'heap pick') then
-    -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows are elsewhere.
-    aim.found_by := case when picks then 'row' else 'page' end;
-    file := pg_relation_filenode(claim.target)::text;
-    if file is distinct from aim.after[2] then
-      aim.after := array['(0,0)', file];
+  if shape in ('range', 'pick') and (aim.after[2] is null or aim.after[2] = '(4294967294,65535)') then
+    aim.found_by := case when picks then 'row' else 'place' end;
+    -- The first due rows in the order, of so many candidates and no more: those before the value at the edge, so that no value is cut.
+    execute 'with seen as materialized (
+select t.ctid as at, t."last_seen" as k1,
+       t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
+  from only ' || place.leaf || ' as t
+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || kept || slice || after || '
+ order by t."last_seen" limit $4 * 8 + 1
+), due as materialized (
+select * from seen s where s.due limit $4 + 1
+), edge as materialized (
+select coalesce((select d.k1 from due d offset $4 limit 1), (select s.k1 from seen s offset $4 * 8 limit 1)) as k1
+)
+select ' || rows_at || ', count(*), case when (select count(*) from due) > $4 then max(d.k1)
+       else (select s.k1 from seen s where (s.k1 < (select e.k1 from edge e)) is not false order by s.k1 desc limit 1) end,
+       (select e.k1 from edge e)
+  from due d where (d.k1 < (select e.k1 from edge e)) is not false'
+      into aim.rows_at, aim.counted, last_1, edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+    perform lapse.pin();
+    if edge is null or last_1 is not null then
+      aim.last := array[last_1::text];
+      aim.ended := edge is null;
+      return aim;
     end if;
-    page := ((aim.after[1]::point)[0])::bigint + work.row_limit / 2 + 32;
-    aim.last := array[format('(%s,0)', page), file];
-    execute 'select ' || rows_at || ', count(*), case when count(*) = $4 then array[max(d.at)::text, $6[2]] else $6 end
-  from (
+    -- All of them have the value at the edge. Where these are not many they are read by the index for each batch.
+    last_1 := edge;
+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" = $10 limit 16 * $4 + 20000 + 1) s'
+      into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+    perform lapse.pin();
+    aim.after := array[edge::text, '(0,0)', file, few::text];
+  end if;
+  -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows are elsewhere.
+  aim.found_by := case when picks then 'row' when aim.after[1] is not null then 'tie' else 'page' end;
+  if file is distinct from aim.after[3] then
+    aim.after := array[aim.after[1], '(0,0)', file, aim.after[4]];
+  end if;
+  from_at := aim.after[2];
+  upto_at := format('(%s,0)', ((aim.after[2]::point)[0])::bigint + work.row_limit / 2 + 32);
+  last_1 := aim.after[1];
+  few := aim.after[4];
+  if few then
+    upto_at := '(4294967294,65535)';
+    tail := ' and t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" = $10 and t.ctid > $5 order by t.ctid limit $4';
+  elsif last_1 is not null then
+    tail := ' and (t."last_seen" = $10) is true' || tail;
+  end if;
+  execute 'select ' || rows_at || ', count(*), max(d.at) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.tableoid = $3
    and (case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))) is true' || kept || '
-   and (true' || slice || ') is true
-   and t.ctid > ($5[1])::tid and t.ctid < ($6[1])::tid
- limit $4
+   and (true' || slice || ') is true' || tail || '
 ) d'
-      into aim.rows_at, aim.counted, aim.last using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, lower_1, upper_1, after_1, after_2;
-    aim.ended := aim.counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
-    return aim;
-  end if;
-  aim.found_by := case when picks then 'row' else 'place' end;
-  after_1 := (aim.after[1])::timestamp with time zone; after_2 := (aim.after[2])::bigint;
-  -- The first due rows in the order, of so many candidates and no more.
-  execute 'with seen as materialized (
-select t.ctid as at, t."last_seen" as k1, t."id" as k2,
-       t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
-  from only ' || place.leaf || ' as t
- where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || kept || slice || after || '
- order by t."last_seen", t."id"
- limit $4 * 8
-), due as materialized (
-select s.at, s.k1, s.k2 from seen s where s.due limit $4
-)
-select ' || rows_at || ', count(*),
-       case when count(*) = $4 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
-            else (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
-       count(*) < $4 and (select count(*) from seen) < $4 * 8
-  from due d'
-    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, lower_1, upper_1, after_1, after_2;
-  -- Equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and 15 read through all of them.
-  aim.found_by := case when aim.found_by = 'place' and aim.after[1] = aim.last[1] then 'tie' else aim.found_by end;
+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+  perform lapse.pin();
+  aim.ended := aim.counted < work.row_limit and ((upto_at::text::point)[0])::bigint >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
+  upto_at := case when aim.counted = work.row_limit then found when aim.ended then '(4294967294,65535)' else upto_at end;
+  aim.last := array[aim.after[1], upto_at::text, file, aim.after[4]];
+  aim.ended := aim.ended and last_1 is null;
   return aim;
 end
 $lapse$;
-@@ lapse.survey_5_1, in the place of 91041678
+@@ lapse.survey_5_1, in the place of 0a194969
 1+  bound   timestamp with time zone := at_cutoff;
 1+   and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))';
 1+  execute 'explain (verbose, format json) select t."last_seen" ' || source || 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
 +   and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))' into whole using at_cutoff, bound;
-1+select s.at, s.k1, s.k2
+1+select s.at, s.k1
 +  from (
-+select t.ctid as at, t."last_seen" as k1, t."id" as k2,
++select t.ctid as at, t."last_seen" as k1,
 +       case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
 1-
 0+ limit $4
