@@ -128,9 +128,10 @@ func (t *DraftTx) mayRead(ctx context.Context, table string, relations []string,
 	err := t.QueryRow(ctx, `
 		with read as (
 		  select n.oid as schema, n.nspname, c.oid as relation, c.relname
-		    from pg_class c
-		    join pg_namespace n on n.oid = c.relnamespace
-		   where format('%I.%I', n.nspname, c.relname) = any ($2)
+		    from unnest($2::text[]) r(name)
+		   cross join lateral parse_ident(r.name) p
+		    join pg_namespace n on n.nspname = p[1]
+		    join pg_class c on c.relnamespace = n.oid and c.relname = p[2]
 		)
 		select array(
 		  select text
