@@ -213,7 +213,22 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 		return nil, withProblems(file, err)
 	}
 	mistakes = slices.DeleteFunc(mistakes, func(m *yamldoc.Error) bool { return !c.wants(m.Policy) && !slices.Contains(file.Problems, m) })
-	plans := []plan{}
+	plans, unfit, err := c.surveyChanges(ctx, draft, changes)
+	if err != nil {
+		return nil, err
+	}
+	mistakes = append(mistakes, unfit...)
+	if len(mistakes) == 0 {
+		return plans, refused
+	}
+	mistakes = mistakes.Sorted(file.Names)
+	return blame(plans, mistakes), errors.Join(mistakes, refused)
+}
+
+// surveyChanges surveys what a file says, and returns what the rows refuse beside the plans.
+func (c *surveyor) surveyChanges(ctx context.Context, draft *database.Draft, changes apply.Changes) (plans []plan, unfit yamldoc.Errors, err error) {
+	defer draft.Together()()
+	plans = []plan{}
 	for i := range changes {
 		switch made := &changes[i]; {
 		case made.Kind == change.Missing || !c.wants(string(made.Policy)):
@@ -227,17 +242,13 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 		default:
 			s, err := change.SurveyDraft(ctx, draft, c.ask(), made.Resolved)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			mistakes = append(mistakes, made.Misfits(s)...)
+			unfit = append(unfit, made.Misfits(s)...)
 			plans = append(plans, plan{Survey: s})
 		}
 	}
-	if len(mistakes) == 0 {
-		return plans, refused
-	}
-	mistakes = mistakes.Sorted(file.Names)
-	return blame(plans, mistakes), errors.Join(mistakes, refused)
+	return plans, unfit, nil
 }
 
 // openToApply opens a session as apply does. It is nil, without an error, where nothing is installed: there can be a plan before, and roles

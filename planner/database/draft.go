@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
 // Draft looks at policies that are not applied, in a database that may have no catalog. What the catalog has functions for is
-// done by copies of them in the session's temporary schema. Each session is in one transaction, which is undone. Nothing is
+// done by copies of them in the session's temporary schema. Each session is in one transaction, which is undone. The looks at
+// several policies can share one (Together), since nothing of anybody's runs in them; a count has its own. Nothing is
 // written, and no lock is taken but that of a reader.
 //
 // What a policy would delete is counted by the text of its survey function. Code of the table's owner that was planted after the
@@ -27,9 +30,17 @@ type Draft struct {
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 	Roles   schemas.Roles
 
-	once   sync.Once // the script is the same for each session, and is made of all the migrations
-	script string    // makes the copies
-	names  []string  // of the functions
+	looks, counts copies
+	sharing       bool
+	looking       *DraftTx // the session of all looks, while they share one
+	since         time.Time
+}
+
+// copies are those of functions of the catalog: the same for each session that makes them.
+type copies struct {
+	once   sync.Once // they are made of all the migrations
+	script string
+	names  []string // of the functions
 	err    error
 }
 
@@ -38,8 +49,16 @@ type RefusedError struct{ Text string }
 
 func (e *RefusedError) Error() string { return e.Text }
 
-// drafted are the functions of the catalog that a draft has copies of, beside those that they call.
-var drafted = []string{"reach", "leaves", "intruders", "code", "pin", "cascade_statement", "part_of"}
+// drafted are the functions of the catalog that a draft has copies of, beside those that they call; counting those that a session has
+// which only counts.
+var (
+	drafted  = []string{"reach", "leaves", "intruders", "code", "pin", "cascade_statement", "part_of"}
+	counting = []string{"intruders", "pin", "cascade_statement"}
+)
+
+// looksAtMost is how long looks share a session. Its transaction has made functions, and while it lasts nothing that is deleted since is
+// vacuumed, in the whole database.
+const looksAtMost = 10 * time.Second
 
 // DraftTx is a transaction in which calls of the catalog's functions are calls of the draft's.
 type DraftTx struct {
@@ -65,22 +84,77 @@ func (t *DraftTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 
 // Begin runs work in a session of its own, in a transaction that is undone. The session is closed before begin returns.
 func (d *Draft) Begin(ctx context.Context, work func(tx *DraftTx) error) error {
-	conn, err := d.Connect(ctx)
+	return d.begin(ctx, &d.looks, drafted, work)
+}
+
+// Count is Begin, in a session that makes a function that counts, and calls it.
+func (d *Draft) Count(ctx context.Context, work func(tx *DraftTx) error) error {
+	return d.begin(ctx, &d.counts, counting, work)
+}
+
+func (d *Draft) begin(ctx context.Context, made *copies, wanted []string, work func(tx *DraftTx) error) error {
+	tx, err := d.open(ctx, made, wanted)
 	if err != nil {
 		return err
 	}
-	defer Close(conn)
-	if d.once.Do(func() { d.script, d.names, d.err = schemas.DraftSQL(d.Roles, drafted...) }); d.err != nil {
-		return d.err
+	defer Close(tx.Conn())
+	return work(tx)
+}
+
+// Together lets looks share sessions, one after the other, until end is called.
+func (d *Draft) Together() (end func()) {
+	d.sharing = true
+	return func() {
+		d.sharing = false
+		d.closeLooks()
+	}
+}
+
+// Look runs work, which must only read the system catalog, as Begin does, or while they are together in a savepoint of a session that others have
+// looked in.
+func (d *Draft) Look(ctx context.Context, work func(db DB) error) error {
+	if !d.sharing {
+		return d.Begin(ctx, func(tx *DraftTx) error { return work(tx) })
+	}
+	if d.looking != nil && (d.looking.Conn().IsClosed() || time.Since(d.since) > looksAtMost) {
+		d.closeLooks()
+	}
+	if d.looking == nil {
+		tx, err := d.open(ctx, &d.looks, drafted)
+		if err != nil {
+			return err
+		}
+		d.looking, d.since = tx, time.Now()
+	}
+	return expiry.Attempt(ctx, d.looking, func(tx pgx.Tx) error { return work(tx) })
+}
+
+func (d *Draft) closeLooks() {
+	if d.looking != nil {
+		Close(d.looking.Conn())
+		d.looking = nil
+	}
+}
+
+// open opens a session, and makes the copies in it.
+func (d *Draft) open(ctx context.Context, made *copies, wanted []string) (*DraftTx, error) {
+	if made.once.Do(func() { made.script, made.names, made.err = schemas.DraftSQL(d.Roles, wanted...) }); made.err != nil {
+		return nil, made.err
+	}
+	conn, err := d.Connect(ctx)
+	if err != nil {
+		return nil, err
 	}
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
-		return fmt.Errorf("begin to look: %w", err)
+		Close(conn)
+		return nil, fmt.Errorf("begin to look: %w", err)
 	}
-	if _, err := tx.Exec(ctx, d.script, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return mayNotDraft(conn, err)
+	if _, err := tx.Exec(ctx, made.script, pgx.QueryExecModeSimpleProtocol); err != nil {
+		Close(conn)
+		return nil, mayNotDraft(conn, err)
 	}
-	return work(&DraftTx{tx, d.names})
+	return &DraftTx{tx, made.names}, nil
 }
 
 // mayNotDraft says why temporary functions cannot be made.

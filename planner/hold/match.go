@@ -32,7 +32,7 @@ const heldMatches = "pg_temp.unmatched"
 // whatever is found. No key is in a statement's text or in what is returned.
 func Match(ctx context.Context, d *database.Draft, h *Hold) (Matches, error) {
 	m := Matches{Given: len(h.given), Without: []int{}}
-	err := d.Begin(ctx, func(tx *database.DraftTx) (err error) {
+	err := d.Count(ctx, func(tx *database.DraftTx) (err error) {
 		m.Without, err = match(ctx, d, tx, h)
 		return err
 	})

@@ -24,10 +24,10 @@ func Draft(ctx context.Context, d *database.Draft, ask Ask, v *record.Version) (
 
 func draft(ctx context.Context, d *database.Draft, s *surveyor) error {
 	// What is asked before the count is asked in a session of its own: the count's does nothing else.
-	err := d.Begin(ctx, func(tx *database.DraftTx) error {
-		return s.run(ctx, tx, func(at time.Time, to extent) (*found, error) {
+	err := d.Look(ctx, func(db database.DB) error {
+		return s.run(ctx, db, func(at time.Time, to extent) (*found, error) {
 			var f *found
-			err := d.Begin(ctx, func(tx *database.DraftTx) (err error) {
+			err := d.Count(ctx, func(tx *database.DraftTx) (err error) {
 				f, err = countDraft(ctx, d, tx, s, at, to)
 				return err
 			})

@@ -116,6 +116,9 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 	if changes, err = a.unneededIndexes(ctx, changes); err != nil {
 		return nil, err
 	}
+	if a.Draft != nil {
+		defer a.Draft.Together()()
+	}
 	for i := range changes {
 		mistakes = append(mistakes, a.count(ctx, &changes[i])...)
 	}

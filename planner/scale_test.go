@@ -1,0 +1,120 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/pgtest"
+	"lapse/planner/change"
+	"lapse/planner/survey"
+)
+
+// What a plan of n policies reads of the system catalog, and of one policy on n partitions, grows as n does: to four times as much, and not
+// to sixteen times.
+func TestAPlanReadsTheCatalogInProportionToPoliciesAndPartitions(t *testing.T) {
+	t.Parallel()
+	for name, fill := range map[string]func(b *bare, n int) (file string){"policies": manyPolicies, "partitions": manyPartitions} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBare(t, pgtest.New(t, pgtest.Newest(t)), "")
+			few := b.readBy(fill(b, 10))
+			many := b.readBy(fill(b, 40))
+			if many > 8*few {
+				t.Errorf("%d rows and blocks of the catalog were read for 10, and %d for 40", few, many)
+			}
+		})
+	}
+}
+
+// manyPolicies makes tables up to n, and a policy on each.
+func manyPolicies(b *bare, n int) string {
+	var all strings.Builder
+	all.WriteString("policies:\n")
+	for i := range n {
+		b.do(fmt.Sprintf(`create table if not exists many_%d (id bigint primary key, at timestamptz not null)`, i))
+		fmt.Fprintf(&all, "  - name: many-%d\n    table: shop.many_%[1]d\n    expire: { column: at, after: 30 days }\n    every: 1 hour\n", i)
+	}
+	return all.String()
+}
+
+// manyPartitions makes partitions up to n of one table, with a policy.
+func manyPartitions(b *bare, n int) string {
+	b.do(`create table if not exists parted (id bigint, at timestamptz not null, primary key (id, at)) partition by range (at)`)
+	for i := range n {
+		b.do(fmt.Sprintf(`create table if not exists parted_%d partition of parted for values from ('%d-01-01Z') to ('%d-01-01Z')`, i, 2000+i, 2001+i))
+	}
+	return policyText("shop.parted", "at", "30 days")
+}
+
+// readBy is how many rows and blocks of the system catalog were read for the plan of a file.
+func (b *bare) readBy(file string) int64 {
+	b.t.Helper()
+	b.db.Exec(b.t, `vacuum analyze`)
+	before := b.read()
+	all := b.proposals(file)
+	d := b.draft(nil)
+	end := d.Together()
+	for i := range all {
+		if len(all[i].Errors) > 0 {
+			b.t.Fatal(all[i].Errors)
+		}
+		s, err := change.SurveyDraft(b.t.Context(), d, survey.Ask{AtMost: 1000}, all[i].Resolved)
+		must(b.t, err)
+		if s.Trouble != "" {
+			b.t.Fatal(s.Trouble)
+		}
+	}
+	end()
+	return b.read() - before
+}
+
+// read is how many rows and blocks of the system catalog were read by sessions of the login that asks, which have ended.
+func (b *bare) read() (n int64) {
+	b.t.Helper()
+	b.do(`select pg_stat_force_next_flush()`)
+	for none := false; !none; {
+		must(b.t, b.admin.QueryRow(b.t.Context(), `
+			select not exists (select from pg_stat_activity a
+			                    where a.datname = current_database() and a.usename = $1 and (a.state <> 'idle' or a.pid <> $2))`,
+			b.login, int64(b.owner.PgConn().PID())).Scan(&none))
+	}
+	must(b.t, b.admin.QueryRow(b.t.Context(), `
+		select sum(s.seq_tup_read + coalesce(s.idx_tup_fetch, 0))::bigint + sum(i.heap_blks_hit + i.heap_blks_read + coalesce(i.idx_blks_hit + i.idx_blks_read, 0))::bigint
+		  from pg_stat_sys_tables s join pg_statio_sys_tables i using (relid)`).Scan(&n))
+	return n
+}
+
+// Looks share a session, which another one replaces when it is gone; each count has its own.
+func TestTheLooksOfManyDraftsShareASession(t *testing.T) {
+	t.Parallel()
+	b := newBare(t, pgtest.New(t, pgtest.Newest(t)), "")
+	all := b.proposals(manyPolicies(b, 4))
+	d := b.draft(nil)
+	connect, opened := d.Connect, []*pgx.Conn(nil)
+	d.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+		conn, err := connect(ctx)
+		opened = append(opened, conn)
+		return conn, err
+	}
+	end := d.Together()
+	for i, sessions := range []int{2, 3, 5, 6} {
+		if i == 2 {
+			must(t, opened[0].Close(t.Context()))
+		}
+		s, err := change.SurveyDraft(t.Context(), d, survey.Ask{AtMost: 1000}, all[i].Resolved)
+		must(t, err)
+		if s.Trouble != "" || s.DueIs != survey.Exact || len(opened) != sessions {
+			t.Errorf("after %d policies %d sessions were opened: %+v", i+1, len(opened), s)
+		}
+	}
+	end()
+	for i, conn := range opened {
+		if !conn.IsClosed() {
+			t.Errorf("session %d is still open", i)
+		}
+	}
+}
