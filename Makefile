@@ -88,7 +88,7 @@ torture-plan: servers-or-less ## plan -f against apply in drawn schemas, for MIN
 bench: bench-deletion bench-pace bench-slot bench-throughput ## all that is measured side by side, about an hour; ratios first, figures in bench/out/
 
 .PHONY: bench-deletion
-bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a loop of ctid batches, on thirteen tables; BENCH=-quick: two minutes
+bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a loop of ctid batches, on fifteen tables; BENCH=-quick: two minutes
 	@go run ./bench/deletion -lapse bin/lapse $(BENCH)
 
 # BENCH="-disks slow -rate 500" narrows it; go run ./bench/pace -help says more.

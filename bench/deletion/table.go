@@ -86,7 +86,17 @@ func tables() []table {
 			t.columns = strings.Replace(plainColumns, "timestamptz", "date", 1)
 			t.due = "at <= current_date - 30"
 		}),
+		tie("tie", "a date: all due rows on one day, index (at)", false),
+		tie("tie-scattered", "the same, rows in no order", true),
 	}
+}
+
+// tie is a table in which all due rows have one value.
+func tie(name, title string, shuffled bool) table {
+	return plain(name, title, func(t *table) {
+		t.columns, t.shuffled, t.due = strings.Replace(plainColumns, "timestamptz", "date", 1), shuffled, "at <= current_date - 30"
+		t.values = "n, n % 1000, case when at <= now() - interval '30 days' then '2020-01-01' else at end, repeat('x', 100)"
+	})
 }
 
 // chosenTables are those of some names.
