@@ -290,13 +290,22 @@ func TestAnIndexIsMadeWithTheRightsOfTheTablesOwner(t *testing.T) {
 	plain, _ := p.indexed("app")
 	schema := strings.Split(plain, ".")[0]
 	p.db.Exec(t, "alter schema "+schema+" owner to postgres", "grant usage on schema "+schema+" to "+schema)
-	_, err := p.makes(file(t, ", index: create", plain))
+	f, a := file(t, ", index: create", plain), p.asks()
+	_, err := a.Difference(t.Context(), f)
 	var refused *access.GrantError
 	if !errors.As(err, &refused) {
+		t.Fatalf("foretold: got %v, want a GrantError", err)
+	}
+	p.db.Exec(t, refused.SQL)
+	changes, err := a.Difference(t.Context(), f)
+	p.must(err)
+	// The right goes after it was looked for.
+	p.db.Exec(t, "revoke create on schema "+schema+" from "+schema)
+	if err := a.Apply(t.Context(), changes); !errors.As(err, &refused) {
 		t.Fatalf("got %v, want a GrantError", err)
 	}
 	p.db.Exec(t, refused.SQL)
-	_, err = p.makes(file(t, ", index: create", plain))
+	_, err = p.makes(f)
 	p.must(err)
 }
 
