@@ -170,8 +170,13 @@ func (s *Server) java(onDeath syscall.Signal, class string, args ...string) (pro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
+	if s.native == nil {
+		if s.native, err = child.NewProgramFolder("kafkalib"); err != nil {
+			return nil, err
+		}
+	}
 	options := []string{
-		"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true",
+		"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-Djava.io.tmpdir=" + s.native.Path,
 		"-Dlog4j2.configurationFile=" + s.logConfigFile(),
 	}
 	if _, err := os.Stat(s.install.archive); err == nil {

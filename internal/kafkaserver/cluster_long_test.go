@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
 
 	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
@@ -49,7 +50,7 @@ func TestAClusterGoesOnWithoutTheLeaderWhetherItIsKilledFrozenOrMoved(t *testing
 	var want []string
 	for _, fault := range []string{"killed", "frozen"} {
 		first := leader(ctx, t, cluster, nil)
-		produce(t, first, fmt.Sprint("before ", fault))
+		produce(t, first, fmt.Sprint("before ", fault), compress.None)
 		if fault == "killed" {
 			err = first.Kill()
 		} else {
@@ -59,7 +60,7 @@ func TestAClusterGoesOnWithoutTheLeaderWhetherItIsKilledFrozenOrMoved(t *testing
 			t.Fatal(err)
 		}
 		second := leader(ctx, t, cluster, first)
-		produce(t, second, fmt.Sprint("without the ", fault))
+		produce(t, second, fmt.Sprint("without the ", fault), compress.None)
 		if fault == "killed" {
 			err = first.Start(ctx)
 		} else {
@@ -83,7 +84,7 @@ func TestAClusterGoesOnWithoutTheLeaderWhetherItIsKilledFrozenOrMoved(t *testing
 			t.Error("the former leader is gone")
 		}
 		want = append(want, fmt.Sprint("moved ", n))
-		produce(t, next, fmt.Sprint("moved ", n))
+		produce(t, next, fmt.Sprint("moved ", n), compress.None)
 	}
 	if got := consumeUpTo(ctx, t, cluster, want[len(want)-1]); !slices.Equal(got, want) {
 		t.Errorf("records %q, want %q", got, want)

@@ -42,6 +42,7 @@ type Server struct {
 	options Options
 	folder  *child.Folder // nil if the caller named one
 	dir     string
+	native  *child.Folder // where Java puts libraries that it loads: a killed broker leaves them
 	ports   ports
 	member  *member        // nil if it is no cluster's
 	process *child.Process // nil when it is not running
@@ -59,7 +60,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	}
 	s := &Server{install: install, options: options, dir: options.Dir}
 	if err := s.firstStart(ctx); err != nil {
-		return nil, errors.Join(err, s.removeFolder())
+		return nil, errors.Join(err, s.removeFolders())
 	}
 	return s, nil
 }
@@ -301,14 +302,17 @@ func (s *Server) signalAndWait(ctx context.Context, signal syscall.Signal, froze
 
 // Close kills the broker and removes the folder that Start made. A folder named in Options stays.
 func (s *Server) Close() error {
-	return errors.Join(s.Kill(), s.removeFolder())
+	return errors.Join(s.Kill(), s.removeFolders())
 }
 
-func (s *Server) removeFolder() error {
-	if s.folder == nil {
-		return nil
+func (s *Server) removeFolders() error {
+	var errs []error
+	for _, folder := range []*child.Folder{s.folder, s.native} {
+		if folder != nil {
+			errs = append(errs, folder.Remove())
+		}
 	}
-	return s.folder.Remove()
+	return errors.Join(errs...)
 }
 
 // Addr is the broker's address for clients, host:port. It stays for the broker's life.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
 
 	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
@@ -37,14 +39,14 @@ func TestAcknowledgedRecordsOutliveKillAndStop(t *testing.T) {
 	if err := broker.CreateTopic(t.Context(), "kept", 3, nil); err != nil {
 		t.Fatal(err)
 	}
-	produce(t, broker, "before the kill")
+	produce(t, broker, "before the kill", compress.None)
 	if err := broker.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := broker.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	produce(t, broker, "before the stop")
+	produce(t, broker, "before the stop", compress.None)
 	begun := time.Now()
 	if err := broker.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -100,7 +102,7 @@ func TestANamedFolderIsTakenUpAgain(t *testing.T) {
 	if err := first.CreateTopic(t.Context(), "kept", 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	produce(t, first, "kept")
+	produce(t, first, "kept", compress.None)
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +112,32 @@ func TestANamedFolderIsTakenUpAgain(t *testing.T) {
 	}
 	if got := consume(t, second, 1); got != "kept" {
 		t.Errorf("records %q", got)
+	}
+}
+
+func TestALibraryThatJavaUnpacksGoesWithAKilledBroker(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	broker := start(t, kafkaserver.Options{})
+	if err := broker.CreateTopic(t.Context(), "kept", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, broker, "kept", compress.Snappy) // the broker unpacks it, and for that its library
+	unpacked := func() []string {
+		found, err := filepath.Glob(filepath.Join(temporary, "lapse-*", "snappy-*.so"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if len(unpacked()) != 1 {
+		t.Errorf("libraries %q, want that of snappy", unpacked())
+	}
+	if err := broker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(unpacked()) != 0 {
+		t.Errorf("the broker left %q", unpacked())
 	}
 }
 
@@ -198,7 +226,7 @@ func start(t *testing.T, options kafkaserver.Options) *kafkaserver.Server {
 
 // produce adds a record to partition 0 of the topic "kept" and waits for its acknowledgement. A broker that has just
 // started may not lead the partition yet.
-func produce(t *testing.T, broker *kafkaserver.Server, value string) {
+func produce(t *testing.T, broker *kafkaserver.Server, value string, compression compress.Compression) {
 	t.Helper()
 	client := &kafka.Client{Addr: kafka.TCP(broker.Addr()), Transport: &kafka.Transport{}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a broker that came back is not in sync at once
@@ -206,7 +234,7 @@ func produce(t *testing.T, broker *kafkaserver.Server, value string) {
 	var refused error
 	err := fixture.Until(ctx, func() (bool, error) {
 		answer, err := client.Produce(ctx, &kafka.ProduceRequest{
-			Topic: "kept", RequiredAcks: kafka.RequireAll,
+			Topic: "kept", RequiredAcks: kafka.RequireAll, Compression: compression,
 			Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte(value))}),
 		})
 		if err == nil {
