@@ -38,7 +38,8 @@ type Auditor struct {
 	until    schemas.LSN // 0: none, or not asked yet
 	reported string      // the text of the last error that was logged because a person must decide
 
-	boundary func(step, func() bool) // relay.boundary
+	boundary   func(step, func() bool) // relay.boundary
+	coverEvery time.Duration           // of coverage
 }
 
 const (
@@ -60,7 +61,7 @@ func New(config Config) (*Auditor, error) {
 	config = config.withDefaults()
 	a := &Auditor{
 		config: config, metrics: config.Metrics, log: config.Logger, probing: defaultProbeLimits, streamOpened: make(chan struct{}, 1),
-		process: uuid.NewString(),
+		process: uuid.NewString(), coverEvery: coverageEvery,
 	}
 	if err := a.route(replication.Identity{}).Validate(); err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ type coverage struct {
 	upTo   evidence.Reach // what has been read, with everything in the log's queue that came of it
 	wanted bool           // somebody waits for it: a server that asks, a policy that is to be armed
 	last   time.Time
+	every  time.Duration // coverageEvery; tests make it longer
 }
 
 // A coverage record is made each half minute while there is something to cover, since the executor stops when what it did
@@ -55,7 +56,7 @@ func (c *coverage) due(r *relay) time.Time {
 	case c.wanted:
 		return c.last.Add(coveragePause)
 	default:
-		return c.last.Add(coverageEvery)
+		return c.last.Add(c.every)
 	}
 }
 

@@ -24,6 +24,9 @@ func (a *Auditor) AtSteps(f func(before string, record *evidence.Entry, acked fu
 	a.boundary = func(s step, acked func() bool) { f(s.before, s.record, acked) }
 }
 
+// CoverEvery makes coverage records that nobody waits for as rare as that.
+func (a *Auditor) CoverEvery(d time.Duration) { a.coverEvery = d }
+
 // Impatient makes the auditor probe its server often, and report soon that the server sends nothing or is not read.
 func (a *Auditor) Impatient(every, limit time.Duration) {
 	a.probing.every, a.probing.silent, a.probing.unread, a.probing.synchronousPause = every, limit, limit, every

@@ -178,10 +178,15 @@ func TestNoEventIsPublishedByARouteThatTheLogDoesNotHave(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsForACoverageRecordDoesNotWaitAMinute(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+func TestWhoWaitsForACoverageRecordDoesNotWaitForThePeriodicOne(t *testing.T) {
+	t.Parallel()
+	// On a server of its own: on another the end of the WAL may be that of other tests, for which nobody waits.
+	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		r := newRig(t, db, kafkatest.Broker(t))
 		conn := r.db.Connect(t)
-		run := r.start(t)
+		a := r.auditor(t)
+		a.CoverEvery(time.Hour)
+		run := r.startWith(t, a)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
 		for _, statement := range []string{
 			`insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec) values (1, 1, 'p', 1, 't', '[]', '{}')`,
@@ -190,11 +195,7 @@ func TestWhoWaitsForACoverageRecordDoesNotWaitAMinute(t *testing.T) {
 		} {
 			r.db.Exec(t, statement)
 			end := walEnd(t, conn)
-			began := time.Now()
-			eventually(t, "the slot is confirmed", func() bool { return r.confirmed(t, conn) >= end })
-			if took := time.Since(began); took > 15*time.Second {
-				t.Errorf("%q was confirmed after %s", statement, took)
-			}
+			eventually(t, "the slot is confirmed after "+statement, func() bool { return r.confirmed(t, conn) >= end })
 		}
 		run.end(t)
 		r.verify(t, newExpected())

@@ -43,6 +43,7 @@ func (s *session) startRelay(start *history.StartingPoint, checked *history.Topi
 	s.relay = newRelay(s.route, &a.config, s.publisher, start, checked, a.metrics, a.log)
 	id := s.stream.Identity()
 	s.relay.ancestry, s.relay.process, s.relay.heartbeats, s.relay.boundary = id.Ancestry, a.process, &a.heartbeats, a.boundary
+	s.relay.coverage.every = a.coverEvery
 	a.heartbeats.reset()
 	if len(start.Replaced) > 0 {
 		a.log.Warn("topics lack what was acknowledged in them: they were deleted, or the brokers have lost their end; the next heartbeat "+
