@@ -20,8 +20,8 @@ func TestLockedChildrenKeepNothingElse(t *testing.T) {
 	for name, does := range map[string]string{"cascade": "cascade", "set null": "set null"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-				sessions(t, db, 5000, 5)
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+				sessions(t, db, 2000, 5)
 				owned(t, db, "create table logins (id bigint primary key, session bigint references sessions on delete "+does+")", "create index on logins (session)",
 					"insert into logins select id, id from sessions", "create table clicks (login bigint references logins on delete "+does+")", "create index on clicks (login)",
 					"insert into clicks select id from sessions", "analyze")
@@ -33,8 +33,8 @@ func TestLockedChildrenKeepNothingElse(t *testing.T) {
 						return err
 					}
 					s := once(t, e)
-					if p := only(t, s); p.Deleted != 4900 || !p.LeftBehind {
-						t.Errorf("with 100 rows' children locked: %+v", p)
+					if p := only(t, s); p.Deleted != 1960 || !p.LeftBehind {
+						t.Errorf("with 40 rows' children locked: %+v", p)
 					}
 					for _, m := range e.known {
 						if by := m.locks.by(); by.process != int32(app.PgConn().PID()) || by.String() == "" { // #nosec G115 -- a process id
@@ -50,7 +50,7 @@ func TestLockedChildrenKeepNothingElse(t *testing.T) {
 					if want := fmt.Sprintf("in the last run process %d", app.PgConn().PID()); said.held != schemas.HeldByLock || !strings.HasPrefix(said.reason, want) {
 						t.Errorf("status hears %+v, want who has the rows locked", said)
 					}
-					t.Logf("4,900 of 5,000 rows went in %.1f s", only(t, s).Whole.Seconds)
+					t.Logf("1,960 of 2,000 rows went in %.1f s", only(t, s).Whole.Seconds)
 					return nil
 				})
 				if err != nil {
@@ -59,7 +59,7 @@ func TestLockedChildrenKeepNothingElse(t *testing.T) {
 				if got := one[int](t, db, "select count(*) from lapse.quarantine"); got != 0 {
 					t.Errorf("%d rows are in quarantine", got)
 				}
-				if s := once(t, e, "p"); only(t, s).Deleted != 100 || only(t, s).LeftBehind {
+				if s := once(t, e, "p"); only(t, s).Deleted != 40 || only(t, s).LeftBehind {
 					t.Errorf("with nothing locked: %+v", only(t, s))
 				}
 			})
@@ -99,7 +99,7 @@ func TestThreadsOfCommentsGo(t *testing.T) {
 	for name, c := range threads {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 				owned(t, db, "create table comments (id bigint primary key, at timestamptz, up bigint references comments "+c.answers+")",
 					"create index on comments (at, id)", "create index on comments (up)",
 					"insert into comments select g, now() - interval '40 days' - g * interval '1 second' from generate_series(1, 5000) g",

@@ -122,7 +122,7 @@ func TestAPartitionThatIsLockedKeepsNothingElse(t *testing.T) {
 	t.Parallel()
 	for _, locked := range []int{1, 2} {
 		t.Run(fmt.Sprint(locked), func(t *testing.T) {
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 				parts(t, db, 100)
 				arm(t, db, policies(policy("p", "public.visits", "batch: 20")))
 				locker, err := db.Connect(t).Begin(t.Context())

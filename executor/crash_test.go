@@ -79,7 +79,7 @@ func isWhole(t *testing.T, db *pgtest.DB, h *history, due, live int64) {
 
 func TestAfterKillsAtAnyMomentAnotherProcessGoesOnAndNothingIsLostOrDoubled(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const due, live = 6000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 50", "pace: unlimited")))
@@ -136,7 +136,7 @@ func TestAKilledExecutorsShardIsTakenOverWhenItsLeaseEnds(t *testing.T) {
 
 func TestAProcessThatWasStoppedPastItsLeaseIsRefusedWhenItGoesOn(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const due, live = 3000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))

@@ -144,7 +144,7 @@ func (c *crew) finish() {
 
 func TestKillsOfAnyOfFourExecutorsLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const due, live = 3000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20", "pace: unlimited")))

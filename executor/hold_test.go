@@ -182,7 +182,7 @@ func surveyed(t testing.TB, db *pgtest.DB, name schemas.PolicyName) string {
 // One database, all that a hold can be on, and what goes along.
 func TestARowThatAHoldIsOnStaysWhateverThePolicySays(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		s := holdSession(t, db)
 		var entries []string
 		var names []schemas.PolicyName

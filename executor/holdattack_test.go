@@ -43,7 +43,7 @@ func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 		"newchild": {byKeys("public.{}_c", "3"), "drop table {}_c; create table {}_c (id bigint primary key, up bigint references {} on delete cascade, c text)", "public.{}_c is not the table that hold"},
 		"stand_in": {byKeys("public.{}_c", "3"), "alter table {}_c rename to {}_old; create table {}_c (id bigint primary key, up bigint references {} on delete cascade)", "public.{}_c is not the table that hold"},
 	}
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		s := holdSession(t, db)
 		var entries []string
 		for n := range changes {
@@ -90,7 +90,7 @@ func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 // What an owner of tables, the catalog's owner or time does to a hold, and what a policy does that is made after it.
 func TestAHoldOutlivesWhatHappensAroundIt(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		s := holdSession(t, db)
 		// A hold on a table without a policy; a partition that is detached; a policy that is made afterwards.
 		owned(t, db, `create table p (id bigint, at timestamptz, primary key (id, at)) partition by range (at);

@@ -87,7 +87,7 @@ func TestABatchHeedsAHoldThroughDDLThatItWaitedFor(t *testing.T) {
 	for what, c := range ddlRaces {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) { c.run(t, db) })
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) { c.run(t, db) })
 		})
 	}
 }

@@ -43,7 +43,7 @@ func TestARowThatComesUnderAHoldWhileABatchRunsIsNotTakenAlong(t *testing.T) {
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 				underHold(t, db)
 				arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 				w := open(t, db, "p")

@@ -42,7 +42,7 @@ func wantFaults(t testing.TB, s *site.Session, want ...string) {
 // what to do. Moved, the hold is on the same keys there.
 func TestAHoldWhoseTableIsGoneStopsEveryPolicyUntilItIsMoved(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		entries := []string{onHold(t, db, "elsewhere"), onHold(t, db, "was")}
 		arm(t, db, policies(entries...))
 		s := holdSession(t, db)
@@ -93,7 +93,7 @@ func TestAHoldWhoseTableIsGoneStopsEveryPolicyUntilItIsMoved(t *testing.T) {
 // A held partition is split; a member is dropped, as each night; a table is dropped for good, and its hold is released.
 func TestAHeldPartitionThatIsSplitStopsAndAMemberThatIsDroppedDoesNot(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, `create table p (id bigint, at timestamptz, r int, primary key (id, r)) partition by list (r);
 			create index on p (at, id, r);
 			create table p_12 partition of p for values in (1, 2);

@@ -141,7 +141,7 @@ func (c *treeCase) run(t testing.TB, db *pgtest.DB, name string, steps []string)
 // having been seen before is judged too, where it has the hold's columns.
 func TestWhatWasOnceBelowAHeldTableStaysHeld(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		db.Exec(t, "create schema elsewhere; grant all on schema elsewhere to "+appRole)
 		names, entries := map[string]string{}, []string{}
 		for what, c := range treeCases {

@@ -46,7 +46,7 @@ func TestASuddenJumpAgainstTheLastRunsDeletesNothingUntilSomebodySaysYes(t *test
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 12_000, 5)
-		arm(t, db, policies(policy("p", "public.sessions")))
+		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
 		e := newExecutor(t, db)
 		goes(t, e, 12_000, "the first run after somebody armed it")
 		// A day of each of three runs, of 500 rows.
@@ -80,7 +80,7 @@ func TestWhatIsToBeExpectedGrowsWithTheTimeWithoutRuns(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5, 5)
-		arm(t, db, policies(policy("p", "public.sessions")))
+		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
 		db.Exec(t, "alter table lapse.policy_state disable trigger all", "update lapse.policy_state set changed_at = changed_at - interval '9 days'")
 		e := newExecutor(t, db)
 		for range 3 {
@@ -104,7 +104,7 @@ func TestAJumpThatIsASmallPartOfTheTableIsNone(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5, 130_000)
-		arm(t, db, policies(policy("p", "public.sessions")))
+		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
 		e := newExecutor(t, db)
 		goes(t, e, 5, "a few")
 		due(t, db, 12_000, fortyDays)
@@ -114,9 +114,9 @@ func TestAJumpThatIsASmallPartOfTheTableIsNone(t *testing.T) {
 
 func TestDueTimesInTheAbsurdPastDeleteNothingUntilSomebodySaysYes(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 1_000, 5)
-		arm(t, db, policies(policy("p", "public.sessions")))
+		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
 		e := newExecutor(t, db)
 		due(t, db, 900, "to_timestamp(0)")
 		goes(t, e, 1_900, "fewer than anybody minds")
@@ -141,7 +141,7 @@ func TestRowsThatAreKeptForGenerationsMayBeAsOld(t *testing.T) {
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 0, 5)
 		due(t, db, 1_500, "'1960-01-01'::timestamptz")
-		arm(t, db, policies(policy("p", "public.sessions")))
+		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
 		trips(t, db, newExecutor(t, db), guard.AbsurdPast)
 		arm(t, db, policies(fixture.Policy("p", "public.sessions", "at", "60 years", "state: armed")))
 		goes(t, newExecutor(t, db), 1_500, "after sixty years")

@@ -82,7 +82,7 @@ func (m *meansChange) entry(n string) string {
 // is refused, and names the column and what to do. What changes no row's answer stops nothing.
 func TestAPolicyStopsWhenWhatItReadsComesToMeanSomethingElse(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		all := meansChanges()
 		var entries []string
 		for n, c := range all {

@@ -98,7 +98,7 @@ func TestACommitThatTravelsWithTheNextBeginIsCountedRightToo(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 				s, e := cutAt(t, db, c.cut, func(p *proxy) {
 					if c.cut == holding {
 						awaitsOutcome(t, db)

@@ -248,7 +248,7 @@ func deletedBy(s Summary) (rows int64) {
 
 func TestWhereverTheConnectionIsCutNothingIsForgottenOrCountedTwice(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		random := seeded(t, db.Major)
 		o := newSabotage(t, db)
 		messages := o.try(0, lost)

@@ -60,7 +60,7 @@ var schemaChanges = map[string]schemaChange{
 func TestASchemaChangeUnderARunIsGoneOnWithOrStopsItsPolicyByName(t *testing.T) {
 	t.Parallel()
 	names := slices.Sorted(maps.Keys(schemaChanges))
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		entries := []string{policy("others", "public.others", "batch: 10", "pace: unlimited")}
 		owned(t, db, "create table others (id bigint primary key, at timestamptz)", "create index on others (at, id)",
 			"insert into others select g, now() - interval '31 days' from generate_series(1, 100) g")

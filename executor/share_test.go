@@ -24,7 +24,7 @@ func byRun(t testing.TB, db *pgtest.DB) string {
 // The share is one of the whole partitioned table, when the run begins, as PostgreSQL estimates it then.
 func TestARunDeletesNoMoreThanItsShareOfTheTable(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		partitioned(t, db, 4, 1000)
 		arm(t, db, policies(policy("p", "public.parts", "batch: 64", "max_rows_per_run: 10%")))
 		e := newExecutor(t, db)

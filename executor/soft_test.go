@@ -84,7 +84,7 @@ func TestRowsThatAreHeldOrResistAreNotSet(t *testing.T) {
 // Each of two workers has partitions, ranges or hash slices of its own.
 func TestTwoWorkersSetNoRowTwice(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const due, live = 600, 50
 		var entries []string
 		for name, more := range map[string]string{"ranged": "shards: {count: 2}", "hashed": "shards: {by: [id], count: 2}", "plain": "index: use"} {
