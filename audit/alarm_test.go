@@ -166,7 +166,7 @@ func lastBatches(t *testing.T, conn *pgx.Conn, n int) []string {
 
 // An alarm that fails stands in the way of the record, and of everything behind it: the auditor says so and tries again.
 func TestNothingIsRecordedBeforeTheAlarmHasSucceeded(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, _ *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, _ *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		alarms := &alarms{url: r.db.As("lapse_auditor"), failing: errors.New("the database does not answer")}
 		run := r.start(t, func(c *audit.Config) { c.OnAlarm(alarms.raise) })
@@ -201,7 +201,7 @@ func TestNothingIsRecordedBeforeTheAlarmHasSucceeded(t *testing.T) {
 
 // A crash between alarm and record has the next auditor raise it again.
 func TestAnAuditorThatDiesBeforeTheRecordIsInTheLogRaisesTheAlarmAgain(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		alarms := &alarms{url: r.db.As("lapse_auditor")}
 		run := r.start(t, func(c *audit.Config) { c.OnAlarm(alarms.raise) })
@@ -227,7 +227,7 @@ func TestAnAuditorThatDiesBeforeTheRecordIsInTheLogRaisesTheAlarmAgain(t *testin
 
 // A slow database does not cost the stream: it is answered while the alarm is under way.
 func TestTheServerIsAnsweredWhileTheAlarmIsUnderWay(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, _ *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, _ *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		called, release := make(chan struct{}, 10), make(chan struct{})
 		run := r.start(t, func(c *audit.Config) {

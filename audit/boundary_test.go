@@ -79,7 +79,7 @@ func TestATransactionOfSeveralRecordsIsWholeWhereverTheAuditorDies(t *testing.T)
 	for _, before := range []string{firstAck, nextEvent, firstRecord, secondRecord, confirmation} {
 		t.Run("before "+before, func(t *testing.T) {
 			t.Parallel()
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 				r := newRig(t, db, kafkatest.Broker(t))
 				want, w := newExpected(), &writer{conn: db.Connect(t)}
 				r.db.Exec(t, beatNow)

@@ -80,7 +80,7 @@ func (r *rig) mixture(t *testing.T, w *writer) {
 }
 
 func TestEventsInAFileAreThoseOfTheTopicsByteForByte(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.db.Exec(t, beatNow) // events name roots by this heartbeat
 		r.once(t)
@@ -194,7 +194,7 @@ func TestEventsAreCopiedBesideAnAuditorAndOnlyBehindTheirOwn(t *testing.T) {
 // A copy is killed with -9 before its first line, within the first chunk that it writes out, in the middle of a line, and behind what it has
 // synced. What is left each time is a beginning of what the topics get, and the next copy writes the rest once.
 func TestAKilledCopyLeavesABeginningAndTheNextOneGoesOnThere(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.mixture(t, w)
 		r.commit(t, w, 2000, user)

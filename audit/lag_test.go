@@ -105,7 +105,7 @@ func (r *rig) walsender(t *testing.T, conn *pgx.Conn) (pid int) {
 }
 
 func TestAFrozenWalsenderMakesTheAuditorNotReady(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.startWith(t, r.looking(t, 100*time.Millisecond, 3*time.Second))
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -131,7 +131,7 @@ func TestAFrozenWalsenderMakesTheAuditorNotReady(t *testing.T) {
 }
 
 func TestTheLagKnowsWhatTheServerIsStillReading(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
 		r.db.Exec(t, `create table unpublished (id bigint primary key)`,
 			`insert into unpublished select generate_series(1, 800000)`)

@@ -17,11 +17,11 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// onLosing runs a test with a broker of its own, which may lose what it has acknowledged.
-func onLosing(t *testing.T, test func(t *testing.T, r *rig)) {
+// onHeavyLosing runs a test with a broker of its own, which may lose what it has acknowledged.
+func onHeavyLosing(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) { test(t, newRig(t, db, kafkatest.Solo(t, kafkaserver.Options{}))) })
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) { test(t, newRig(t, db, kafkatest.Solo(t, kafkaserver.Options{}))) })
 }
 
 // recorded commits transactions of users and policies, one by one, and waits until the log has a record of each, so that each has
@@ -100,10 +100,10 @@ func (r *rig) wantGaps(t *testing.T, n int) {
 func TestAnEndThatIsLostUnderTheAuditorIsAGap(t *testing.T) {
 	for name, lost := range map[string]map[int]int{"one partition": {1: 2}, "all partitions": {0: 1, 1: 3, 2: 2}} {
 		t.Run(name, func(t *testing.T) {
-			onLosing(t, func(t *testing.T, r *rig) {
+			onHeavyLosing(t, func(t *testing.T, r *rig) {
 				w := &writer{conn: r.db.Connect(t)}
 				run := r.start(t, r.beating(time.Hour)) // none but the one that each start writes
-				r.recorded(t, w, 12)
+				r.recorded(t, w, 8)
 				r.loses(t, r.settings.User, lost)
 				r.recorded(t, w, 4)
 				eventually(t, "the gap is told", func() bool { return len(r.gapsIn(t)) == 2*partitions })
@@ -117,10 +117,10 @@ func TestAnEndThatIsLostUnderTheAuditorIsAGap(t *testing.T) {
 
 // The same while no auditor lives, of what came behind the last heartbeat.
 func TestAnEndThatIsLostWithoutAnAuditorIsAGap(t *testing.T) {
-	onLosing(t, func(t *testing.T, r *rig) {
+	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t, r.beating(time.Hour))
-		r.recorded(t, w, 12)
+		r.recorded(t, w, 8)
 		run.end(t)
 		r.loses(t, r.settings.System, map[int]int{2: 1})
 		r.once(t, r.beating(time.Hour))
@@ -130,7 +130,7 @@ func TestAnEndThatIsLostWithoutAnAuditorIsAGap(t *testing.T) {
 
 // A topic that was deleted while no auditor lived is made again, and what was in it is a gap.
 func TestATopicThatIsDeletedWithoutAnAuditorIsAGap(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t, r.beating(time.Hour))
 		r.recorded(t, w, 6)
@@ -143,7 +143,7 @@ func TestATopicThatIsDeletedWithoutAnAuditorIsAGap(t *testing.T) {
 
 // What was published since the loss does not hide it, however often the auditor dies before the gap is told.
 func TestALossIsNotHiddenByWhatComesBeforeItsGap(t *testing.T) {
-	onLosing(t, func(t *testing.T, r *rig) {
+	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t, r.beating(time.Hour))
 		r.recorded(t, w, 6)
@@ -164,7 +164,7 @@ func TestALossIsNotHiddenByWhatComesBeforeItsGap(t *testing.T) {
 
 // Between a loss's gap and the fence that says the new ends the auditor may die. Then the loss is told again, and no third time.
 func TestALossIsToldAgainWhereTheAuditorDiesBehindItsGap(t *testing.T) {
-	onLosing(t, func(t *testing.T, r *rig) {
+	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t, r.beating(time.Hour))
 		r.recorded(t, w, 6)
@@ -182,7 +182,7 @@ func TestALossIsToldAgainWhereTheAuditorDiesBehindItsGap(t *testing.T) {
 
 // Two losses are two gaps, the second of them in what came behind the first.
 func TestASecondLossIsASecondGap(t *testing.T) {
-	onLosing(t, func(t *testing.T, r *rig) {
+	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		for n := 1; n <= 2; n++ {
 			run := r.start(t, r.beating(time.Hour))
@@ -197,7 +197,7 @@ func TestASecondLossIsASecondGap(t *testing.T) {
 
 // What the log has no record of, the slot sends again: it is missing from nothing, though the loss is told.
 func TestALossBehindTheLogsEndIsRepaired(t *testing.T) {
-	onLosing(t, func(t *testing.T, r *rig) {
+	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.once(t, r.beating(time.Hour))
 		r.commit(t, w, 2000, user)
@@ -220,7 +220,7 @@ func TestALossBehindTheLogsEndIsRepaired(t *testing.T) {
 // A log that lost its end, with the events of that time or without them, stands below the slot. So does one that was restored
 // with the whole broker.
 func TestALogThatLostItsEndIsRefused(t *testing.T) {
-	onLosing(t, func(t *testing.T, r *rig) {
+	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t, r.beating(time.Hour))
 		r.recorded(t, w, 4)
@@ -233,7 +233,7 @@ func TestALogThatLostItsEndIsRefused(t *testing.T) {
 
 // Somebody makes the topic again with too few partitions: the start says what is missing, and the loss is not forgotten meanwhile.
 func TestATopicThatIsMadeAgainWithFewerPartitionsIsAGapWhenItHasThem(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t, r.beating(time.Hour))
 		r.recorded(t, w, 4)

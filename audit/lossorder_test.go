@@ -67,7 +67,7 @@ func (r *rig) oneGapEach(t *testing.T) {
 // A heartbeat that the slot sends again may lie below what the former auditor has published since. The gap does not stand there: the
 // partitions that are further used to have none.
 func TestAGapIsInEveryPartitionThoughSomeAreFurther(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t, r.beating(time.Hour))
 		r.commit(t, w, 4, user)
@@ -86,7 +86,7 @@ func TestAGapIsInEveryPartitionThoughSomeAreFurther(t *testing.T) {
 // Nothing is published above the gap of a topic before the log has it: an auditor that starts in between writes the same
 // gap again, and no other.
 func TestTheGapOfATopicIsOneThoughTheAuditorDiesBeforeItsRecord(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t, r.beating(time.Hour))
 		r.commit(t, w, 4, user)
@@ -113,7 +113,7 @@ func TestTheGapOfATopicIsOneThoughTheAuditorDiesBeforeItsRecord(t *testing.T) {
 // A heartbeat whose records are partly in the log has the record of a gap no more: it would be dropped as one that is there. A later one
 // has it.
 func TestAGapIsInTheLogThoughItsHeartbeatIsPartlyThere(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 4, user)
 		r.once(t, r.beating(time.Hour))
@@ -129,7 +129,7 @@ func TestAGapIsInTheLogThoughItsHeartbeatIsPartlyThere(t *testing.T) {
 
 // The history used to be straight while nothing was published since.
 func TestTheHistoryOfATopicThatLostSomethingIsAGap(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 4, user)
 		r.once(t, r.beating(time.Hour))

@@ -33,7 +33,7 @@ func holdMarkers(cluster *kfake.Cluster, topic string) *kfake.FaultHandle {
 }
 
 func TestADeathBetweenAMarkersRecordsLeavesOneInEachPartition(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		b := newBender(t, r)
 		b.beat(t)
 		b.work(t)

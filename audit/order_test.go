@@ -16,11 +16,11 @@ import (
 	"lapse/schemas"
 )
 
-// onFake runs a test with a broker that refuses to take records for a topic when it is told to.
-func onFake(t *testing.T, test func(t *testing.T, r *rig, cluster *kfake.Cluster)) {
+// onHeavyFake runs a test with a broker that refuses to take records for a topic when it is told to.
+func onHeavyFake(t *testing.T, test func(t *testing.T, r *rig, cluster *kfake.Cluster)) {
 	t.Helper()
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		cluster := kafkatest.Fake(t, kfake.NumBrokers(1))
 		test(t, newRigAt(t, db, cluster.ListenAddrs()[0]), cluster)
 	})
@@ -75,7 +75,7 @@ func (r *rig) commit(t *testing.T, w *writer, rows int, kind func([]int64) trans
 func system(ids []int64) transaction { return batch(ids, nil) }
 
 func TestTheLogHasATransactionOnlyWhenItsEventsAreInTheirTopics(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -102,7 +102,7 @@ func TestTheLogHasATransactionOnlyWhenItsEventsAreInTheirTopics(t *testing.T) {
 }
 
 func TestTheSlotMovesOnlyWhenTheLogHas(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -124,7 +124,7 @@ func TestTheSlotMovesOnlyWhenTheLogHas(t *testing.T) {
 }
 
 func TestNoEventIsPublishedBeforeTheLogHasItsBeginning(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 3, user)
 		held := cluster.Fault(kfake.Fault{
@@ -159,7 +159,7 @@ func has(text string) func(kmsg.Request) bool {
 }
 
 func TestNoEventIsPublishedByARouteThatTheLogDoesNotHave(t *testing.T) {
-	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+	onHeavyFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 3, user)
 		r.once(t)

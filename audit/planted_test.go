@@ -21,6 +21,13 @@ func onBender(t *testing.T, test func(t *testing.T, b *bender)) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) { test(t, newBender(t, newRig(t, db, kafkatest.Broker(t)))) })
 }
 
+// onHeavyBender is onBender for what costs much: see pgtest.Heavy.
+func onHeavyBender(t *testing.T, test func(t *testing.T, b *bender)) {
+	t.Helper()
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) { test(t, newBender(t, newRig(t, db, kafkatest.Broker(t)))) })
+}
+
 // plant writes a record into each partition of a topic; one with headers looks like an event at that place.
 func (b *bender) plant(t *testing.T, topic, value string, place map[string]string) {
 	t.Helper()
@@ -80,7 +87,7 @@ func TestAnEventThatTheServerCannotHaveSentIsRefusedAtOnce(t *testing.T) {
 		"the farthest history": standing("1073741823", "1", "00000000FFFFFFF0"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBender(t, func(t *testing.T, b *bender) {
+			onHeavyBender(t, func(t *testing.T, b *bender) {
 				b.beat(t)
 				b.work(t)
 				b.run(t)

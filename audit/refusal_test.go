@@ -58,7 +58,7 @@ func (r *rig) begun(t *testing.T) *writer {
 }
 
 func TestASlotWithoutItsLogIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.begun(t)
 		r.refused(t, history.ErrLogMissing, func(c *audit.Config) { c.Log += ".other" })
 		r.refused(t, history.ErrLogMissing, func(c *audit.Config) {
@@ -84,7 +84,7 @@ func TestAnEmptyLogBesideTopicsThatAreNotIsRefused(t *testing.T) {
 }
 
 func TestASlotWhoseBeginningIsNotKnownIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.recordSlot(t, 0)
 		r.refused(t, history.ErrLogMissing)
 	})

@@ -83,7 +83,7 @@ func TestTopicsAreMadeToKeepEventsForAsLongAsAsked(t *testing.T) {
 }
 
 func TestALogThatIsNotKeptForEverIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		if err := r.broker.CreateTopic(t.Context(), r.settings.Log, 1, nil); err != nil { // as a broker makes it by itself
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestALogThatIsNotKeptForEverIsRefused(t *testing.T) {
 }
 
 func TestALostLogIsReportedWithTheWayToAnother(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
 		wants := func(err error, reason error, fix string) {
 			t.Helper()

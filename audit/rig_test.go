@@ -111,6 +111,13 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) { test(t, newRig(t, db, kafkatest.Broker(t))) })
 }
 
+// onHeavy is onEach for what costs much and is about topics, brokers or the auditor rather than the server: see pgtest.Heavy.
+func onHeavy(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) { test(t, newRig(t, db, kafkatest.Broker(t))) })
+}
+
 func (s settings) config() audit.Config {
 	config := audit.Config{
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},

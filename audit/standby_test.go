@@ -74,7 +74,7 @@ func TestAnAuditorBesideAnotherStandsByIsReadyAndSaysSoOnce(t *testing.T) {
 
 // The slot may be read by something that is no auditor. Nobody says that all is well then.
 func TestAnAuditorBesideAReaderThatIsNoAuditorIsNotReady(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.once(t) // topics and log are there
 		stream, err := replication.Open(t.Context(), replication.StreamConfig{ConnString: r.settings.URL, Slot: r.settings.Slot})
 		if err != nil {
