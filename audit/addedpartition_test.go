@@ -8,7 +8,7 @@ import (
 	"lapse/internal/pgserver"
 )
 
-// copyEvent puts a copy of the user topic's oldest event behind what is in a partition.
+// copyEvent puts a copy of the user topic's oldest event after what is in a partition.
 func (r *rig) copyEvent(t *testing.T, partition int) {
 	t.Helper()
 	oldest := r.read(t, r.settings.User)[0]
@@ -28,7 +28,7 @@ func (r *rig) copyEvent(t *testing.T, partition int) {
 	})
 }
 
-// The log's last heartbeat says nothing of partitions that a route brought which came into force behind it.
+// The log's last heartbeat says nothing of partitions that a route brought which came into force after it.
 func TestACopyOfAnOldEventInAnAddedPartitionDoublesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}

@@ -164,7 +164,7 @@ func lastBatches(t *testing.T, conn *pgx.Conn, n int) []string {
 	return batches
 }
 
-// An alarm that fails stands in the way of the record, and of everything behind it: the auditor says so and tries again.
+// An alarm that fails blocks the record and everything after it: the auditor says so and tries again.
 func TestNothingIsRecordedBeforeTheAlarmHasSucceeded(t *testing.T) {
 	onHeavyFake(t, func(t *testing.T, r *rig, _ *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
@@ -183,7 +183,7 @@ func TestNothingIsRecordedBeforeTheAlarmHasSucceeded(t *testing.T) {
 			t.Errorf("%d transactions are in the log", n)
 		}
 		if at := r.confirmed(t, w.conn); at > before {
-			t.Errorf("the slot stands at %s, above %s", at, before)
+			t.Errorf("the slot is at %s, above %s", at, before)
 		}
 		alarms.fail(nil)
 		r.catchUp(t, w.conn)

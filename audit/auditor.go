@@ -111,7 +111,7 @@ func (a *Auditor) Run(ctx context.Context) error {
 	waits := time.Now() // since when the slot has been somebody else's
 	for {
 		if a.StandsBy() == "" {
-			a.metrics.behind(time.Now())
+			a.metrics.setWaiting(time.Now())
 		}
 		began := time.Now()
 		err := a.takeOver(ctx)

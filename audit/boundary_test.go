@@ -26,19 +26,19 @@ type dying struct {
 	gap     bool // a gap's record is on its way
 }
 
-// The steps at which a crash leaves something else behind.
+// The steps at which a crash leaves a different state.
 const (
 	firstAck     = "the first event's acknowledgement"
-	nextEvent    = "an event, behind one that is acknowledged"
+	nextEvent    = "an event, after one that is acknowledged"
 	firstRecord  = "the first record"
-	secondRecord = "the second record, behind one that is acknowledged"
+	secondRecord = "the second record, after one that is acknowledged"
 	confirmation = "the confirmation"
-	secondGap    = "the second gap of a heartbeat, behind one that is acknowledged"
-	theRoute     = "a route, behind the log's origin or another record"
+	secondGap    = "the second gap of a heartbeat, after one that is acknowledged"
+	theRoute     = "a route, after the log's origin or another record"
 	afterRoute   = "the confirmation of a route"
-	secondTables = "the second record of a heartbeat's tables, behind one that is acknowledged"
-	slotGap      = "the gap of a slot that was made again, behind the route"
-	gapsEnds     = "the fence behind a gap, which is acknowledged"
+	secondTables = "the second record of a heartbeat's tables, after one that is acknowledged"
+	slotGap      = "the gap of a slot that was made again, after the route"
+	gapsEnds     = "the fence after a gap, which is acknowledged"
 )
 
 func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
@@ -145,7 +145,7 @@ func TestBothGapsOfAHeartbeatAreInTheLogThoughTheAuditorDiesBetweenThem(t *testi
 	})
 }
 
-// A log that has its origin only, and a slot that was made again: the gap must come though the auditor dies behind the route.
+// A log that has its origin only, and a slot that was made again: the gap must come though the auditor dies after the route.
 func TestAGapOfANewSlotComesThoughTheAuditorDiesBehindTheRoute(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}

@@ -8,7 +8,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// walsenderTimeout is how long PostgreSQL keeps the slot for an auditor that stands still: 60 s by default.
+// walsenderTimeout is how long PostgreSQL keeps the slot for an auditor that does not move: 60 s by default.
 const walsenderTimeout = 3 * time.Second
 
 var impatient = pgtest.Settings(map[string]string{"wal_sender_timeout": fmt.Sprint(walsenderTimeout.Milliseconds())})

@@ -114,7 +114,7 @@ func TestACloneBesideTheRunningOriginalSeesTheLogGrow(t *testing.T) {
 		if n := b.fences(t); n != fences {
 			t.Errorf("%d fences were written by the clone", n-fences)
 		}
-		// Not at once: of heartbeats 50 ms apart a busy machine may be behind with one.
+		// Not at once: of heartbeats 50 ms apart a busy machine may be late with one.
 		eventually(t, "the original is not disturbed", func() bool { return original.Ready() == nil })
 		b.work(t)
 		end := walEnd(t, b.w.conn)
@@ -127,7 +127,7 @@ func TestACloneBesideTheRunningOriginalSeesTheLogGrow(t *testing.T) {
 // fences counts them in all topics.
 func (r *rig) fences(t *testing.T) (n int) {
 	t.Helper()
-	for _, topic := range []string{r.settings.System, r.settings.User} { // in the log more stand, which say where these end
+	for _, topic := range []string{r.settings.System, r.settings.User} { // the log has more, which say where these end
 		n += r.count(t, topic, "fence")
 	}
 	return n

@@ -60,7 +60,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	if err := r.record(ctx, evidence.EndOf(tx), outcome.Records); err != nil || !lost {
 		return err
 	}
-	// No event may stand above the gap before the log has it: the next start could not write the same one again.
+	// No event may be above the gap before the log has it: the next start could not write the same one again.
 	return r.logAll(ctx)
 }
 

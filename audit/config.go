@@ -19,7 +19,7 @@ type asks struct {
 	beat  func(ctx context.Context, nonce uuid.UUID, server Server) error
 	doubt func(ctx context.Context) error
 	// alarm is called before that transaction's record is in the log, and again for a transaction that was stopped for already. The stop must
-	// be durable when it returns. An error ends the stream, which is opened again: nothing behind that transaction is recorded before.
+	// be durable when it returns. An error ends the stream, which is opened again: nothing after that transaction is recorded before.
 	alarm func(ctx context.Context, reason string) error
 	probe func(ctx context.Context, pid uint32) (schemas.LSN, error) // the end of the log; it is called every few seconds
 	end   func(ctx context.Context) (schemas.LSN, error)             // where to stop; it is asked once. nil: Run does not stop by itself

@@ -106,7 +106,7 @@ func rowsByHeaders(t *testing.T, text string) map[string]string {
 	causes := map[string]string{}
 	for line := range strings.Lines(text) {
 		headers, rest, _ := strings.Cut(strings.TrimRight(line, "\n"), "\t")
-		key, _, _ := strings.Cut(rest, "\t") // the value behind it, if it is printed
+		key, _, _ := strings.Cut(rest, "\t") // the value after it, if it is printed
 		named := map[string]string{}
 		for header := range strings.SplitSeq(headers, ",") {
 			name, value, _ := strings.Cut(header, ":")

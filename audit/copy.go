@@ -69,7 +69,7 @@ func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err e
 	return copied, err
 }
 
-// copyingRelay is a relay that goes on where the slot stands. It tells nobody what it finds: that is for the auditor.
+// copyingRelay is a relay that starts at the slot's position. It reports no findings: that is the auditor's job.
 func (a *Auditor) copyingRelay(o *openedStream, to *EventFile) *relay {
 	route, from := a.route(o.stream.Identity()), o.reach(o.stream.StartedAt())
 	start := &history.StartingPoint{

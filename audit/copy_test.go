@@ -191,7 +191,7 @@ func TestEventsAreCopiedBesideAnAuditorAndOnlyBehindTheirOwn(t *testing.T) {
 	})
 }
 
-// A copy is killed with -9 before its first line, within the first chunk that it writes out, in the middle of a line, and behind what it has
+// A copy is killed with -9 before its first line, within the first chunk that it writes out, in the middle of a line, and after what it has
 // synced. What is left each time is a beginning of what the topics get, and the next copy writes the rest once.
 func TestAKilledCopyLeavesABeginningAndTheNextOneGoesOnThere(t *testing.T) {
 	onHeavy(t, func(t *testing.T, r *rig) {
@@ -273,7 +273,7 @@ func TestAFileGoesOnOnlyWhereNothingIsMissing(t *testing.T) {
 		copies("nothing yet", 0, nil)
 		r.commit(t, w, 5, user)
 		r.once(t) // the slot moves on
-		copies("behind five events that it has not", 0, audit.ErrOtherEvents)
+		copies("after five events that it has not", 0, audit.ErrOtherEvents)
 		if _, _, err := r.copyTo(t, path); err == nil || !strings.Contains(err.Error(), "remove "+path+".reached to begin anew") {
 			t.Errorf("%v does not say what keeps an empty file from being gone on with", err)
 		}
@@ -290,7 +290,7 @@ func TestAFileGoesOnOnlyWhereNothingIsMissing(t *testing.T) {
 		}
 		r.commit(t, w, 1, user)
 		r.once(t)
-		copies("behind one event that it has not", 0, audit.ErrOtherEvents)
+		copies("after one event that it has not", 0, audit.ErrOtherEvents)
 	})
 }
 

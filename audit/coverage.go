@@ -47,7 +47,7 @@ func (c *coverage) reached(at evidence.Reach) {
 
 func (c *coverage) done(now time.Time) { c.last, c.wanted = now, false }
 
-// due is when the next record is to be made; the zero time if there is nothing to cover, or no room for it. None stands
+// due is when the next record is to be made; the zero time if there is nothing to cover, or no room for it. None is
 // below the log's newest record, which may be of a transaction that is not wholly there.
 func (c *coverage) due(r *relay) time.Time {
 	switch {

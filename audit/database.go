@@ -123,7 +123,7 @@ type slotLag struct {
 }
 
 var slotLagBytes = prometheus.NewDesc("lapse_slot_lag_bytes",
-	"Log behind the end of the write-ahead log that the slot has not confirmed (of=confirmed) or that the server keeps because of it (of=restart).",
+	"Bytes of the write-ahead log that the slot has not confirmed (of=confirmed) or that the server keeps because of it (of=restart).",
 	[]string{"of"}, nil)
 
 // Describe implements prometheus.Collector.

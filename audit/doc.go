@@ -4,10 +4,10 @@
 // # What it promises
 //
 // Every row that a committed transaction deletes from a published table is in its topic once, whatever dies. Its event is in
-// one partition, chosen by its key, behind every event of former transactions. System deletes are in one topic; user and
+// one partition, chosen by its key, after every event of former transactions. System deletes are in one topic; user and
 // unverified deletes are in another. A partition that a policy drops is one event in each partition of the first, a truncated
 // table in each of the second. Every transaction with events, or with a ledger row that the log keeps, has a record in the log,
-// behind its events and before the slot moves on.
+// after its events and before the slot moves on.
 //
 // The same WAL gives the same bytes whenever it is read with the same keys and routes: package evidence alone decides what an
 // event says and where it goes. Each route of a log is in force from the position of its record on, and a transaction is routed
@@ -73,7 +73,7 @@
 //	PostgreSQL is stopped (fast)              it asks for what is confirmed and gets a coverage record at once; if Kafka
 //	                                          does not answer, or there is too much to read, it is left after two or
 //	                                          three seconds: the slot keeps everything
-//	Kafka is away                             nothing is lost and nothing confirmed: the slot stands and PostgreSQL keeps
+//	Kafka is away                             nothing is lost and nothing confirmed: the slot does not move and PostgreSQL keeps
 //	                                          its WAL (max_slot_wal_keep_size bounds it, and then the slot is lost); what
 //	                                          fits into the buffer is read, then reading stops; Ready is an error, and
 //	                                          /readyz 503, once something has waited for five seconds; deletion stops
@@ -122,7 +122,7 @@
 //	a batch, or a drop, that the functions    Database.Alarm, before the transaction's record: every deletion in the database
 //	 wrote, row and result, fits no tag key    stops until a person has looked (an executor with another key, or somebody
 //	                                          with its login) and says lapse resume --all; its rows are unverified
-//	deletion cannot be stopped for it         the stream is opened again and the stop is tried again, for ever: nothing behind
+//	deletion cannot be stopped for it         the stream is opened again and the stop is tried again, for ever: nothing after
 //	                                          the batch is recorded or confirmed, Ready is an error, and the executor stops by itself
 //	                                          when a batch has not been confirmed for a minute
 //	a heartbeat that cannot be written        a warning, and not ready after two; the executor deletes nothing without

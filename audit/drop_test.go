@@ -27,7 +27,7 @@ func writeDrop(ctx context.Context, tx pgx.Tx, c *schemas.Claim, mac []byte) err
 	return err
 }
 
-// dropped is what a transaction does that writes a drop signed as sign says, and deletes a session behind it.
+// dropped is what a transaction does that writes a drop signed as sign says, and deletes a session after it.
 func dropped(sign func(*schemas.Claim) []byte) func(ctx context.Context, tx pgx.Tx, id int64) error {
 	return func(ctx context.Context, tx pgx.Tx, id int64) error {
 		claim, err := claimOf(ctx, tx)
@@ -87,7 +87,7 @@ func TestNoForgedDropIsAPolicys(t *testing.T) {
 			t.Logf("elsewhere %d: %s", ids[0], name)
 			unverified = append(unverified, ids[0])
 		}
-		commit("a true drop, and a delete behind it", dropped(byTag))
+		commit("a true drop, and a delete after it", dropped(byTag))
 		const row = `select * from lapse.dropped order by dropped_at limit 1`
 		commit("a row without the key", dropped(func(*schemas.Claim) []byte { return make([]byte, 32) }))
 		commit("a row that is signed as a batch", dropped(func(c *schemas.Claim) []byte { return c.MAC(evidencetest.TagKey) }))
@@ -100,14 +100,14 @@ func TestNoForgedDropIsAPolicys(t *testing.T) {
 			}
 			return err
 		})
-		commit("a true row behind a delete", func(ctx context.Context, tx pgx.Tx, id int64) error {
+		commit("a true row after a delete", func(ctx context.Context, tx pgx.Tx, id int64) error {
 			if _, err := tx.Exec(ctx, `insert into scratch values (1); delete from scratch`); err != nil {
 				return err
 			}
 			return dropped(byTag)(ctx, tx, id)
 		})
 		commit("a true row of another history", dropped(func(c *schemas.Claim) []byte { c.History++; return byTag(c) }))
-		commit("a true row behind a batch", func(ctx context.Context, tx pgx.Tx, id int64) error {
+		commit("a true row after a batch", func(ctx context.Context, tx pgx.Tx, id int64) error {
 			batch, err := claimOf(ctx, tx)
 			if err == nil {
 				err = writeClaim(ctx, tx, &batch, batch.MAC(evidencetest.TagKey))
@@ -136,7 +136,7 @@ func TestNoForgedDropIsAPolicys(t *testing.T) {
 		}
 		for _, id := range unverified {
 			if got := causes[elsewhereKey(id)]; got != "unverified delete" {
-				t.Errorf("what was deleted behind row %d is %q", id, got)
+				t.Errorf("what was deleted after row %d is %q", id, got)
 			}
 		}
 		r.dropRecorded(t)
@@ -146,7 +146,7 @@ func TestNoForgedDropIsAPolicys(t *testing.T) {
 	})
 }
 
-// dropRecorded wants the log to have one record of a drop, behind that of its transaction.
+// dropRecorded wants the log to have one record of a drop, after that of its transaction.
 func (r *rig) dropRecorded(t *testing.T) {
 	t.Helper()
 	former, found := "", 0

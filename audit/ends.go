@@ -10,16 +10,16 @@ import (
 	"lapse/schemas"
 )
 
-// Where the partitions of events ended stands in the log before every record that speaks of those events: in a fence, which
+// Where the partitions of events ended is in the log before every record that speaks of those events: in a fence, which
 // readers of the log skip. So a start knows of each partition whether it still has what the log says of it. A fence names the
 // partitions that have moved since the one before, and now and then all of them, so that a start reads a short way back.
 //
-//	crash before the fence               no record behind it speaks of events that it does not cover
+//	crash before the fence               no record after it speaks of events that it does not cover
 //	crash between it and the record      the slot sends the transaction again; a later fence says more
 //	crash between a loss's gap and its   the next start finds the loss again, and tells it again: a loss that is told twice is
 //	 fence                               better than one that nobody tells
 
-// In a busy log one fence stands before all records of endsEvery, and one with all partitions every endsAll records.
+// In a busy log one fence precedes all records of endsEvery, and one with all partitions every endsAll records.
 const (
 	endsEvery = 25 * time.Millisecond
 	endsAll   = 1000
@@ -37,7 +37,7 @@ type ends struct {
 	// The topics that lost their records, until the log has the gap. The log's ends stay those of before, so that an
 	// auditor that starts in between finds the loss again.
 	lost []string
-	told evidence.LogPosition // where the gap's last record stands; zero while there is none
+	told evidence.LogPosition // position of the gap's last record; zero while there is none
 }
 
 // sayEnds appends a fence that covers all events that are acknowledged up to a mark. It reports whether it is written; if not,
@@ -63,7 +63,7 @@ func (r *relay) sayEnds(acked uint64) bool {
 	return true
 }
 
-// mustSay reports whether a fence must stand before the next record, which speaks of the events up to a mark.
+// mustSay reports whether a fence must precede the next record, which speaks of the events up to a mark.
 func (e *ends) mustSay(events uint64) bool {
 	return e.owed || events > e.covers || e.records >= endsAll
 }
@@ -96,7 +96,7 @@ func (r *relay) presentEnds() (value []byte, said map[string][]kafka.End) {
 	return note.Value(), said
 }
 
-// appended takes note of a record of the log. Behind the gap of topics that lost something their present ends are to be said.
+// appended takes note of a record of the log. After the gap of topics that lost something their present ends are to be said.
 func (e *ends) appended(at evidence.LogPosition) {
 	e.records++
 	if e.told != (evidence.LogPosition{}) && at.Compare(e.told) >= 0 {

@@ -25,7 +25,7 @@ import (
 //	                     writes what is missing
 //	crash after Sync     what was written is on disk
 //
-// Beside a file stands another one, with .reached behind its name: up to where the file has everything, whether or not there was an event.
+// Next to a file is another one, with .reached appended to its name. It says up to which position the file is complete, with or without events.
 //
 //	crash before it is written    it says less than is true: Copy may refuse to go on where nothing is missing
 //
@@ -70,7 +70,7 @@ func NewEventStream(name string, w io.Writer) *EventFile {
 	return &EventFile{name: name, out: bufio.NewWriterSize(w, eventBuffer), timer: timer, progress: progress}
 }
 
-// OpenEventFile opens a file, or makes it, and goes on behind its last whole line. What is no file, such as a pipe or /dev/null, is a stream.
+// OpenEventFile opens a file, or makes it, and goes on after its last whole line. What is no file, such as a pipe or /dev/null, is a stream.
 func OpenEventFile(name string) (_ *EventFile, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // it says who was deleted
 	if err != nil {
@@ -175,7 +175,7 @@ func (f *EventFile) begin(route *evidence.Route, from evidence.Reach) error {
 	}
 }
 
-// reachedFile is what the name of the file has behind it that says up to where the file has everything.
+// reachedFile is the suffix of the file that says up to which position an event file is complete.
 const reachedFile = ".reached"
 
 func readReached(name string) (*evidence.Reach, error) {

@@ -23,7 +23,7 @@ func TestASecondProcessIsKeptFromAFileOfEventsAndADeviceIsAStream(t *testing.T) 
 	}
 	second, err := audit.OpenEventFile(path)
 	if err != nil {
-		t.Fatalf("behind the end of the first: %v", err)
+		t.Fatalf("after the end of the first: %v", err)
 	}
 	if err := second.Close(); err != nil {
 		t.Error(err)

@@ -40,11 +40,11 @@ func (q *queue) drop(n int) {
 	q.items = q.items[n:]
 	q.written -= n
 	if len(q.items) == 0 {
-		q.items = nil // the array behind it goes, and so does what it held
+		q.items = nil // frees the array and what it holds
 	}
 }
 
-// enqueue puts a record in line, behind the events that it speaks of. What the log had at the start is dropped.
+// enqueue puts a record in line, after the events that it speaks of. What the log had at the start is dropped.
 func (r *relay) enqueue(entry *evidence.Entry) {
 	if entry.Position.Compare(r.logged) > 0 {
 		r.queue.items, r.last = append(r.queue.items, pending{entry: entry, events: r.lastEvent}), entry.Position
@@ -88,7 +88,7 @@ func (r *relay) flush() error {
 	return nil
 }
 
-// appendRecords appends the records whose events are acknowledged, behind a fence that says where those end.
+// appendRecords appends the records whose events are acknowledged, after a fence that says where those end.
 func (r *relay) appendRecords(acked uint64) {
 	q := &r.queue
 	for q.written < len(q.items) && q.items[q.written].events <= acked {

@@ -61,7 +61,7 @@ func sealed(forge func(string) string) func(string) string {
 
 var reachedMember = regexp.MustCompile(`"reached":"[^"]*"`)
 
-// forge puts a record behind the log's end that is its route's but for a change, and returns its offset.
+// forge puts a record after the log's end that is its route's but for a change, and returns its offset.
 func (r *rig) forge(t *testing.T, change func(value string) string) (offset int64) {
 	t.Helper()
 	var route kafkatest.Record
@@ -104,7 +104,7 @@ func TestALogThatHasNoRouteYetTakesAnotherOne(t *testing.T) {
 	})
 }
 
-// Copies of old records that stand behind a route's make halving miss it. It is found all the same.
+// Copies of old records that come after a route's make halving miss it. It is found all the same.
 func TestARouteIsFoundAmongCopiesOfOldRecords(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)

@@ -16,7 +16,7 @@ import (
 	"lapse/schemas"
 )
 
-// forge writes what looks like an event of this database at a position, behind a true event in partition 0.
+// forge writes what looks like an event of this database at a position, after a true event in partition 0.
 func (b *bender) forge(t *testing.T, at schemas.LSN) {
 	t.Helper()
 	var model *kafkatest.Record
@@ -103,7 +103,7 @@ func TestALivingAuditorWaitsUntilAPersonHasAccepted(t *testing.T) {
 	})
 }
 
-// The commit of a transaction that was under way when the log's last one committed stands where that one ends: at the fork.
+// The commit of a transaction that was under way when the log's last one committed is where that one ends: at the fork.
 func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
 	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		b.work(t)
@@ -145,7 +145,7 @@ func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
 				return
 			}
 		}
-		t.Error("no commit stood at the fork: the test shows nothing")
+		t.Error("no commit was at the fork: the test shows nothing")
 	})
 }
 

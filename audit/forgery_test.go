@@ -171,7 +171,7 @@ func TestNoForgeryIsTheSystems(t *testing.T) {
 			kind func([]int64) transaction
 		}{
 			{"the tag before", scripted("user", said, "DELETE")},
-			{"the tag behind", scripted("user", "DELETE", said)},
+			{"the tag last", scripted("user", "DELETE", said)},
 			{"the tag twice", scripted("user", said, "DELETE", said)},
 			{"the tag in a savepoint", scripted("user", `savepoint s`, said, "DELETE", `release s`)},
 			{"the tag in a savepoint that is rolled back", scripted("user", `savepoint s`, said, `rollback to s`, "DELETE")},
@@ -189,15 +189,15 @@ func TestNoForgeryIsTheSystems(t *testing.T) {
 			{"a batch of another timeline", signedFor(func(c *schemas.Claim) { c.Timeline++ })},
 			{"a batch of another database", signedFor(func(c *schemas.Claim) { c.DatabaseOID++ })},
 			{"a batch of another system", signedFor(func(c *schemas.Claim) { c.SystemIdentifier++ })},
-			{"a true batch behind a delete", latecomer},
-			{"a delete behind a true batch", intruder},
+			{"a true batch after a delete", latecomer},
+			{"a delete after a true batch", intruder},
 			{"a trigger that deletes elsewhere", triggered("before", `delete from elsewhere where id = old.id`, func(ids []int64) map[string]string {
 				return map[string]string{elsewhereKey(ids[0]): "unverified"}
 			})},
 			{"a trigger that writes a row before the first delete", triggered("before", again, func(ids []int64) map[string]string {
 				return causesOf(ids, "unverified")
 			})},
-			{"a trigger that writes a row behind the deletes", triggered("after", again, func(ids []int64) map[string]string {
+			{"a trigger that writes a row after the deletes", triggered("after", again, func(ids []int64) map[string]string {
 				return notesOf(ids, "unverified")
 			})},
 			{"a trigger that writes a result", triggered("after", `insert into lapse.batch_result (batch, picked, deleted, by_relation)
@@ -223,7 +223,7 @@ func TestNoForgeryIsTheSystems(t *testing.T) {
 }
 
 // subscriber has deletions come over a subscription from a database that has the same rows: users', a true batch's of that
-// database, and one behind the row of a batch that was rolled back here. It returns the sessions that users deleted, and the
+// database, and one after the row of a batch that was rolled back here. It returns the sessions that users deleted, and the
 // origin that they come from.
 func (r *rig) subscriber(t *testing.T, w *writer, commit func(name string, kind func([]int64) transaction)) (users []int64, origin string) {
 	t.Helper()
@@ -257,7 +257,7 @@ func (r *rig) subscriber(t *testing.T, w *writer, commit func(name string, kind 
 			}
 		}
 	}
-	for name, kind := range map[string]func([]int64) transaction{"a user's, over a subscription": user, "one behind the tag, over a subscription": forger} {
+	for name, kind := range map[string]func([]int64) transaction{"a user's, over a subscription": user, "one after the tag, over a subscription": forger} {
 		commit(name, func(ids []int64) transaction {
 			users = append(users, ids...)
 			return over(kind)(ids)

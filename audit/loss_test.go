@@ -115,7 +115,7 @@ func TestAnEndThatIsLostUnderTheAuditorIsAGap(t *testing.T) {
 	}
 }
 
-// The same while no auditor lives, of what came behind the last heartbeat.
+// The same while no auditor lives, of what came after the last heartbeat.
 func TestAnEndThatIsLostWithoutAnAuditorIsAGap(t *testing.T) {
 	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
@@ -180,7 +180,7 @@ func TestALossIsToldAgainWhereTheAuditorDiesBehindItsGap(t *testing.T) {
 	})
 }
 
-// Two losses are two gaps, the second of them in what came behind the first.
+// Two losses are two gaps, the second of them in what came after the first.
 func TestASecondLossIsASecondGap(t *testing.T) {
 	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
@@ -217,7 +217,7 @@ func TestALossBehindTheLogsEndIsRepaired(t *testing.T) {
 	})
 }
 
-// A log that lost its end, with the events of that time or without them, stands below the slot. So does one that was restored
+// A log that lost its end, with the events of that time or without them, is below the slot. So is one that was restored
 // with the whole broker.
 func TestALogThatLostItsEndIsRefused(t *testing.T) {
 	onHeavyLosing(t, func(t *testing.T, r *rig) {

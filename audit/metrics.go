@@ -24,7 +24,7 @@ type Metrics struct {
 	kafka        *kafka.Metrics
 
 	byCause   [evidence.Unverified + 1][evidence.Move + 1]prometheus.Counter // published, looked up once
-	since     atomic.Int64                                                   // see behind; Unix microseconds, 0 for nothing
+	since     atomic.Int64                                                   // see setWaiting; Unix microseconds, 0 for nothing
 	serverLag lagTracker
 }
 
@@ -89,8 +89,8 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 	return append(own, m.kafka.Collectors()...)
 }
 
-// behind says since when something waits; the zero time says that nothing does.
-func (m *Metrics) behind(since time.Time) {
+// setWaiting records since when something waits; the zero time means that nothing does.
+func (m *Metrics) setWaiting(since time.Time) {
 	if since.IsZero() {
 		m.since.Store(0)
 		return

@@ -73,7 +73,7 @@ func (r *rig) addPartitions(t *testing.T, n int) {
 type half struct{ above, upTo schemas.LSN }
 
 // halfDone commits a transaction, and leaves half of its events in the topics: the auditor is killed in the middle of it.
-// Another one is committed behind it.
+// Another one is committed after it.
 func (r *rig) halfDone(t *testing.T, want *expected, w *writer) (h half) {
 	t.Helper()
 	commit := func() {
@@ -93,18 +93,18 @@ func (r *rig) halfDone(t *testing.T, want *expected, w *writer) (h half) {
 	return h
 }
 
-// follows wants the log's last route to be of a version, and to stand behind a transaction that was half in the topics.
+// follows wants the log's last route to have a version, and to come after a transaction that was half in the topics.
 func (r *rig) follows(t *testing.T, h half, version int) {
 	t.Helper()
 	routes := r.logRoutes(t)
 	last := routes[len(routes)-1]
 	if last.Version != version || last.reach.LSN <= h.above || last.reach.LSN > h.upTo {
-		t.Fatalf("route %d stands at %s, want %d at the end of the transaction in %+v", last.Version, last.reach, version, h)
+		t.Fatalf("route %d is at %s, want %d at the end of the transaction in %+v", last.Version, last.reach, version, h)
 	}
 }
 
 // The auditor is killed in the middle of a transaction, and the next one is told another format, more partitions, another hash
-// key, fewer partitions, and what there was before. The transaction is finished as it was begun, and what comes behind is by
+// key, fewer partitions, and what there was before. The transaction is finished as it was begun, and what comes after is by
 // the other route.
 func TestATransactionIsFinishedByTheRouteThatItWasBegunBy(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
@@ -136,7 +136,7 @@ func TestATransactionIsFinishedByTheRouteThatItWasBegunBy(t *testing.T) {
 	})
 }
 
-// Nothing is half in the topics: what comes next is by the other route. The slot then stands where it stood in the beginning, as
+// Nothing is half in the topics: what comes next is by the other route. The slot then is where it was in the beginning, as
 // after a crash of the server, and what it sends again is routed by nobody, whatever is asked for.
 func TestWhatTheSlotSendsAgainIsNotRoutedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
@@ -166,7 +166,7 @@ func TestWhatTheSlotSendsAgainIsNotRoutedAgain(t *testing.T) {
 	})
 }
 
-// The auditor dies between two records of a transaction, before the record of a route is in the log, and behind that. The next one is
+// The auditor dies between two records of a transaction, before the record of a route is in the log, and after that. The next one is
 // told another route again.
 func TestARouteFollowsWhereverTheAuditorDies(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {

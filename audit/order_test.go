@@ -90,7 +90,7 @@ func TestTheLogHasATransactionOnlyWhenItsEventsAreInTheirTopics(t *testing.T) {
 			t.Errorf("%d transactions are in the log, and no event of the first is in its topic", n)
 		}
 		if at := r.confirmed(t, w.conn); at > before {
-			t.Errorf("the slot stands at %s, above %s, and nothing above is in the log", at, before)
+			t.Errorf("the slot is at %s, above %s, and nothing above is in the log", at, before)
 		}
 
 		held.Remove()
@@ -115,7 +115,7 @@ func TestTheSlotMovesOnlyWhenTheLogHas(t *testing.T) {
 			return r.count(t, r.settings.System, "delete") == 6 && r.count(t, r.settings.User, "delete") == 9 && held.Hits() >= 20
 		})
 		if at := r.confirmed(t, w.conn); at > before {
-			t.Errorf("the slot stands at %s, above %s, and the log does not", at, before)
+			t.Errorf("the slot is at %s, above %s, and the log does not", at, before)
 		}
 
 		held.Remove()

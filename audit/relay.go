@@ -135,7 +135,7 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 // it goes on as it began: it sends nothing of a table that it has met before it was attached, and all of one that was detached.
 const partitionsSeen = 150000
 
-// reopenStale ends the stream when all that was read is confirmed, and nothing behind it: the next one sends what comes behind the
+// reopenStale ends the stream when all that was read is confirmed, and nothing after it: the next one sends what comes after the
 // heartbeat that found other partitions, and sends it as they are.
 func (r *relay) reopenStale(ctx context.Context) error {
 	for {
@@ -359,7 +359,7 @@ func (r *relay) timelineOf(at schemas.LSN) schemas.Timeline {
 }
 
 // finished says whether everything up to the position has been read, recorded and confirmed, and nothing is on its way: the fence
-// behind a gap, for one. Without it the next start tells the same loss again.
+// after a gap, for one. Without it the next start tells the same loss again.
 func (r *relay) finished(until schemas.LSN) bool {
 	if r.coverage.upTo.LSN >= until && r.reach.LSN < until && !r.coverage.wanted {
 		r.coverage.wanted = true
@@ -372,15 +372,15 @@ func (r *relay) finished(until schemas.LSN) bool {
 func (r *relay) waiting() {
 	switch oldest, queued := r.queue.oldest(); {
 	case queued:
-		r.metrics.behind(oldest)
+		r.metrics.setWaiting(oldest)
 	case r.tx != nil:
-		r.metrics.behind(r.tx.CommitTime)
+		r.metrics.setWaiting(r.tx.CommitTime)
 	default:
-		r.metrics.behind(time.Time{})
+		r.metrics.setWaiting(time.Time{})
 	}
 }
 
-// at tells a test where the transaction stands.
+// at tells a test which step the transaction has reached.
 func (r *relay) at(s step) {
 	if r.boundary != nil {
 		r.boundary(s, func() bool { return r.sink.Acked() >= r.lastMark })

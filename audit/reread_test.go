@@ -18,7 +18,7 @@ import (
 	"lapse/schemas"
 )
 
-// routed is a route of the log, and where its record stands.
+// routed is a route of the log, and where its record is.
 type routed struct {
 	*evidence.Route
 	reach evidence.Reach
@@ -71,7 +71,7 @@ func (r *rig) reread(t *testing.T, slot string) map[string][][]byte {
 		routers = append(routers, evidence.NewRouter(route.Route, key))
 	}
 	until := walEnd(t, r.db.Connect(t))
-	r.db.Exec(t, beatNow) // so that something comes behind
+	r.db.Exec(t, beatNow) // so that something comes after
 	stream := r.openStream(t, slot)
 	from := evidence.Reach{History: 1, Timeline: 1, LSN: stream.StartedAt()}
 	assembler := evidence.NewAssembler(routes[0].Source, []schemas.Key{evidencetest.TagKey}, evidence.Standing{
@@ -174,7 +174,7 @@ func (r *rig) isAsReread(t *testing.T, slot string) {
 	}
 }
 
-// copySlot makes another slot that stands where this one stands.
+// copySlot makes another slot that is where this one is.
 func (r *rig) copySlot(t *testing.T) (name string) {
 	t.Helper()
 	name = r.settings.Slot + "_again"
@@ -182,7 +182,7 @@ func (r *rig) copySlot(t *testing.T) (name string) {
 	return name
 }
 
-// moveBack has the slot stand where another one stands, as after a crash of the server that had forgotten what was confirmed.
+// moveBack has the slot be where another one is, as after a crash of the server that had forgotten what was confirmed.
 func (r *rig) moveBack(t *testing.T, to string) {
 	t.Helper()
 	conn := r.db.Connect(t)

@@ -104,7 +104,7 @@ func (s *session) run(ctx context.Context, start *history.StartingPoint) error {
 	if gradeOf(err) != reopen {
 		return err
 	}
-	a.metrics.behind(time.Now())
+	a.metrics.setWaiting(time.Now())
 	a.logInterruption(err) // before awaitKafka, which lasts as long as Kafka does not answer
 	s.closeStream(ctx)
 	if failed := s.relay.awaitKafka(ctx); failed != nil {

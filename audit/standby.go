@@ -58,7 +58,7 @@ func (a *Auditor) standsBy(err error, now time.Time) bool {
 		text := "standing by: " + who
 		s.says.Store(&text)
 		a.metrics.standingBy.Set(1)
-		a.metrics.behind(time.Time{})
+		a.metrics.setWaiting(time.Time{})
 		if !before {
 			a.log.Info("standing by: another auditor reads the slot", "slot", slot.Slot, "reader", slot.Detail)
 		}

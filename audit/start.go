@@ -19,7 +19,7 @@ import (
 //	crash before the marker's record is        the same
 //	acknowledged in the log
 //
-// The route that follows comes behind the markers: see follow.
+// The route that follows comes after the markers: see follow.
 func (r *relay) writeStart(ctx context.Context, s *history.StartingPoint, c *Config) error {
 	now := r.now().UTC().Truncate(time.Millisecond)
 	if s.Begun == "" {
@@ -27,7 +27,7 @@ func (r *relay) writeStart(ctx context.Context, s *history.StartingPoint, c *Con
 			Slot: r.route.Source.Slot, Consistent: r.reach.LSN, Keys: fingerprints(c.Keys), At: now,
 		}, evidence.LogPosition{Reach: r.reach}, false))
 	}
-	// The route stands where the origin stands, also where a crash parted them and a marker has moved the start on: the next
+	// The route has the origin's position, also where a crash parted them and a marker has moved the start on: the next
 	// start plans that marker again only if the log's end is still below it.
 	switch s.Begun {
 	case "":
@@ -76,7 +76,7 @@ func (r *relay) logAll(ctx context.Context) error {
 }
 
 // follow puts the route that follows into force, for transactions that commit at a position or above it, if nothing of them is in
-// the topics or the log. Otherwise that is finished by the route in force first. Its record stands behind all records of what was
+// the topics or the log. Otherwise that is finished by the route in force first. Its record comes after all records of what was
 // routed by the former one, and nothing is routed by it before the log has the record.
 //
 //	crash before the record is acknowledged    it is in the log or not, and nothing was routed by it

@@ -101,7 +101,7 @@ func (l *auditLog) String() string {
 
 func (l *auditLog) count(words string) int { return strings.Count(l.String(), words) }
 
-// after says whether the second is said behind the first.
+// after says whether the second is said after the first.
 func (l *auditLog) after(first, second string) bool {
 	_, behind, found := strings.Cut(l.String(), first)
 	return found && strings.Contains(behind, second)

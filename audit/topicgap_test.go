@@ -53,7 +53,7 @@ func TestATopicThatIsDeletedAndMadeAgainIsAGap(t *testing.T) {
 			r.commit(t, w, 3, user)
 		}
 		r.catchUp(t, w.conn)
-		eventually(t, "a heartbeat is in the log behind the events", func() bool {
+		eventually(t, "a heartbeat is in the log after the events", func() bool {
 			log := r.readLog(t)
 			return len(log) > 0 && log[len(log)-1].Kind == "coverage"
 		})

@@ -41,7 +41,7 @@ type torture struct {
 	zombies   map[string]int // by what became of them
 }
 
-// newTorture starts three brokers, two auditors at once behind a bad network, and a load of every kind of transaction with
+// newTorture starts three brokers, two auditors at once after a bad network, and a load of every kind of transaction with
 // a pause between two of them. routed: each auditor has another format, number of partitions and hash key than the one before.
 func newTorture(t *testing.T, db *pgtest.DB, seed int64, gap time.Duration, routed bool) *torture {
 	t.Helper()

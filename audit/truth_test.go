@@ -20,7 +20,7 @@ type truth struct {
 	lost  map[string]int
 }
 
-// told is what topics and log say, as a consumer reads them: what stands before a rewind and above its fork never happened.
+// told is what topics and log say, as a consumer reads them: what comes before a rewind and above its fork never happened.
 type told struct {
 	lives   map[string]int
 	void    map[string]int
@@ -28,7 +28,7 @@ type told struct {
 	log     []string // the log's
 }
 
-// place is where a record stands in the order of all.
+// place is where a record is in the order of all.
 type place struct {
 	reach   evidence.Reach
 	ordinal string
@@ -138,7 +138,7 @@ func (r *rig) listenTo(t *testing.T, heard *told, topic string, records []kafkat
 		}
 		at := place{reachOf(t, e.Lapse.History, e.Lapse.Timeline, e.Lapse.CommitLSN), fmt.Sprintf("%010d", e.Lapse.Ordinal)}
 		if !last.before(at) {
-			t.Errorf("%s/%d: %v stands behind %v", topic, record.Partition, at, last)
+			t.Errorf("%s/%d: %v comes after %v", topic, record.Partition, at, last)
 		}
 		last = at
 		switch e.ModType {
@@ -187,7 +187,7 @@ func (r *rig) listenToLog(t *testing.T, heard *told) {
 		}
 		at := reachOf(t, l.History, l.Timeline, l.Reached)
 		if i > 1 && at.Compare(last) <= 0 && !((more || l.Kind == "route") && at == last) {
-			t.Errorf("the log's record %d reaches %s, behind one that reached %s", i, at, last)
+			t.Errorf("the log's record %d reaches %s, after one that reached %s", i, at, last)
 		}
 		last, more = at, l.More
 		s := summary{at, map[string]int{}}

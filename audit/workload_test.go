@@ -180,7 +180,7 @@ func intruder(ids []int64) transaction {
 	}
 }
 
-// latecomer writes a true batch row behind a delete of its own.
+// latecomer writes a true batch row after a delete of its own.
 func latecomer(ids []int64) transaction {
 	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
 		o, err := user(ids[:1])(ctx, tx)

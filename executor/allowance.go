@@ -12,10 +12,10 @@ import (
 )
 
 // What a policy's rate and max_rows_per_run leave of a batch is decided in the database, for all executors together: see
-// lapse.take_rows. Rows are taken before BEGIN, and what a batch did not delete is given back behind it.
+// lapse.take_rows. Rows are taken before BEGIN, and what a batch did not delete is given back after it.
 //
 //	crash between taking and BEGIN    nobody deletes these rows until the lease has ended
-//	crash behind COMMIT               the same, for what was to be given back
+//	crash after COMMIT                the same, for what was to be given back
 
 // The reasons of limits: labels of limit_reached_total and throttle_seconds_total.
 const (

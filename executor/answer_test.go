@@ -16,7 +16,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// freezer stands between executor and server. It swallows all that goes over one connection from an instant on, and tells
+// freezer sits between executor and server. It swallows all that goes over one connection from an instant on, and tells
 // nobody.
 type freezer struct {
 	listener net.Listener

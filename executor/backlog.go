@@ -38,7 +38,7 @@ func (b *backlogMetrics) goesOn(p *record.InForce, expected, deleted int64) {
 	}
 }
 
-// ended records what a run left. whole: nothing stood in its way.
+// ended records what a run left. whole: nothing blocked it.
 func (b *backlogMetrics) ended(p *record.InForce, st *Statistics, whole bool, now time.Time) {
 	name, table := string(p.Name), p.TableName
 	if st.LeftDue != nil {
@@ -62,9 +62,9 @@ func (b *backlogMetrics) ended(p *record.InForce, st *Statistics, whole bool, no
 	}
 }
 
-// stands records what is known of a policy outside its runs, by whichever process: after a start, while something keeps it from deleting,
+// outsideRuns records what is known of a policy outside its runs, by whichever process: after a start, while something keeps it from deleting,
 // and where others do the work. at says that this process is at a run, which says how far it is itself.
-func (b *backlogMetrics) stands(p *record.InForce, at bool, now time.Time) {
+func (b *backlogMetrics) outsideRuns(p *record.InForce, at bool, now time.Time) {
 	name, table := string(p.Name), p.TableName
 	latest := func(g *prometheus.GaugeVec, t *time.Time, looked bool) {
 		if t == nil || looked && p.LookedAt.After(*t) {

@@ -47,7 +47,7 @@ func (b *beats) beat(ctx context.Context, q guard.Querier, f *guard.Facts, now t
 	return nil
 }
 
-// remember beats once more, behind the last batch.
+// remember beats once more, after the last batch.
 func (g *guards) remember(ctx context.Context, q guard.Querier, now time.Time) error {
 	if g.beats.folder == nil {
 		return nil

@@ -61,7 +61,7 @@ func TestAPolicyOfWhichTooMuchIsDueDeletesNothingUntilSomebodySaysYes(t *testing
 		}
 		list, err := record.LoadInForce(t.Context(), connectTo(t, db))
 		if err != nil || list[0].Tripped == nil || list[0].Tripped.Due != 18 || list[0].Tripped.Rows != 88 || list[0].Accepted != 0 {
-			t.Errorf("behind it in force is %+v, %v", list, err)
+			t.Errorf("after it in force is %+v, %v", list, err)
 		}
 		owned(t, db, "insert into sessions select 1000 + g, now() - interval '40 days' from generate_series(1, 30) g")
 		stops("12 were accepted, once")

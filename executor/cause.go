@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// Cause names in a word or two what stops a policy: it stands in status, beside the error itself, and in what is on record of a run.
+// Cause names in a word or two what stops a policy. Status shows it next to the error; a run's record has it too.
 type Cause string
 
 // What stops a policy, most of it until somebody has looked.

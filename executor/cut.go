@@ -17,7 +17,7 @@ import (
 // cut for several workers, of this process or of others, and which of them go by the order of their files. Nothing need be known of
 // that: whatever the policy's own survey fails of, its run is opened without. The survey function was compared before: see judge.
 //
-//	crash behind it    nothing was opened, and nothing is left
+//	crash after it     nothing was opened, and nothing is left
 func (w *worker) backlog(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, error) {
 	p := t.policy
 	if p.Unfinished == nil {

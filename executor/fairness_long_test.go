@@ -61,7 +61,7 @@ func TestFiftySmallPoliciesKeepTheirPeriodBesideABigOne(t *testing.T) {
 	f := fairness{big: 300_000, small: 50, every: 10, runs: 2, bigKeys: []string{"batch: 20", "pace: unlimited"}}
 	worst := f.judge(t, db)
 	t.Logf("from one run of a small policy to the next it took %.2f periods at most", worst)
-	if worst > 3 { // behind the big policy alone it would be more than that
+	if worst > 3 { // if each waited for the big policy it would be more than that
 		t.Errorf("a small policy waited for %.2f of its periods", worst)
 	}
 }

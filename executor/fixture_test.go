@@ -207,8 +207,8 @@ func (w *work) batch(t testing.TB, limit int) (batch.Result, error) {
 	return done, err
 }
 
-// stood is how each policy stood when the list was last read.
-func (e *Executor) stood() []policyStatus {
+// policyStates returns the state of each policy when the list was last read.
+func (e *Executor) policyStates() []policyStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.status)

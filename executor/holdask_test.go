@@ -13,7 +13,7 @@ import (
 
 // askers makes a table of a role "other" with a policy q, two holds and a row in quarantine, and a table sessions of the application's with a
 // policy p and a hold of its own. pry is a function that the application's code may call with a number and a question: a question that
-// is answered leaves a lock of the session behind, which no rollback takes back.
+// is answered leaves a session lock, which no rollback releases.
 func askers(t *testing.T, db *pgtest.DB) (other string) {
 	t.Helper()
 	other = db.NewRole(t, "other")

@@ -69,7 +69,7 @@ func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 				t.Errorf("%s: the policy is not stopped", n)
 			}
 		}
-		// Released, it stands in nobody's way.
+		// Released, it blocks nobody.
 		inForce, err := holds.Read(t.Context(), s.Conn, false)
 		if err != nil || len(inForce) != len(changes) {
 			t.Fatal(inForce, err)

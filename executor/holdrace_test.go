@@ -79,7 +79,7 @@ func TestPlacingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 		if position := one[bool](t, db, `
 			select s.position > (select r.position from lapse.hold_state r where r.state = 'requested') and s.position <= pg_current_wal_insert_lsn()
 			  from lapse.hold_state s where s.state = 'effective'`); !position {
-			t.Error("the position of effective is not behind that of requested")
+			t.Error("the position of effective is not after that of requested")
 		}
 		// The worker that still has the shard claims a hold version of before: it is told so, and nothing goes.
 		if _, err := w.batch(t, 10); schemas.StateOf(err) != schemas.SQLStateGate || grade(err, circumstances{limit: 10}) != Retry {

@@ -240,7 +240,7 @@ func hoursFrom(opens, closes time.Duration) string {
 	return fmt.Sprintf(`{"window": "%s-%s UTC"}`, at(opens), at(closes))
 }
 
-// The executor's clock is the test's. It jumps behind the window's end once the first batch is through.
+// The executor's clock is the test's. It jumps past the window's end once the first batch is through.
 func TestARunEndsWhenItsWindowClosesAndGoesOnWhenItOpens(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

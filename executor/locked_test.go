@@ -43,7 +43,7 @@ func TestATableThatStaysLockedIsWarnedOfOnce(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings of one lock:\n%s", n, &log)
 	}
-	m.finish(w.policy, &runState{behind: true}, quarantined{})
+	m.finish(w.policy, &runState{lockedRows: true}, quarantined{})
 	if level := m.locks.level(); level != slog.LevelDebug {
 		t.Errorf("after a run that left locked rows: %v", level)
 	}

@@ -119,8 +119,8 @@ func (l *locks) by() *locker {
 func (l *locks) finish(left *runState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.met = l.met && (left.behind || left.aside > 0)
-	if !left.behind {
+	l.met = l.met && (left.lockedRows || left.aside > 0)
+	if !left.lockedRows {
 		l.locker = locker{}
 	}
 }

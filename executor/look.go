@@ -17,7 +17,7 @@ import (
 // look asks whether anything is due before a run is opened, and returns the leaves that need a shard; nil for all. The turn is over
 // where nothing is due: that counts as a run, and is remembered, and written down once in lookedInterval.
 //
-//	crash behind it    nothing was opened, and the policy's next turn comes sooner than it had to
+//	crash after it     nothing was opened, and the policy's next turn comes sooner than it had to
 func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	p, m := t.policy, t.memory
 	quiet := m.quiet.marks(w.now())
@@ -154,5 +154,5 @@ func (w *worker) missing(ctx context.Context, p *record.InForce, gone error) err
 	return gone
 }
 
-// longLook is how long a look takes that may have waded through dead rows: then the next ones begin behind them.
+// longLook is how long a look takes that may have waded through dead rows: then the next ones begin after them.
 const longLook = 50 * time.Millisecond

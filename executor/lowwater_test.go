@@ -19,7 +19,7 @@ func TestAReleasedOrForgivenRowBehindTheMarkGoesAtTheNextRun(t *testing.T) {
 		sessions(t, db, 0, 10)
 		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
 		e, s := newExecutor(t, db), holdSession(t, db)
-		// marked deletes rows enough for a mark, and puts one behind it.
+		// marked deletes rows enough for a mark, and puts one below it.
 		marked := func() {
 			t.Helper()
 			owned(t, db, "insert into sessions select 1000 + g, now() - interval '40 days' from generate_series(1, 1500) g")
@@ -28,16 +28,16 @@ func TestAReleasedOrForgivenRowBehindTheMarkGoesAtTheNextRun(t *testing.T) {
 			}
 			db.Exec(t, "update lapse.low_water set deleted = lapse.worth_a_mark()") // as if more had gone
 			owned(t, db, "insert into sessions values (7000, now() - interval '50 days')")
-			wantDeleted(t, e, "behind the mark", 0)
+			wantDeleted(t, e, "below the mark", 0)
 		}
 		for _, end := range []string{"released at once", "released, and cooled off"} {
 			marked()
 			id := placeHold(t, s, hold.Request{Table: "public.sessions", Keys: [][]string{{"7000"}}})
 			wantDeleted(t, e, "while it is held", 0)
-			// As if the hold had been placed, and a pass gone by, before the row came to lie behind a mark.
+			// As if the hold had been placed, and a pass gone by, before the row came to lie below a mark.
 			const back = `alter table lapse.hold_state disable trigger all; update lapse.hold_state set changed_at = changed_at - interval '1 day'%s; alter table lapse.hold_state enable trigger all`
 			db.Exec(t, fmt.Sprintf(back, ""))
-			wantDeleted(t, e, "while it is held, behind the mark", 0)
+			wantDeleted(t, e, "while it is held, below the mark", 0)
 			if end == "released at once" {
 				if err := holds.Release(t.Context(), s, id, 0, "a test"); err != nil {
 					t.Fatal(err)

@@ -220,7 +220,7 @@ func (o *onceGoal) ended(t *turn) {
 	if t.begun() != nil {
 		target.take(run.runCounts)
 	}
-	if t.begun() != nil || target.Run == uuid.Nil { // a look behind another executor's end of the run knows nothing of it
+	if t.begun() != nil || target.Run == uuid.Nil { // a look after another executor's end of the run knows nothing of it
 		target.Whole = run.whole
 	}
 	switch t.end {

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// resting is an executor whose clock stands still but for batches of batchTime each and for its pauses, which end at once.
+// resting is an executor whose clock does not move but for batches of batchTime each and for its pauses, which end at once.
 type resting struct {
 	mu     sync.Mutex
 	ahead  time.Duration

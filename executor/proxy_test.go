@@ -23,7 +23,7 @@ const (
 	holding        // the client loses its connection, the server keeps it: release says what becomes of the COMMIT
 )
 
-// proxy stands between executor and server and understands just enough of the protocol to see a COMMIT go by.
+// proxy sits between executor and server and understands just enough of the protocol to see a COMMIT go by.
 type proxy struct {
 	listener net.Listener
 	server   string

@@ -112,7 +112,7 @@ func TestNothingIsPrunedThatTheAuditorHasNotConfirmed(t *testing.T) {
 		db.Exec(t, "alter table lapse.pruning disable trigger all", "update lapse.pruning set mark = pg_current_wal_insert_lsn() + 1000000, confirmed = null",
 			"alter table lapse.pruning enable trigger all")
 		if n := pruned(t, db, 30); n != 0 {
-			t.Errorf("behind the auditor's position %d batches went", n)
+			t.Errorf("above the auditor's position %d batches went", n)
 		}
 		db.Exec(t, "alter table lapse.pruning disable trigger all", "update lapse.pruning set mark = pg_current_wal_insert_lsn()",
 			"alter table lapse.pruning enable trigger all", "select pg_logical_emit_message(true, 'x', 'y')")

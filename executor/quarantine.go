@@ -58,7 +58,7 @@ type quarantined struct {
 	obstacles []Obstacle // the most frequent ones first
 }
 
-// Obstacle is what stands in the way of rows, or of a shard's first row.
+// Obstacle is what blocks rows, or a shard's first row.
 type Obstacle struct {
 	Rows       int64  `json:"rows,omitempty"` // 0: of shards that were put aside
 	SQLState   string `json:"sqlstate"`
@@ -131,7 +131,7 @@ func (w *worker) forgive(ctx context.Context, p *record.InForce, since time.Time
 // leftInQuarantine is what a run leaves in quarantine. Where somebody had rows locked, or a shard was put aside, not all of the table was looked through.
 func (w *worker) leftInQuarantine(ctx context.Context, t *turn, left *runState) (quarantined, error) {
 	r, err := quarantineOf(ctx, w.session.Control, t.policy.ID)
-	if err != nil || r.rows == 0 || left.behind || left.aside > 0 {
+	if err != nil || r.rows == 0 || left.lockedRows || left.aside > 0 {
 		return r, err
 	}
 	return w.forgive(ctx, t.policy, t.begun().StartedAt)

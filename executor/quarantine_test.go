@@ -50,7 +50,7 @@ var obstacles = map[string]obstacle{
 		},
 		state: "23503", says: "logins_session_fkey",
 	},
-	"a foreign key behind a cascade": {
+	"a foreign key beyond a cascade": {
 		ddl: []string{
 			"create table logins (session bigint primary key references sessions on delete cascade)", "insert into logins select id from sessions",
 			"create table steps (login bigint references logins)", "create index on steps (login)", "insert into steps select id from sessions where id % 137 = 0",
@@ -311,7 +311,7 @@ func serverState(err error) string {
 	return ""
 }
 
-// Nobody enters a row that could be deleted, or more than one: not by the deletion function, which tries the row first, and not by the functions behind it.
+// Nobody enters a row that could be deleted, or more than one: not by the deletion function, which tries the row first, and not by the functions after it.
 func TestAStolenLoginEntersNothingIntoTheQuarantine(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

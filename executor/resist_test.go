@@ -8,7 +8,7 @@ import (
 	"lapse/schemas"
 )
 
-// What resists stays, and is the oldest of what is due: with the years it is hundreds of rows, behind which lie all that are to go.
+// What resists stays, and is the oldest of what is due: with the years it is hundreds of rows, after which lie all that are to go.
 func TestBehindHundredsOfRowsThatResistTheOthersGo(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
@@ -35,7 +35,7 @@ func TestBehindHundredsOfRowsThatResistTheOthersGo(t *testing.T) {
 		owned(t, db, "insert into sessions select 10000 + g, now() - interval '35 days' from generate_series(1, 20) g")
 		pass(Resisted, resisting)
 		if n := one[int](t, db, "select count(*)::int from sessions where id > 10000"); n != 0 {
-			t.Errorf("%d rows are left behind those that resist again", n)
+			t.Errorf("%d rows are left after those that resist again", n)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func (e *ResistingError) Error() string {
 	return fmt.Sprintf("policy %s: %s", e.Policy, strings.Join(parts, "; "))
 }
 
-// rows says what stands in the way of those in quarantine, each with how many there are.
+// rows says what blocks the rows in quarantine, and how many each obstacle blocks.
 func (e *ResistingError) rows() string {
 	q := record.Quarantine{Rows: e.Rows}
 	var why []string
@@ -55,7 +55,7 @@ func (e *ResistingError) rows() string {
 	return fmt.Sprintf("%s, which could not be deleted: %s: see `lapse quarantine list %s`", &q, strings.Join(why, "; "), e.Policy)
 }
 
-// obstaclesOf are what stands in the way of rows, by what left says.
+// obstaclesOf returns what blocks rows, from what left says.
 func obstaclesOf(resists error) []Obstacle {
 	var e *ResistingError
 	if errors.As(resists, &e) {
@@ -64,7 +64,7 @@ func obstaclesOf(resists error) []Obstacle {
 	return nil
 }
 
-// Unwrap returns what stood in the way.
+// Unwrap returns what blocked the row.
 func (e *ResistingError) Unwrap() []error {
 	var all []error
 	if e.Cause != nil {

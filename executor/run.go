@@ -68,7 +68,7 @@ func (r *runMemory) begin(run uuid.UUID, expected int64, now time.Time) (other b
 func (r *runMemory) finish(policy schemas.PolicyName, left *runState, rest quarantined) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.is.open, r.is.leftLocked, r.is.resists = false, left.behind, nil
+	r.is.open, r.is.leftLocked, r.is.resists = false, left.lockedRows, nil
 	if left.aside == 0 && rest.rows == 0 {
 		return
 	}

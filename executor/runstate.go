@@ -17,7 +17,7 @@ type runState struct {
 	aside      int  // shards in which a row resisted
 	state      string
 	retryAt    *time.Time // when the first of them is tried again
-	behind     bool       // due rows that somebody had locked
+	lockedRows bool       // due rows are left because somebody had them locked
 	limited    bool       // it has reached a limit of the policy's: lapse.end_run
 }
 
@@ -30,7 +30,7 @@ func leftOf(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (r runState, err
 		       coalesce((select r.ended_by is not null from lapse.run r where r.run = $1), false)
 		  from (select done, aside and not done as aside, sqlstate = $2 as locked, sqlstate, retry_at, left_behind
 		          from lapse.shard
-		         where run = $1) s`, run, schemas.SQLStateLockNotAvailable).Scan(&r.unfinished, &r.aside, &r.state, &r.retryAt, &r.behind, &r.limited)
+		         where run = $1) s`, run, schemas.SQLStateLockNotAvailable).Scan(&r.unfinished, &r.aside, &r.state, &r.retryAt, &r.lockedRows, &r.limited)
 	if err != nil {
 		return r, fmt.Errorf("look what is left of run %v: %w", run, err)
 	}

@@ -27,7 +27,7 @@ const (
 
 func (f fault) String() string { return [...]string{"lost", "deaf", "late", "slow"}[f] }
 
-// saboteur stands between executor and server, and does one thing to one message: the one of that number, on whichever connection.
+// saboteur sits between executor and server, and does one thing to one message: the one of that number, on whichever connection.
 type saboteur struct {
 	listener net.Listener
 	server   string

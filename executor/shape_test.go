@@ -69,7 +69,7 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 	}
 }
 
-// Locked rows cost a run no pause and leave nothing else behind: the batch behind the one that waited passes over them.
+// Locked rows cost a run no pause and leave nothing else undone: the batch after the one that waited passes over them.
 func TestLockedRowsKeepARunFromNothingElse(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

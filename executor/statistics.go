@@ -79,7 +79,7 @@ func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest qua
 		return err
 	}
 	// Refreshed rows may be due as they were: a trigger kept them.
-	if left.behind || left.aside > 0 || rest.rows > 0 || whole.Refreshed > 0 || p.HoldVersion > 0 {
+	if left.lockedRows || left.aside > 0 || rest.rows > 0 || whole.Refreshed > 0 || p.HoldVersion > 0 {
 		r = w.remaining(ctx, p, run)
 	}
 	r.resting = &rest.rows

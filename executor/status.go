@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// policyStatus is how a policy stood when the list was last read, for readiness and summaries.
+// policyStatus is a policy's state when the list was last read, for readiness and summaries.
 type policyStatus struct {
 	policy  schemas.PolicyName
 	table   string

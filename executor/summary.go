@@ -26,7 +26,7 @@ type PolicySummary struct {
 	Outcome  Outcome               `json:"outcome"`
 	Error    string                `json:"error,omitempty"` // of one that was stopped, or in which rows resist
 	Limit    string                `json:"limit,omitempty"` // the one that was reached
-	// Obstacles are what stands in the way of rows in quarantine, by how many there are.
+	// Obstacles are what blocks rows in quarantine, with the number of rows each blocks.
 	Obstacles []Obstacle `json:"obstacles,omitempty"`
 	// LeftBehind says that due rows are left that somebody had locked all the time. The next run follows soon.
 	LeftBehind bool `json:"left_behind,omitempty"`

@@ -165,7 +165,7 @@ func TestBatchesSlowDownAndStopAsTheSlotsLogFillsUp(t *testing.T) {
 		look(lookInterval, "half is used", guard.Slow)
 		write(40)
 		look(lookInterval, "three quarters are", guard.Wait)
-		look(10*time.Second, "and the slot's log stands still", guard.Refuse)
+		look(10*time.Second, "and the slot's log does not move", guard.Refuse)
 		eventually(t, "the auditor has caught up", func() bool {
 			db.Exec(t, "checkpoint")
 			confirm(t, db)

@@ -88,7 +88,7 @@ func (e *Executor) Summary() Summary {
 	return summary
 }
 
-// sum adds how the policy's last run stands.
+// sum adds the state of the policy's last run.
 func (f *runFacts) sum(s *PolicySummary) {
 	s.Run, s.Whole, s.LeftBehind = f.run, f.whole, f.leftLocked
 	switch {

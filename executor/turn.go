@@ -278,11 +278,11 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 	took := w.now().Sub(run.StartedAt)
 	w.metrics.runSeconds.WithLabelValues(string(p.Name), p.TableName).Observe(took.Seconds())
 	level := slog.LevelInfo
-	if did.deleted+did.cascaded == 0 && left.aside == 0 && !left.behind && rest.rows == 0 {
+	if did.deleted+did.cascaded == 0 && left.aside == 0 && !left.lockedRows && rest.rows == 0 {
 		level = slog.LevelDebug // nothing was due
 	}
 	w.log.Log(ctx, level, "run is over", "policy", p.Name, "run", run.ID, "deleted", did.deleted, "cascaded", did.cascaded,
-		"batches", did.batches, "seconds", took.Seconds(), "shards_put_aside", left.aside, "locked_rows_left", left.behind, "rows_in_quarantine", rest.rows)
+		"batches", did.batches, "seconds", took.Seconds(), "shards_put_aside", left.aside, "locked_rows_left", left.lockedRows, "rows_in_quarantine", rest.rows)
 	return turnFinished, nil
 }
 

@@ -98,7 +98,7 @@ func TestAStoppedPolicyIsTriedAgainAtItsNextScheduledTime(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx) }()
 		eventually(t, "the policy is stopped", func() bool {
-			return slices.ContainsFunc(e.stood(), func(p policyStatus) bool { return p.state == stateStopped && p.stopped != "" && !p.until.IsZero() })
+			return slices.ContainsFunc(e.policyStates(), func(p policyStatus) bool { return p.state == stateStopped && p.stopped != "" && !p.until.IsZero() })
 		})
 		owned(t, db, "alter table away rename to sessions")
 		eventually(t, "the policy goes on", func() bool { return one[int](t, db, "select count(*) from sessions") == 5 })
@@ -125,7 +125,7 @@ func TestRunKeepsToTheScheduleAndSeesWhatIsApplied(t *testing.T) {
 		eventually(t, "it runs again", gone)
 		db.Exec(t, "update lapse.gate set state = 'paused'", "insert into sessions values (2, now() - interval '40 days')")
 		eventually(t, "the pause is seen", func() bool {
-			return len(e.stood()) == 1 && e.stood()[0].state == schemas.Paused
+			return len(e.policyStates()) == 1 && e.policyStates()[0].state == schemas.Paused
 		})
 		db.Exec(t, "update lapse.gate set state = 'armed'")
 		eventually(t, "it goes on", gone)

@@ -300,8 +300,8 @@ func TestWhatStopsAPolicyStopsAllItsWorkers(t *testing.T) {
 			t.Errorf("%d batches went after the function was changed", batches-10)
 		}
 		held := one[int](t, db, "select count(holder) from lapse.shard")
-		if held != 0 || !slices.ContainsFunc(e.stood(), func(p policyStatus) bool { return p.stopped != "" }) {
-			t.Errorf("%d shards are held, the status is %+v", held, e.stood())
+		if held != 0 || !slices.ContainsFunc(e.policyStates(), func(p policyStatus) bool { return p.stopped != "" }) {
+			t.Errorf("%d shards are held, the status is %+v", held, e.policyStates())
 		}
 	})
 }

@@ -249,7 +249,7 @@ func TestRowSecurityThatWouldBlindTheDeleterIsRefused(t *testing.T) {
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		if total := w.deleteAll(p, w.open(&p), 100); total.Deleted != 10 {
-			t.Errorf("deleted %d rows behind row security, want 10", total.Deleted)
+			t.Errorf("deleted %d rows under row security, want 10", total.Deleted)
 		}
 		w.fillMore("sessions")
 		w.do(`alter table sessions force row level security`)

@@ -20,7 +20,7 @@ func TestAForeignKeyWithoutAnIndexIsNamedWithItsIndex(t *testing.T) {
 		served := map[string]string{
 			"in order":            `(s, r)`,
 			"in another order":    `(r, s)`,
-			"with more behind":    `(r, s, n)`,
+			"with more after":     `(r, s, n)`,
 			"with more included":  `(s, r) include (n)`,
 			"of what is not null": `(s, r) where s is not null`,
 		}

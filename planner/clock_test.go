@@ -35,7 +35,7 @@ func (w *world) jump(p *record.InForce) (state string) {
 	return ""
 }
 
-// A clock that stood in 2031 for a while leaves a run of 2031; one that stood still leaves a last run of long ago. Neither
+// A clock that was in 2031 for a while leaves a run of 2031; one that did not move leaves a last run of long ago. Neither
 // is gone by, and one row of lapse.clock heals both.
 func TestAClockThatJumpedAsksOnce(t *testing.T) {
 	t.Parallel()

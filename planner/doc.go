@@ -88,15 +88,15 @@
 //	a partition that we drop is written to, or    nothing; 55P03                     the next try: the writer goes first
 //	somebody waits to write to it
 //	a table is dropped, renamed or swapped        LP005, with and without a run      apply
-//	the clock stands before the last cutoff       LP016                              a person, who sets it or accepts it
-//	the clock stands far after it                 LP017                              a person, who sets it or accepts it
+//	the clock is before the last cutoff       LP016                              a person, who sets it or accepts it
+//	the clock is far after it                 LP017                              a person, who sets it or accepts it
 //	a column is made again, or another type       LP011                              apply
 //	what is deleted from is not published         LP012                              apply
 //	a trigger is made on what a delete reaches    LP006                              a person, who drops it or disables it
 //
 // # Reading it
 //
-// Each room imports none that stands below it here:
+// Each room imports none of those listed below it:
 //
 //	database   what a table is, and what hangs on it; counts that give way
 //	index      which index finds the due rows, and which is missing
@@ -108,7 +108,7 @@
 //	hold       the rows that a hold names; imports database alone
 //
 // The rooms expiry, expression, functions, policyfile and schedule are below all of these. What makes an expiry column for an application,
-// or hides due rows from it, is SQL without a policy in force and stands here: scaffold.go, hide.go. The tests here are of all rooms together.
+// or hides due rows from it, is SQL without a policy in force and is here: scaffold.go, hide.go. The tests here are of all rooms together.
 //
 // expiry/age.go says when a row is due, package functions how a batch finds it and what deletes it; testdata/explain has the plans.
 //

@@ -260,8 +260,8 @@ func TestWhatIsAnothersOrInACircleIsNamedAndNotCounted(t *testing.T) {
 	for _, c := range s.Cascades {
 		text = append(text, fmt.Sprintf("%s %v %s", c.Table, c.Rows, c.NotCounted))
 	}
-	const want = "shop.a <nil> it is behind a table that cannot be counted, or in a circle of foreign keys, or may not be read\n" +
-		"shop.b <nil> it is behind a table that cannot be counted, or in a circle of foreign keys, or may not be read\n" +
+	const want = "shop.a <nil> it is reached through a table that cannot be counted, or in a circle of foreign keys, or may not be read\n" +
+		"shop.b <nil> it is reached through a table that cannot be counted, or in a circle of foreign keys, or may not be read\n" +
 		"shop.foreigners <nil> it belongs to another role"
 	if got := strings.Join(text, "\n"); got != want || s.Due != 5 {
 		t.Errorf("got\n%s\n%+v", got, s)

@@ -59,7 +59,7 @@ func (w *warned) add(_ *pgconn.PgConn, n *pgconn.Notice) {
 	w.lines = append(w.lines, n.Message)
 }
 
-// attacked surveys sessions, on which greedy code stands as plant makes it, and returns what it says.
+// attacked surveys sessions, with greedy code on it as plant makes it, and returns what it says.
 func (b *bare) attacked(plant string) string {
 	b.t.Helper()
 	resolved := b.proposals(untilSessions)[0].Resolved
@@ -128,7 +128,7 @@ func TestATableOfASuperusersIsCountedByARoleThatMayOnlyRead(t *testing.T) {
 	})
 }
 
-// What stands there when it is looked for is refused, and never runs.
+// What is there when it is looked for is refused, and never runs.
 func TestCodeOfTheTablesOwnerIsRefusedBeforeAnythingOfItRuns(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

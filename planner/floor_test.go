@@ -62,7 +62,7 @@ func TestAPolicyThatWouldDeleteSoonerThanAFloorIsRefusedByName(t *testing.T) {
 			{"a ttl of the row's own", []policyfile.Floor{floor(`shop.Audit "x`, "90 days", false)}, ttl, "the row itself says"},
 			{"rows that would go along", []policyfile.Floor{floor("shop.notes", "90 days", false)}, sessions("10 years"), "rows of shop.notes are kept"},
 			{"rows that may go along", []policyfile.Floor{floor("shop.notes", "90 days", true)}, sessions("1 day"), ""},
-			// Read 14 hours before UTC, "30 days" of what was written in UTC are 29 days 10 hours; written 12 hours behind it, and read as UTC, 29 days 12 hours.
+			// Read 14 hours before UTC, "30 days" of what was written in UTC are 29 days 10 hours; written 12 hours west of it, and read as UTC, 29 days 12 hours.
 			{"a zone that is read early", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: at, after: 30 days, zone: Pacific/Kiritimati"), "write after: 30 days 26:00:00"},
 			{"and what makes up for it", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: at, after: 30 days 26 hours, zone: Pacific/Kiritimati"), ""},
 			{"a local time that is read in UTC", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: at, after: 30 days"), "up to 12:00:00 sooner"},

@@ -109,7 +109,7 @@ func TestDeadRowsOfFormerRunsAreNotWadedThrough(t *testing.T) {
 	})
 }
 
-// A mark is a hint: what comes to lie behind it stays until it does not count any more, and then goes.
+// A mark is a hint: what comes to lie below it stays until it does not count any more, and then goes.
 func TestRowsBehindTheMarkGoWithinHalfTheLatitude(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -135,7 +135,7 @@ func TestRowsBehindTheMarkGoWithinHalfTheLatitude(t *testing.T) {
 			}
 			must(t, hour.Commit(t.Context()))
 			w.do(`update ` + table + ` set last_seen = now() - interval '1 year' where id = 4000`)
-			behind := func() int {
+			below := func() int {
 				w.worked(&p)
 				return value[int](w, `select count(*) from `+table+` where last_seen < now() - interval '721 hours'`)
 			}
@@ -144,12 +144,12 @@ func TestRowsBehindTheMarkGoWithinHalfTheLatitude(t *testing.T) {
 			}
 			back(half - time.Minute)
 			w.wantDue(&p)
-			if n := behind(); n != 2 {
-				t.Errorf("latitude %q: %d rows are left behind the mark, want two", latitude, n)
+			if n := below(); n != 2 {
+				t.Errorf("latitude %q: %d rows are left below the mark, want two", latitude, n)
 			}
 			// A run that finds something moves the mark, and it is no more of a pass from the start.
 			w.do(`update ` + table + ` set last_seen = now() - interval '720 hours' where id = 3999`)
-			if n := behind(); n != 2 {
+			if n := below(); n != 2 {
 				t.Errorf("latitude %q, after another run: %d rows are left, want two", latitude, n)
 			}
 			if value[bool](w, `select exists (select from `+table+` where id = 3999)`) {
@@ -158,7 +158,7 @@ func TestRowsBehindTheMarkGoWithinHalfTheLatitude(t *testing.T) {
 			w.wantMark(&p, table)
 			back(2 * time.Minute)
 			w.wantDue(&p, table)
-			if n := behind(); n != 0 {
+			if n := below(); n != 0 {
 				t.Errorf("latitude %q: %d due rows are left after half of it", latitude, n)
 			}
 		}
@@ -251,7 +251,7 @@ func TestAPassThatLeftSomethingMakesNoMark(t *testing.T) {
 	})
 }
 
-// Some changes let a row be deleted that was kept, or make other rows due: those that lie behind the mark are found at once.
+// Some changes let a row be deleted that was kept, or make other rows due: those that lie below the mark are found at once.
 func TestTheMarkDoesNotCountWhereRowsBehindItMayBeDueAgain(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -290,7 +290,7 @@ func TestTheMarkDoesNotCountWhereRowsBehindItMayBeDueAgain(t *testing.T) {
 	})
 }
 
-// Where a bound is rounded, a row that is not due yet does not come to lie behind the mark.
+// Where a bound is rounded, a row that is not due yet does not come to lie below the mark.
 func TestNoRowThatIsNotDueYetLiesBehindTheMark(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -320,7 +320,7 @@ func TestNoRowThatIsNotDueYetLiesBehindTheMark(t *testing.T) {
 				judged++
 				exact := d.Condition().Exact(cutoff, "("+d.Expire.Bound(cutoff).Value+")::"+low.Type)
 				if rows := value[int](w, fmt.Sprintf(`select count(*) from visits t where (%s) is not true and %s <= (%s)::%s`, exact, low.Column, low.Value, low.Type)); rows > 0 {
-					t.Errorf("%s: %d rows that are not due at %s lie behind the mark", p.Name, rows, cutoff)
+					t.Errorf("%s: %d rows that are not due at %s lie below the mark", p.Name, rows, cutoff)
 				}
 			}
 		}

@@ -179,7 +179,7 @@ func isoOffset(text string) int64 {
 	return ahead
 }
 
-// digits is the number that stands in n bytes of a text from one on, -1 if they are not all digits.
+// digits is the number that is in n bytes of a text from one on, -1 if they are not all digits.
 func digits(text string, from, n int) (number int) {
 	if len(text) < from+n {
 		return -1

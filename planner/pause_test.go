@@ -96,7 +96,7 @@ func TestWhatIsNewOrDeletesMoreOnATableThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// An application that holds the strongest lock there is stands in nobody's way, and no lock is taken that could stand in its.
+// An application that holds the strongest lock blocks nobody of ours, and no lock is taken that could block it.
 func TestPausingDroppingAndLengtheningTakeNoLockOnTheTable(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

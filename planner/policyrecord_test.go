@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// written is a policy's entry as it stands in the file, below "policies:".
+// written is a policy's entry as it is in the file, below "policies:".
 func written(lines ...string) string {
 	return "policies:\n  - " + strings.Join(lines, "\n    ") + "\n"
 }

@@ -62,7 +62,7 @@ func TestARangeWithALockedRowFailsWhole(t *testing.T) {
 		got, err = w.call(b, nil)
 		must(t, err)
 		if got.Deleted != 4 {
-			t.Errorf("the range behind it got %+v", got)
+			t.Errorf("the range after it got %+v", got)
 		}
 		w.wantIDs("sessions", append([]int64{2, 9, 10}, numbers(11, 20)...)...)
 	})
@@ -144,7 +144,7 @@ func TestRowsThatAreLoadedIntoARangeMeanwhileGoUpToTwiceTheLimit(t *testing.T) {
 	})
 }
 
-// A tie that is larger than a batch goes in the order of the table's file, and no row behind it before it is gone.
+// A tie that is larger than a batch goes in the order of the table's file, and no row after it before it is gone.
 func TestARangeEndsWithinATie(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -164,7 +164,7 @@ func TestARangeEndsWithinATie(t *testing.T) {
 			}
 			deleted += int(got.Deleted)
 			if now := value[[]string](w, `select array_agg(tenant || ' ' || id) from (select tenant, id from sessions order by last_seen, ctid) s`); strings.Join(now, ",") != strings.Join(left, ",") {
-				t.Fatalf("after %d rows other rows are left than the ones behind the range", deleted)
+				t.Fatalf("after %d rows other rows are left than the ones after the range", deleted)
 			}
 		}
 	})

@@ -249,7 +249,7 @@ func TestNobodyPlantsAnEntryOfTheChecks(t *testing.T) {
 	})
 }
 
-// What a login has set before it has the checks made stands in no entry: under another spelling of its name no batch would find its leaf.
+// What a login has set before its checks are made is in no entry: under another spelling of its name no batch would find its leaf.
 func TestAnEntryOfTheChecksIsSpelledAsBatchesSpellIt(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

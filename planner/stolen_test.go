@@ -167,7 +167,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 	})
 }
 
-// Code of the table's owner that gets to run inside a batch can leave a SECURITY DEFINER function of the deleter's behind.
+// Code of the table's owner that gets to run inside a batch can leave a SECURITY DEFINER function that belongs to the deleter.
 // Its callers are no members of the executor's role; and the executor's login has entered nothing.
 func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 	t.Parallel()

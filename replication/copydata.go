@@ -43,7 +43,7 @@ func (f frame) messageType(ok bool) byte {
 	}
 }
 
-// dataHeader is what stands before pgoutput's message: the type XLogData, start, end and time.
+// dataHeader is the header before pgoutput's message: the type XLogData, start, end and time.
 const dataHeader = 1 + 3*8
 
 // handle reads one frame. It returns nil if there is nothing to deliver.
@@ -125,7 +125,7 @@ func (s *Stream) takeKeepalive(c *cursor, f frame) (*Message, error) {
 	return &s.keepalive, nil
 }
 
-// notice reads a notice. Since PostgreSQL 18 a publication that is missing where the stream stands is no error but a
+// notice reads a notice. Since PostgreSQL 18 a publication that is missing at the stream's position is no error but a
 // warning, and the changes of its tables are left out. Nothing else says so.
 func (s *Stream) notice(body []byte) error {
 	var notice pgproto3.NoticeResponse

@@ -15,7 +15,7 @@ var (
 	errShort         = errors.New("it ends too early")
 	errTrailing      = errors.New("it is longer than its content")
 	errUnknownType   = errors.New("its type was not asked for and is not understood")
-	errNoTransaction = errors.New("it stands outside a transaction")
+	errNoTransaction = errors.New("it is outside a transaction")
 	errInTransaction = errors.New("it starts a transaction inside another")
 	errNoRelation    = errors.New("it names a table that was never described")
 	errColumnCount   = errors.New("its row does not have the number of columns that the table was described with")

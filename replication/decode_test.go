@@ -311,7 +311,7 @@ func TestWhatCannotBeDecodedIsRefused(t *testing.T) {
 		"a binary column":                {append(open, deleteMessage(1, 'K', 'b', nil)), errColumnKind},
 		"a delete with a new row":        {append(open, deleteMessage(1, 'N', "1", nil)), errTupleKind},
 		"an insert with an old row":      {append(open, message('I').u32(1).u8('K').row("1", nil)), errTupleKind},
-		"something behind":               {append(open, deleteMessage(1, 'K', "1", nil).u8(0)), errTrailing},
+		"something after":                {append(open, deleteMessage(1, 'K', "1", nil).u8(0)), errTrailing},
 		"a value beyond the end":         {append(open, message('D').u32(1).u8('K').u16(2).u8('t').u32(9)), errShort},
 		"a value of 4 GB":                {append(open, message('D').u32(1).u8('K').u16(2).u8('t').u32(1<<32-1)), errShort},
 		"4 billion truncated tables":     {append(open, message('T').u32(1<<32-1).u8(0).u32(1)), errShort},

@@ -10,7 +10,7 @@
 //   - The slot moves only over what the caller has confirmed. No status carries any other position, and none beyond
 //     what this server has sent on this stream.
 //   - A transaction of any size passes through in constant memory, and so does a row of any size. Values of more than 1 MiB
-//     are buffered only where they are wanted (keys, rows of schema lapse, updates, and an insert at once behind a delete
+//     are buffered only where they are wanted (keys, rows of schema lapse, updates, and an insert at once after a delete
 //     from another table, which may be a row that moved), up to 16 MiB. Of other rows the change is delivered without values.
 //   - A server that shuts down hears of no position that is not durable, and is not kept waiting: the caller is told.
 //   - A server that says nothing is asked each ten seconds, and given up after a minute without an answer.
@@ -68,7 +68,7 @@
 //	the caller, when it is told                 calls CheckStop                    nil: go on; an error of grade Retry: Close
 //	  the stop was seen beside the stream, and  error at once                      the rest of the transaction may take any time
 //	  a transaction is open
-//	  what the caller waits for has stood still error after 2 s (StalledAtMost)    it will not move in time
+//	  what the caller waits for has not moved  error after 2 s (StalledAtMost)    it will not move in time
 //	  anything else                             error after 3 s                    no server is kept waiting for longer
 //	During                                      asks by itself                     cancels its work after 2 s, returns the error
 //	Close                                                                          waits a second for the server's end of copy

@@ -64,7 +64,7 @@ func (e *SlotError) Unwrap() error { return e.Reason }
 // never holds the message's bytes, which are somebody's row.
 type decodeError struct {
 	Type   byte        // pgoutput's letter, or that of the message around it
-	LSN    schemas.LSN // where the server said the message stands
+	LSN    schemas.LSN // the message's position, as the server said
 	Length int         // of the message
 	Reason error
 }

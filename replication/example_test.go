@@ -42,7 +42,7 @@ func publish(ctx context.Context, url, table, slot string) error {
 	if err := replication.EnsurePublications(ctx, conn); err != nil {
 		return err
 	}
-	if _, _, err := replication.EnsureSlot(ctx, conn, slot); err != nil { // behind the publications, or it is stuck for good
+	if _, _, err := replication.EnsureSlot(ctx, conn, slot); err != nil { // after the publications, or it is stuck for good
 		return err
 	}
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {

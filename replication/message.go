@@ -142,7 +142,7 @@ const (
 	Null ValueKind = iota
 	// Unsent is a column outside the replica identity in an old row: the server sends the byte of a NULL there, but
 	// the value is simply not known. So is every value of a row of more than 1 MiB that nobody wants: inserted outside the
-	// tables of evidence and not at once behind a delete from another table, or deleted under REPLICA IDENTITY FULL; and of
+	// tables of evidence and not at once after a delete from another table, or deleted under REPLICA IDENTITY FULL; and of
 	// any row of more than 16 MiB.
 	Unsent
 	// Unchanged is a large value that the update left alone and the server therefore did not send.

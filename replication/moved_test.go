@@ -2,7 +2,7 @@ package replication
 
 import "testing"
 
-// An update that moves a row to another partition is a delete and the insert at once behind it: that one is wanted, as the only one.
+// An update that moves a row to another partition is a delete and the insert at once after it: that one is wanted, as the only one.
 func TestALargeInsertIsWantedAtOnceBehindADeleteFromAnotherTable(t *testing.T) {
 	t.Parallel()
 	d := testDecoder()

@@ -36,7 +36,7 @@ const (
 	tellEvery = 250 * time.Millisecond
 	// signsLast is how long a sign of a server that shuts down counts. One that is older was something else.
 	signsLast = 10 * time.Second
-	// StalledAtMost is how long whatever the caller waits for may have stood still while a server shuts down: it will not
+	// StalledAtMost is how long what the caller waits for may make no progress while a server shuts down: it will not
 	// move in time.
 	StalledAtMost = 2 * time.Second
 	// keptWaitingAtMost is how long a server that shuts down is kept waiting, whatever for.

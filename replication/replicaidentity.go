@@ -47,7 +47,7 @@ func (e *IdentityError) Error() string {
 }
 
 // CheckIdentity returns an *IdentityError unless the table's deletions can be published: each of them names its row by
-// a primary key or a unique index, and nothing else stands in the way. PostgreSQL does not ask when a table joins a
+// a primary key or a unique index, and nothing else prevents it. PostgreSQL does not ask when a table joins a
 // publication; it makes the application's own deletes fail afterwards.
 //
 // Of a partitioned table every partition is looked at, since each has a replica identity of its own, and the primary key
@@ -169,7 +169,7 @@ func (f facts) problem() *IdentityError {
 	}
 	switch {
 	case f.Kind != "r" && f.Kind != kindPartitioned:
-		return refuse(notATable, "name the tables behind it")
+		return refuse(notATable, "name the tables that it reads")
 	case f.System:
 		return refuse(systemTable, "name a table of your own")
 	case f.Persistence == "t":

@@ -13,8 +13,8 @@ const changeHead = 1 + 4 + 1
 
 // wants says whether a large change is to be read whole, given its head and its size. What is not wanted is delivered
 // without values: inserts of tables that are no evidence, and rows deleted under REPLICA IDENTITY FULL, which
-// are not published. An insert at once behind a delete from another table is wanted: by an update that moves a row to another
-// partition both are one. The ledger's columns are bounded, and so are keys, which stand in an index: what is longer than
+// are not published. An insert at once after a delete from another table is wanted: by an update that moves a row to another
+// partition both are one. The ledger's columns are bounded, and so are keys, which are in an index: what is longer than
 // maxBuffered all the same proves nothing, and must not stop who reads it.
 func (d *decoder) wants(head []byte, size int64) bool {
 	c := cursor{rest: head}

@@ -106,7 +106,7 @@ func standbyNames(setting string) (names []string) {
 			quoted = !quoted
 		case quoted:
 			name.WriteByte(c)
-		case c == '(': // what stood before it was the method and the number
+		case c == '(': // what was before it is the method and the number
 			names = nil
 			name.Reset()
 		case c == ',' || c == ')':

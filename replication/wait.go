@@ -15,7 +15,7 @@ const (
 	lookAhead = 1 << 20
 )
 
-// Wait is for the time when nothing can be taken from the stream because something behind it does not move. It waits for
+// Wait is for the time when nothing can be taken from the stream because what consumes it does not move. It waits for
 // Wake, sends statuses meanwhile, and delivers nothing. It returns ErrWoken then.
 //
 // It returns ErrStopping when the server shuts down and waits for this stream, and again each 250 ms while that is so. The
@@ -148,7 +148,7 @@ func (s *Stream) noteRequests(now time.Time) (stopping bool, err error) {
 	}
 }
 
-// waitProbing is readAhead when nothing more may be read. A request of the server, if there is one, stands behind data that
+// waitProbing is readAhead when nothing more may be read. A request of the server, if there is one, comes after data that
 // it cannot even send. So it is probed.
 func (s *Stream) waitProbing(ctx context.Context, wake <-chan struct{}, repeat time.Time) (stopping bool, err error) {
 	p := s.stop.probe

@@ -124,7 +124,7 @@ func (w *wire) frameAt(at int64) (f frame, ok bool, err error) {
 type frame struct {
 	kind       byte
 	body       []byte
-	start, end int64 // where it stands in the connection
+	start, end int64 // its place in the connection
 	headOnly   bool  // the body is no more than the head of a change; the rest is not wanted
 }
 

@@ -21,7 +21,7 @@ func closedConn(t *testing.T) net.Conn {
 	return here
 }
 
-// framed is a message as it stands on the wire.
+// framed is a message as it is on the wire.
 func framed(kind byte, body []byte) []byte {
 	out := binary.BigEndian.AppendUint32([]byte{kind}, uint32(4+len(body)))
 	return append(out, body...)
@@ -178,7 +178,7 @@ func TestAMessageSkippedByItsHeadLeavesWhatFollowsWhole(t *testing.T) {
 			}
 			if ok || f.size() > largeMessage && len(f.body) > 100 {
 				if seen++; f.start != at {
-					t.Fatalf("message %d stands at %d, want %d", seen, f.start, at)
+					t.Fatalf("message %d is at %d, want %d", seen, f.start, at)
 				}
 				if at = f.end; f.kind == 'k' && string(f.body) != "small" {
 					t.Fatalf("message %d is damaged", seen)

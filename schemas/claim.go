@@ -14,7 +14,7 @@ import (
 // ever have the same bytes.
 const claimFormat = "lapse-claim-3"
 
-// dropFormat stands before the canonical bytes of a claim to drop a partition. What was signed to delete rows says nothing of a
+// dropFormat precedes the canonical bytes of a claim to drop a partition. What was signed to delete rows says nothing of a
 // partition that is dropped, and the other way round.
 const dropFormat = "lapse-drop-1"
 

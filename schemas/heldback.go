@@ -9,7 +9,7 @@ type HeldBack string
 // The reasons, the one that asks most of a person first: of several that hold a policy's rows back at once, the first one names it.
 const (
 	HeldByPause      HeldBack = "pause"      // somebody paused the policy, or every deletion in the database
-	HeldByClock      HeldBack = "clock"      // the server's clock jumped, or stands before the last cutoff
+	HeldByClock      HeldBack = "clock"      // the server's clock jumped, or is before the last cutoff
 	HeldByGuard      HeldBack = "guard"      // a guard refuses, or an error stopped the policy: audit, slot, history, a hold, a trigger, a right
 	HeldByVersion    HeldBack = "held_back"  // a newer version lets more rows fall due than the armed one, and nobody has said yes
 	HeldByBreaker    HeldBack = "breaker"    // more was due at once than was to be expected, and nobody has said yes

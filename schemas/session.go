@@ -2,7 +2,7 @@ package schemas
 
 import "strings"
 
-// SessionSettings is what every session of ours starts with, as startup parameters: they stand above what the login and
+// SessionSettings is what every session of ours starts with, as startup parameters: they override what the login and
 // the database have set, and RESET ALL gives them back. Each is accepted from any login by PostgreSQL 14 to 18.
 //
 // Whatever could change what a statement of ours means or prints is here. What only bounds a session (timeouts, memory,

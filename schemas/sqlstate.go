@@ -74,7 +74,7 @@ const (
 	SQLStateReplica    = "LP013" // session_replication_role is not origin, so that foreign keys would not be looked at
 	SQLStateHalted     = "LP014" // every deletion in the database is paused
 	SQLStateNoSlot     = "LP015" // audit is required, and the slot is gone, lost or another database's
-	SQLStateClockBack  = "LP016" // the server's clock stands before the last cutoff
+	SQLStateClockBack  = "LP016" // the server's clock is before the last cutoff
 	SQLStateClockAhead = "LP017" // the server's clock is further ahead of the last cutoff than anybody has said is right
 	SQLStateNotEntered = "LP018" // no batch was entered in this transaction
 	SQLStateHistory    = "LP019" // a claim or a beat is of another history or timeline, or no history was accepted on this server

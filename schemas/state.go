@@ -1,6 +1,6 @@
 package schemas
 
-// State is where a policy stands. Only an armed policy deletes.
+// State is a policy's state. Only an armed policy deletes.
 //
 //	observing ──arm──▶ arming ──the auditor has passed the arming position──▶ armed
 //	    ▲                 │                                                     │

@@ -8,11 +8,11 @@ import (
 	"lapse/schemas"
 )
 
-// pairing says which deletes are one event with the change behind them: a move is a delete and an insert.
+// pairing says which deletes are one event with the change after them: a move is a delete and an insert.
 type pairing interface {
-	// waits reports whether a delete waits for the change behind it.
+	// waits reports whether a delete waits for the change after it.
 	waits(change *replication.Change, f finding) bool
-	// join makes one event of a delete that waits and the change behind it, and reports whether they are one. The change is
+	// join makes one event of a delete that waits and the change after it, and reports whether they are one. The change is
 	// then no event of its own. Where it reports false it leaves the delete as it was.
 	join(waiting *Event, change *replication.Change) bool
 }
@@ -32,7 +32,7 @@ type Assembler struct {
 	tx      *replication.Tx
 	changes uint32       // how many the transaction has had
 	event   Event        // of the change at hand; its keys are the stream's
-	waiting *eventCopy   // a delete that waits for the change behind it; nil for none
+	waiting *eventCopy   // a delete that waits for the change after it; nil for none
 	spare   [2]eventCopy // one may be on its way while the other waits
 	ready   [2]*Event    // certain, and not taken
 	taken   int
@@ -50,7 +50,7 @@ type Standing struct {
 	Tables   []CoveredTable // the rows of lapse.covered up to the last heartbeat's, in their order
 	Origin   Reach          // of the log
 	Replaced []string       // topics that have lost what was in them, which the next heartbeat above Tail says
-	// Tail is the last position that any partition has an event of. The gap stands in every one, behind it.
+	// Tail is the last position that any partition has an event of. The gap is in every one, after it.
 	Tail replication.Position
 }
 
@@ -60,7 +60,7 @@ type Conclusion struct {
 	Verdict Verdict // Unclaimed for a transaction without a record of its own
 	// Partitions says that the transaction's heartbeat found other partitions than the one before.
 	Partitions bool
-	// Markers go into every partition behind the transaction's events, before its records go into the log.
+	// Markers go into every partition after the transaction's events, before its records go into the log.
 	Markers []*Marker
 	// Records are the transaction's records of the log, in their order: the number of each is its Seq, and the last one is
 	// its end. None: the transaction leaves nothing in the log.
@@ -177,8 +177,8 @@ func (a *Assembler) listen() {
 	a.beat = h
 }
 
-// conclude adds the records of the transaction's last heartbeat: coverage, or the gaps that it shows. A gap stands where
-// the heartbeat stands, or behind all changes of a transaction that has events. A heartbeat below what is in the topics
+// conclude adds the records of the transaction's last heartbeat: coverage, or the gaps that it shows. A gap is placed where
+// the heartbeat is, or after all changes of a transaction that has events. A heartbeat below what is in the topics
 // shows no gap of theirs: a later one does.
 func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) {
 	o, last := &a.outcome, &a.standing.Last
@@ -209,7 +209,7 @@ func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) 
 	if tx.Position(math.MaxUint32).Compare(a.standing.Tail) < 0 {
 		return
 	}
-	// Last come those that the WAL does not show: what an auditor that knew nothing of them has left in the log stands before them.
+	// Last come those that the WAL does not show: what an auditor that knew nothing of them has left in the log comes before them.
 	for _, topic := range a.standing.Replaced {
 		o.Records = append(o.Records, &MarkerContent{Marker: gap(ReasonTopic, topic, a.standing.Origin), Ancestry: ancestry})
 	}

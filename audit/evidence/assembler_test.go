@@ -127,7 +127,7 @@ func TestHoldingBackChangesNoEvent(t *testing.T) {
 	})
 }
 
-// What a move needs: the delete and the insert behind it are one event, at the delete's place.
+// What a move needs: the delete and the insert after it are one event, at the delete's place.
 func TestADeleteAndTheChangeBehindItMayBeOneEvent(t *testing.T) {
 	t.Parallel()
 	a := assembler(evidence.Standing{})
@@ -219,8 +219,8 @@ func written(o *evidence.Conclusion) (lines []string) {
 	return lines
 }
 
-// A topic that was made again while the process before this one published has events that this one reads again. The gap stands above
-// them, and its record behind those that a process which knew nothing of it has left.
+// A topic that was made again while the process before this one published has events that this one reads again. The gap is above
+// them, and its record after those that a process which knew nothing of it has left.
 func TestAGapInATopicStandsAboveWhatIsInIt(t *testing.T) {
 	t.Parallel()
 	ahead, first := standing(1, "user"), exampleTx().CommitLSN
@@ -278,7 +278,7 @@ func TestATransactionLeavesAsManyRecordsAsItIsAbout(t *testing.T) {
 			[]string{"gap publications from 0/19C2000 to 0/19C2A78 at 0", "gap beat 4"},
 		},
 		{
-			"the same, among deletes: the gap is behind them", standing(1),
+			"the same, among deletes: the gap comes after them", standing(1),
 			[]*replication.Change{del(target, 1), beatRow(3, 2), del(target, 2), insert(target, row(1, nil))},
 			[]string{"gap publications from 0/19C2000 to 0/19C2A78 at 4", "transaction", "gap beat 3"},
 		},

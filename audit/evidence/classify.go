@@ -12,13 +12,13 @@ import (
 // claimTolerance is what may lie between a claim's start and its commit.
 const claimTolerance = 24 * time.Hour
 
-// state is where a transaction stands.
+// state is the state of a transaction's classification.
 //
 //	                 ┌─ batch row that proves itself ──▶ SYSTEM ──┐ batch_result, or another batch row
 //	start ── first ──┼─ batch row that does not ──────────────────┴──▶ UNVERIFIED, to the end
 //	                 └─ anything else ──────────────────▶ USER ───── a batch row ──▶ UNVERIFIED, to the end
 //
-// A row of a drop is as a batch row and its result: the drop is what it says, and all behind it is unverified.
+// A row of a drop is as a batch row and its result: the drop is what it says, and all after it is unverified.
 type state byte
 
 const (
@@ -85,7 +85,7 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 	case schemas.BatchTable:
 		c.account.Batches++
 		// Only the first published change can open SYSTEM. A batch row anywhere else was not written by a deletion
-		// function, whatever its MAC says: it may be a true row, copied behind somebody's own deletes.
+		// function, whatever its MAC says: it may be a true row, copied after somebody's own deletes.
 		var claim schemas.Claim
 		ours, verifies := c.examine(change, &claim, (*schemas.Claim).Verify)
 		if first && verifies {

@@ -140,7 +140,7 @@ func TestWhatAClaimDoesNotCoverIsUnverified(t *testing.T) {
 		{"what follows its result", []*replication.Change{signed(claim), del(target, 1), resultRow(claim, 1), del(target, 2), del(child, 2, 1)}, "sxx"},
 		{"a second batch and what follows", []*replication.Change{signed(claim), del(target, 1), signed(claim), del(target, 2)}, "sx"},
 		{"a batch after its result", []*replication.Change{signed(claim), resultRow(claim, 0), signed(claim), del(target, 2)}, "x"},
-		{"a batch behind a user's own deletes", []*replication.Change{del(target, 1), signed(claim), del(target, 2)}, "ux"},
+		{"a batch after a user's own deletes", []*replication.Change{del(target, 1), signed(claim), del(target, 2)}, "ux"},
 		{"a truncate", []*replication.Change{signed(claim), truncate(target), del(target, 1)}, "Xs"},
 		{"a result does not bring USER to an end", []*replication.Change{del(target, 1), resultRow(claim, 1), del(target, 2)}, "uu"},
 		{"other rows of the ledger change nothing", []*replication.Change{signed(claim), insert(stateRelation, row(1, 1, "armed")), del(target, 1)}, "s"},

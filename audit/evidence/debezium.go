@@ -10,7 +10,7 @@ import (
 const debeziumVersion = "lapse-1"
 
 // debeziumFormat follows what Debezium's connector for PostgreSQL writes with JSON converters without schema: the same members
-// in the same order, with a lapse block behind them. debeziumvalue.go says how values are written, and the tests compare them
+// in the same order, with a lapse block after them. debeziumvalue.go says how values are written, and the tests compare them
 // with what was recorded from Debezium itself. What differs:
 //
 //   - before has what names the row, then what the policy wants told, and nothing else. Debezium makes up a value for every column that it was not sent and that
@@ -134,7 +134,7 @@ func (f *debeziumFormat) appendSource(b []byte, at *debeziumPlace) []byte {
 	return append(b, `\",\"`...)
 }
 
-// appendRest writes the source from behind the ordinal on.
+// appendRest writes the source from after the ordinal on.
 func (f *debeziumFormat) appendRest(b []byte, at *debeziumPlace) []byte {
 	b = appendInt(append(b, `\"]","ts_us":`...), at.time.UnixMicro())
 	b = appendNanos(append(b, `,"ts_ns":`...), at.time)

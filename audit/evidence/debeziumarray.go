@@ -57,7 +57,7 @@ func (a *arrayReader) array(dst []byte, depth int) (out []byte, ok bool) {
 	}
 }
 
-// element writes one value, which stands in quotes where it must.
+// element writes one value, in quotes where it needs them.
 func (a *arrayReader) element(dst []byte) ([]byte, bool) {
 	quoted := a.skip('"')
 	item := a.values.item[:0]

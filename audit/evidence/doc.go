@@ -20,7 +20,7 @@
 // partition, where moves are told from deletions. An update that moves a row to another partition is a delete and then at
 // once an insert. move.go says when the two are one.
 //
-// No file needs one that stands below it here:
+// No file needs one listed below it:
 //
 //	json, reach, position, cause, claim, row, identifier    bytes, places, names
 //	event, marker, header                                   what is said
@@ -33,7 +33,7 @@
 //
 // # Positions
 //
-// An event stands at replication.Position: history, timeline, commit, ordinal. A record of the log stands at LogPosition:
+// An event has a replication.Position: history, timeline, commit, ordinal. A record of the log has a LogPosition:
 // history, timeline, the end of its transaction, and its number (seq) among the records with that end. Both are strictly
 // ascending, in each partition and in the log.
 //
@@ -44,7 +44,7 @@
 //
 // # Who deletes
 //
-// A delete is the system's if it stands under a claim that verifies. The claim is the transaction's first published change: a
+// A delete is the system's if it follows a claim that verifies. The claim is the transaction's first published change: a
 // row of lapse.batch, of this database and this transaction, started within a day of the commit, signed with a tag key. The
 // signature covers the digest of the functions that ran, so the claim says which text deleted; the transaction's record
 // has that digest. A claim covers deletes of its target and of the relations it lists, up to its batch_result.
@@ -63,7 +63,7 @@
 // value that names a row. Every other event has the values: who forged it does not choose what is told of it.
 //
 // Every other deletion under a claim is unverified. So is everything from any other row of lapse.batch on: a row that does not
-// verify, a second one, and a true one behind somebody's own change (what came before stays user). A TRUNCATE is never the
+// verify, a second one, and a true one after somebody's own change (what came before stays user). A TRUNCATE is never the
 // system's: no deletion function truncates. A row that cannot be read proves nothing, and stops nothing.
 //
 // Under lapse.batch.told some columns of the target's identity are values of the system's events, and not keys; under lapse.batch.due

@@ -53,14 +53,14 @@ func TestAPartitionIsDroppedByAPolicyOnlyIfTheFirstChangeProvesIt(t *testing.T) 
 	}{
 		{"a drop", []*replication.Change{dropped(claim)}, "S", evidence.Match, false},
 		{"a drop of a partition with rows of the year -44", []*replication.Change{with(dropped(claim), "oldest", "0044-03-15 00:00:00+00 BC")}, "S", evidence.Match, false},
-		{"what is deleted behind it", []*replication.Change{dropped(claim), del(target, 1), truncate(child)}, "SxX", evidence.Mismatch, false},
+		{"what is deleted after it", []*replication.Change{dropped(claim), del(target, 1), truncate(child)}, "SxX", evidence.Mismatch, false},
 		{"a second one", []*replication.Change{dropped(claim), dropped(claim)}, "S", evidence.Mismatch, false},
 		{"a second one that is forged", []*replication.Change{dropped(claim), droppedRow(claim, nil)}, "S", evidence.Mismatch, true},
-		{"a batch behind it", []*replication.Change{dropped(claim), signed(claim), del(target, 1)}, "Sx", evidence.Mismatch, false},
-		{"a result behind it", []*replication.Change{dropped(claim), resultRow(claim, 1)}, "S", evidence.Mismatch, false},
+		{"a batch after it", []*replication.Change{dropped(claim), signed(claim), del(target, 1)}, "Sx", evidence.Mismatch, false},
+		{"a result after it", []*replication.Change{dropped(claim), resultRow(claim, 1)}, "S", evidence.Mismatch, false},
 		{"a drop within a batch", []*replication.Change{signed(claim), del(target, 1), dropped(claim), del(target, 2), resultRow(claim, 1)}, "sx", evidence.Mismatch, false},
-		{"behind somebody's own delete", []*replication.Change{del(target, 1), dropped(claim), del(target, 2)}, "ux", evidence.Unclaimed, false},
-		{"behind a policy's state", []*replication.Change{insert(stateRelation, row(1, 1, "armed")), dropped(claim)}, "", evidence.Unclaimed, false},
+		{"after somebody's own delete", []*replication.Change{del(target, 1), dropped(claim), del(target, 2)}, "ux", evidence.Unclaimed, false},
+		{"after a policy's state", []*replication.Change{insert(stateRelation, row(1, 1, "armed")), dropped(claim)}, "", evidence.Unclaimed, false},
 		{"signed with another key", []*replication.Change{droppedRow(claim, claim.DropMAC(otherKey)), del(target, 1)}, "x", evidence.Unclaimed, true},
 		{"signed to delete rows", []*replication.Change{droppedRow(claim, claim.MAC(evidencetest.TagKey))}, "", evidence.Unclaimed, true},
 		{"not signed", []*replication.Change{droppedRow(claim, nil)}, "", evidence.Unclaimed, true},
@@ -85,13 +85,13 @@ func TestAPartitionIsDroppedByAPolicyOnlyIfTheFirstChangeProvesIt(t *testing.T) 
 		if (account.OwnUnverified != nil) != test.own {
 			t.Errorf("%s: told of %v, want %t", test.name, account.OwnUnverified, test.own)
 		}
-		if !account.Recorded() || account.Unverified() == (test.verdict == evidence.Match) && test.name != "a result behind it" {
+		if !account.Recorded() || account.Unverified() == (test.verdict == evidence.Match) && test.name != "a result after it" {
 			t.Errorf("%s: recorded %t, unverified %t", test.name, account.Recorded(), account.Unverified())
 		}
 	}
 }
 
-// It is in every partition of the topic of what policies delete, and in the log behind its transaction.
+// It is in every partition of the topic of what policies delete, and in the log after its transaction.
 func TestADropIsAnEventInEveryPartitionAndARecord(t *testing.T) {
 	t.Parallel()
 	route := exampleRoute

@@ -57,7 +57,7 @@ func Judge(due *schemas.Due, text []byte, cutoff time.Time) Judgement {
 	return IsDue
 }
 
-// never stands for what is never due: it is beyond every cutoff.
+// never means never due: it is beyond every cutoff.
 var never = time.Unix(1<<44, 0).UTC()
 
 // instantOf reads a column.

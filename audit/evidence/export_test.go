@@ -31,7 +31,7 @@ func (e *Event) Set(tx *replication.Tx, change *replication.Change, f Finding, c
 	e.set(tx, change, f, claim, table)
 }
 
-// Pair lets deletes wait where waits says so, and be one event with the change behind them where join says so.
+// Pair lets deletes wait where waits says so, and be one event with the change after them where join says so.
 func (a *Assembler) Pair(waits func(*replication.Change, Finding) bool, join func(*Event, *replication.Change) bool) {
 	a.pairs = testPairing{waits, join}
 }

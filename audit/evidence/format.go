@@ -28,7 +28,7 @@ type Format interface {
 	AppendEvent(dst []byte, e *Event, keys *EventKeys) []byte
 	// AppendMarker writes a marker.
 	AppendMarker(dst []byte, m *Marker) []byte
-	// AppendHeaders adds the format's own headers of what was written last, behind those that every record has. They are
+	// AppendHeaders adds the format's own headers of what was written last, after those that every record has. They are
 	// valid until something else is written.
 	AppendHeaders(dst []schemas.Header) []schemas.Header
 }

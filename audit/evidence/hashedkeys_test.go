@@ -54,7 +54,7 @@ func TestEventsOfABatchThatHidesItsKeysHaveHashesAndNoOthersDo(t *testing.T) {
 		{"what a trigger deletes elsewhere", []*replication.Change{hashedly(signed(claim), "t"), del(other, 42), del(target, 1)}, []string{`{"id":"42"}`, `{"id":` + one + `}`}},
 		{"a batch with keys", []*replication.Change{hashedly(signed(claim), "f"), del(target, 42)}, []string{`{"id":"42"}`}},
 		{"a batch that does not verify", []*replication.Change{hashedly(batchRow(claim, nil), "t"), del(target, 42)}, []string{`{"id":"42"}`}},
-		{"behind the result", []*replication.Change{hashedly(signed(claim), "t"), resultRow(claim, 0), del(target, 42)}, []string{`{"id":"42"}`}},
+		{"after the result", []*replication.Change{hashedly(signed(claim), "t"), resultRow(claim, 0), del(target, 42)}, []string{`{"id":"42"}`}},
 		{"a truncate", []*replication.Change{hashedly(signed(claim), "t"), truncate(target)}, []string{`{}`}},
 	} {
 		for _, format := range allFormats {

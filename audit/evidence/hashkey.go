@@ -13,7 +13,7 @@ import (
 // where a row's keys are longer than maxKeys as JSON, those of their values that are longer than maxKeyValue are hashed,
 // and the event says how long they are.
 //
-// 32 columns, the most that an index has, are then shorter than maxKeys again: 32 × 6 × (256 + 63) bytes, and what stands
+// 32 columns, the most that an index has, are then shorter than maxKeys again: 32 × 6 × (256 + 63) bytes, and what is
 // between them.
 const (
 	maxKeys     = 64 << 10
@@ -48,7 +48,7 @@ func (h *keyHasher) shorten(keys []Key, longest int) ([]Key, []int) {
 	return h.keys, h.hashed
 }
 
-// HashOf is what stands in an event for a value that is hashed.
+// HashOf returns what an event has in place of a hashed value.
 func HashOf(key schemas.Key, value string) string {
 	return string(newKeyHasher(key).hash([]byte(value)))
 }

@@ -32,7 +32,7 @@ const (
 // HeaderProcess is in a fence: the process that wrote it.
 const HeaderProcess = "lapse-process"
 
-// headerSeqAt is where HeaderSeq stands in headerNames.
+// headerSeqAt is the index of HeaderSeq in headerNames.
 const headerSeqAt = 8
 
 var headerNames = [...]string{
@@ -43,7 +43,7 @@ var headerNames = [...]string{
 // ErrNoEvent says that a record is nothing that this program writes as an event.
 var ErrNoEvent = errors.New("the record is no event that this program knows")
 
-// EventPosition reads where an event stands, from its headers. All events of one database are in the order of their
+// EventPosition reads an event's position from its headers. All events of one database are in the order of their
 // positions (replication.Position.Compare), whatever the partition. Its error is ErrNoEvent.
 func EventPosition(rec *schemas.Record) (replication.Position, error) {
 	history, err1 := strconv.ParseUint(rec.Header(HeaderHistory), 10, 30) // far above any, and far below what the catalog takes

@@ -50,12 +50,12 @@ func TestEventsSortByTheirHeadersAsTheDatabaseWroteThem(t *testing.T) {
 	}
 }
 
-// Whatever is routed says where it stands.
+// Whatever is routed says where it is.
 func TestAnEventsPositionIsReadBackFromItsHeaders(t *testing.T) {
 	t.Parallel()
 	for name, routed := range exampleEvents(t) {
 		if name == "event-gap" || name == "event-rewind" {
-			continue // they stand at positions of their own
+			continue // they are at positions of their own
 		}
 		rec := schemas.Record{Headers: routed.Headers}
 		position, err := evidence.EventPosition(&rec)

@@ -22,7 +22,7 @@ type LogRecord struct {
 	Route            string // fingerprint
 	RouteVersion     int
 	LogPosition
-	More  bool      // the transaction has another record behind it
+	More  bool      // the transaction has another record after it
 	Nonce uuid.UUID // of the history
 	Beat  uuid.UUID // the last heartbeat before it; zero for none
 

@@ -47,7 +47,7 @@ type Content interface {
 type Entry struct {
 	Kind     Kind
 	Position LogPosition
-	More     bool      // the transaction has another record behind it
+	More     bool      // the transaction has another record after it
 	Time     time.Time // Kafka's timestamp; no part of the record
 	Value    []byte
 }
@@ -56,7 +56,7 @@ type Entry struct {
 type LogWriter struct {
 	route *Route
 	form  TextForm
-	head  []byte // what stands the same in every record
+	head  []byte // what is the same in every record
 
 	nonce uuid.UUID  // of the history in force
 	beat  *Heartbeat // the last one that was read; nil for none
@@ -77,7 +77,7 @@ func (w *LogWriter) SetRoute(route *Route) {
 	w.head = appendText(append(w.head, `,"route":`...), route.Fingerprint(), UTF8Text)
 }
 
-// Write makes the record of c at a position. more says that the same transaction has another record behind it: until its
+// Write makes the record of c at a position. more says that the same transaction has another record after it: until its
 // last one is in the log, what the transaction reaches is not.
 //
 // What every record begins with is what a restart knows the log's end by. The heartbeat that it names is the last one

@@ -24,8 +24,8 @@ const (
 	ReasonTimeline Reason = "timeline"
 )
 
-// Marker is an event that is no deletion: it says what of the order of all others is to be known. It stands in every
-// partition of both topics, at a position of its own, and as a record in the log behind them.
+// Marker is an event that is no deletion: it says something about the order of all others. It is in every
+// partition of both topics, at a position of its own, and as a record in the log after them.
 //
 //	Gap      what was deleted between From and To is not in the topics, or not as what it was
 //	Rewind   what was published above From, up to To, never happened in the database that is audited from here on: every event

@@ -162,8 +162,8 @@ func TestADeleteAndTheInsertOfTheSameRowIntoAnotherPartitionAreAMove(t *testing.
 		{"a delete in between", []*replication.Change{leaves(leafB1, 1, 1, ""), leaves(leafB1, 2, 1, ""), comes(leafB2, 1, 2, "")}, "0u, 1u"},
 		{"two deletes, and the insert of the second", []*replication.Change{leaves(leafB1, 1, 1, ""), leaves(leafB1, 2, 1, ""), comes(leafB2, 2, 2, "")}, "0u, 1m to public.b2 id=2 day=2"},
 		{"an update elsewhere with the same values", []*replication.Change{leaves(leafB1, 1, 1, ""), set(leafB2, 1, 2)}, "0u"},
-		{"a truncate behind it", []*replication.Change{leaves(leafB1, 1, 1, ""), truncate(leafB2)}, "0u, 1U"},
-		{"the end of the transaction behind it", []*replication.Change{leaves(leafB1, 1, 1, "")}, "0u"},
+		{"a truncate after it", []*replication.Change{leaves(leafB1, 1, 1, ""), truncate(leafB2)}, "0u, 1U"},
+		{"the end of the transaction after it", []*replication.Change{leaves(leafB1, 1, 1, "")}, "0u"},
 		{"where nobody asks for moves", []*replication.Change{leaves(leafC1, 1, 1, ""), comes(leafC2, 1, 2, "")}, "0u"},
 		{"into a partition that no heartbeat has found", []*replication.Change{leaves(leafA1, 1, 1, "k"), comes(young, 1, 2, "k")}, "0u"},
 		{"out of one", []*replication.Change{leaves(young, 1, 1, "k"), comes(leafA1, 1, 2, "k")}, "0u"},
@@ -177,8 +177,8 @@ func TestADeleteAndTheInsertOfTheSameRowIntoAnotherPartitionAreAMove(t *testing.
 		{"a delete that names no row", []*replication.Change{{Op: replication.OpDelete, Relation: leafB1, OldIsKey: true}, comes(leafB2, 1, 2, "")}, "0u"},
 		{"a true batch's delete, and a trigger's insert", []*replication.Change{signed(onA1), leaves(leafA1, 1, 1, "k"), comes(leafA2, 1, 2, "k"), resultRow(onA1, 1)}, "1s"},
 		{"a trigger's update in a true batch", []*replication.Change{signed(exampleClaim()), leaves(leafA1, 1, 1, "k"), comes(leafA2, 1, 2, "k")}, "1x"},
-		{"behind a true batch", []*replication.Change{signed(onA1), resultRow(onA1), leaves(leafA1, 1, 1, "k"), comes(leafA2, 1, 2, "k")}, "2x"},
-		{"behind a forged batch", []*replication.Change{batchRow(onA1, nil), leaves(leafA1, 1, 1, "k"), comes(leafA2, 1, 2, "k")}, "1x"},
+		{"after a true batch", []*replication.Change{signed(onA1), resultRow(onA1), leaves(leafA1, 1, 1, "k"), comes(leafA2, 1, 2, "k")}, "2x"},
+		{"after a forged batch", []*replication.Change{batchRow(onA1, nil), leaves(leafA1, 1, 1, "k"), comes(leafA2, 1, 2, "k")}, "1x"},
 		{"before a batch", []*replication.Change{leaves(leafA1, 1, 1, "k"), comes(leafA2, 1, 2, "k"), signed(onA1), leaves(leafA1, 1, 1, "k")}, "0m to public.a2 id=1 day=2 kind=k, 3x"},
 		{"a batch in between", []*replication.Change{leaves(leafA1, 1, 1, "k"), signed(onA1), comes(leafA2, 1, 2, "k")}, "0u"},
 		{"a drop in front", []*replication.Change{dropped(exampleClaim()), leaves(leafA1, 1, 1, "k"), comes(leafA2, 1, 2, "k")}, "0S, 1x"},
@@ -217,7 +217,7 @@ func TestAMoveIsCountedAsAMove(t *testing.T) {
 			"match b1 delete system 1",
 		},
 		{
-			"a batch behind a move", slices.Concat(move(), []*replication.Change{signed(onB1), leaves(leafB1, 1, 1, ""), resultRow(onB1, 1)}),
+			"a batch after a move", slices.Concat(move(), []*replication.Change{signed(onB1), leaves(leafB1, 1, 1, ""), resultRow(onB1, 1)}),
 			"unclaimed b1 move user 1, b1 delete unverified 1",
 		},
 	} {
@@ -262,19 +262,19 @@ func TestMovesAreToldFromOneHeartbeatToAnother(t *testing.T) {
 	}
 	step("before any heartbeat", "0u", move()...)
 	step("by rows without a heartbeat", "", rows("day")...)
-	step("behind these", "0u", move()...)
+	step("after these", "0u", move()...)
 	step("in one's own transaction", "0u", append(move(), rows("day")...)...)
 	step("a heartbeat that finds it not asked for", "", heartbeat(rows(""))...)
-	step("behind it", "0u", move()...)
+	step("after it", "0u", move()...)
 	step("in the transaction of the one that finds it asked for", "3u", append(heartbeat(rows("day")), move()...)...)
-	step("behind it", "0m to public.b2 id=1 day=2", move()...)
+	step("after it", "0m to public.b2 id=1 day=2", move()...)
 	step("under a forged claim", "1x", append([]*replication.Change{batchRow(exampleClaim(), nil)}, move()...)...)
 	step("by a text that is no list of names", "", heartbeat(rows("day,"))...)
-	step("behind it, as before", "0m to public.b2 id=1 day=2", move()...)
+	step("after it, as before", "0m to public.b2 id=1 day=2", move()...)
 	step("when it is partitioned by what names its rows", "", heartbeat(rows("id,day"))...)
-	step("behind it", "0u", move()...)
+	step("after it", "0u", move()...)
 	step("a heartbeat that finds it no longer asked for", "", heartbeat(rows(""))...)
-	step("behind it", "0u", move()...)
+	step("after it", "0u", move()...)
 }
 
 func TestListsOfNamesAreReadAsPostgresWritesThem(t *testing.T) {

@@ -55,7 +55,7 @@ func (m *movable) change(i int) *replication.Change {
 	}
 }
 
-// moves says whether a step and the one behind it are a move.
+// moves says whether a step and the one after it are a move.
 func (m *movable) moves(i int) bool {
 	if m.cause(i) != "u" || i+1 == len(m.steps) || m.steps[i+1].kind != "other" || m.ids[i] != m.ids[i+1] {
 		return false

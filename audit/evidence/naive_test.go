@@ -191,7 +191,7 @@ func (d *drawn) foreign(s *step) bool {
 	return s.kind == "batch" && s.named && d.here(&s.claim) && !d.bySomeKey(s)
 }
 
-// covered is where the opening batch's word holds: behind it, up to the next batch or result.
+// covered is where the opening batch's word holds: after it, up to the next batch or result.
 func (d *drawn) covered(i int) bool {
 	if i == 0 || !d.genuine(&d.steps[0]) {
 		return false
@@ -247,7 +247,7 @@ func (d *drawn) cause(i int) (letter string) {
 	return letter
 }
 
-// own is the first batch that has a result behind it, of those that are the functions' and not by our keys. A result speaks of
+// own is the first batch that has a result after it, of those that are the functions' and not by our keys. A result speaks of
 // the last one before it. A drop needs no result.
 func (d *drawn) own() string {
 	for j := range d.steps {

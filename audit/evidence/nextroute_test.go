@@ -22,7 +22,7 @@ func following() *evidence.Route {
 	return &r
 }
 
-// routeRecord is the record of a route behind one that reaches a position.
+// routeRecord is the record of a route after one that reaches a position.
 func routeRecord(route *evidence.Route) []byte {
 	beat := exampleHeartbeat()
 	former := *beat
@@ -104,7 +104,7 @@ func TestARouteThatFollowsGoesOnWithEveryPartition(t *testing.T) {
 	wide := exampleRoute
 	wide.User.Partitions = 9
 	if !wide.Follow(next) || wide.Version != 3 || wide.User.All() != 9 || wide.System.All() != 6 {
-		t.Errorf("the one behind it follows as %+v", wide)
+		t.Errorf("the one after it follows as %+v", wide)
 	}
 	back := exampleRoute
 	if !back.Follow(&wide) || back.Version != 4 || back.User.All() != 9 || back.Fingerprint() == exampleRoute.Fingerprint() {
@@ -124,7 +124,7 @@ func TestARouteThatFollowsGoesOnWithEveryPartition(t *testing.T) {
 	}
 }
 
-// A record that is written behind another route's names the one that is in force.
+// A record that is written after another route's names the one that is in force.
 func TestRecordsAreOfTheRouteThatIsInForce(t *testing.T) {
 	t.Parallel()
 	writer := evidence.NewLogWriter(&exampleRoute, uuid.New(), nil)

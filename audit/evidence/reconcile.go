@@ -13,7 +13,7 @@ const (
 // reconcile compares what a transaction claimed with what was seen of it.
 //
 // A claim without a readable result of its own is a mismatch, also when nothing was deleted: the deletion function
-// writes both or, by aborting, neither. So is a claim with anything unverified behind it, however well the counts agree,
+// writes both or, by aborting, neither. So is a claim with anything unverified after it, however well the counts agree,
 // and one whose two counts of the target differ, as trusted triggers can cause. Where the auditor judges due times, so is
 // a claim with a row that was not due or cannot be judged.
 func reconcile(a *Account) Verdict {

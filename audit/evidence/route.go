@@ -13,7 +13,7 @@ type Topic struct {
 	Name       string
 	Partitions int32 // a row's events are in one of the first so many, by its key
 	// Every is how many partitions get what concerns no single row: the most that any route of the log has had. 0 is as many as
-	// Partitions. So what is behind a row's former events too is there, wherever they are.
+	// Partitions. So it is there too, after the row's former events, wherever they are.
 	Every int32
 }
 

@@ -24,7 +24,7 @@ type Router struct {
 	route  *Route
 	form   TextForm
 	hasher *keyHasher
-	values *keyHasher // of values, which stand beside keys
+	values *keyHasher // of values, which are next to keys
 
 	routed Routed
 	one    [1]int32
@@ -83,7 +83,7 @@ func NewRouter(route *Route, key schemas.Key) *Router {
 
 // Route says where an event goes and as which bytes. A system delete goes to the system topic, everything else to the
 // user topic. A row's events all go to one partition, by its key; a truncate or a drop, which names no row, goes to every
-// partition that the log's routes have used, so that it stands in the right place among the deletes of any row.
+// partition that the log's routes have used, so that it is in the right place among the deletes of any row.
 func (r *Router) Route(e *Event) *Routed {
 	if like := likenessOf(e); like != r.like {
 		r.like = like

@@ -44,13 +44,13 @@ func TestAnUpdateIsAnEventOnlyUnderAClaimToSetAColumnOfItsTable(t *testing.T) {
 		{"an update of another table", []*replication.Change{soft(), set(child, 1, 1, "x"), set(target, 2, "x")}, "s"},
 		{"deletes where rows are only set", []*replication.Change{soft(), del(target, 1), set(target, 2, "x"), del(child, 1, 1)}, "xsx"},
 		{"an insert", []*replication.Change{soft(), insert(target, row(1, nil))}, ""},
-		{"an update behind the result", []*replication.Change{soft(), set(target, 1, "x"), resultRow(c, 1), set(target, 2, "x"), del(target, 2)}, "sx"},
+		{"an update after the result", []*replication.Change{soft(), set(target, 1, "x"), resultRow(c, 1), set(target, 2, "x"), del(target, 2)}, "sx"},
 		{"a batch that deletes", []*replication.Change{softly(signed(c), "f"), del(target, 1), set(target, 2, "x")}, "s"},
 		{"a batch of a former catalog", []*replication.Change{signed(c), del(target, 1), set(target, 2, "x")}, "s"},
 		{"a batch that does not verify", []*replication.Change{softly(batchRow(c, nil), "t"), set(target, 1, "x"), set(child, 1, 1, "x"), resultRow(c, 1), set(target, 2, "x"), del(target, 2)}, "xx"},
 		{"a batch that does not verify and deletes", []*replication.Change{softly(batchRow(c, nil), "f"), set(target, 1, "x"), del(target, 2)}, "x"},
 		{"another transaction's batch", []*replication.Change{softly(signed(elsewhere), "t"), set(target, 1, "x"), del(target, 2)}, "x"},
-		{"a second batch behind a true one", []*replication.Change{soft(), set(target, 1, "x"), softly(batchRow(c, nil), "t"), softly(signed(elsewhere), "t"), set(target, 2, "x")}, "s"},
+		{"a second batch after a true one", []*replication.Change{soft(), set(target, 1, "x"), softly(batchRow(c, nil), "t"), softly(signed(elsewhere), "t"), set(target, 2, "x")}, "s"},
 		{"a user's update", []*replication.Change{set(target, 1, "x"), del(target, 1)}, "u"},
 	} {
 		if got := classify(test.changes...); got != test.want {

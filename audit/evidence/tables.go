@@ -176,7 +176,7 @@ func (t tables) take(rows []CoveredTable) []tableLine {
 }
 
 // tablesContent is a record of coverage that says which tables are covered from its position on, and which are so no longer. It
-// stands behind the record of the heartbeat that found it.
+// comes after the record of the heartbeat that found it.
 type tablesContent struct {
 	At       time.Time // the heartbeat's commit
 	Lines    []tableLine

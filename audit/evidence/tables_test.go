@@ -71,11 +71,11 @@ func TestAnEventNamesTheRootThatTheLastHeartbeatBeforeItFound(t *testing.T) {
 	step("in the heartbeat's own transaction", `public.sessions of "" false`,
 		found(1, target.OID, "public.sessions", `"Web".visits`, "f"), found(2, child.OID, "public.session_notes", "", "f"),
 		found(3, stranger.OID, "x", "", "f"), heard(beat), del(target, 1))
-	step("behind it", `public.sessions of "\"Web\".visits" true, public.session_notes of "public.session_notes" false, shop."Orders ""old""" of "" false`,
+	step("after it", `public.sessions of "\"Web\".visits" true, public.session_notes of "public.session_notes" false, shop."Orders ""old""" of "" false`,
 		del(target, 1), del(child, 1, 1), truncate(stranger))
 	beat.Former, beat.Nonce = beat.Nonce, beat.Former
 	step("when it is detached", ``, found(4, target.OID, "public.sessions", `"Web".visits`, "t"), heard(beat))
-	step("behind that", `public.sessions of "" false`, del(target, 1))
+	step("after that", `public.sessions of "" false`, del(target, 1))
 }
 
 // A start knows the tables of the heartbeats that the log has, and reads the others.
@@ -108,7 +108,7 @@ func TestTheTablesAfterARestartAreThoseOfBefore(t *testing.T) {
 				want[i] = got
 			}
 			if got != want[i] {
-				t.Errorf("from row %d on, behind row %d: %s, want %s", restart, i, got, want[i])
+				t.Errorf("from row %d on, after row %d: %s, want %s", restart, i, got, want[i])
 			}
 			if i == len(rows) {
 				break

@@ -162,7 +162,7 @@ func (c *Catalog) CoveredAt(at schemas.LSN) []evidence.CoveredTable {
 }
 
 // coveredUpTo are the tables that were published at a heartbeat. What later ones found is still in the stream: nothing else says
-// behind which transactions it belongs.
+// after which transactions it belongs.
 func (c *Catalog) coveredUpTo(beat *evidence.Heartbeat) []evidence.CoveredTable {
 	if beat == nil {
 		return nil

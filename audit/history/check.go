@@ -141,7 +141,7 @@ func (h *Check) compareStream(ctx context.Context) error {
 	return h.comparison.run(ctx)
 }
 
-// slot is where the slot stands.
+// slot is the slot's position.
 func (h *Check) slot() evidence.Reach {
 	at := h.Stream.StartedAt()
 	return evidence.Reach{History: h.Start.History.Number, Timeline: h.identity.TimelineOf(at), LSN: at}
@@ -165,7 +165,7 @@ func (h *Check) undecidable() string {
 		return ""
 	}
 	return fmt.Sprintf("the slot begins at %s, above the log's end, and the server was started since the last heartbeat that both have, "+
-		"of %s: whether the %d transactions that the log has behind it happened here cannot be told",
+		"of %s: whether the %d transactions that the log has after it happened here cannot be told",
 		h.slot().LSN, heartbeatTime(beat), h.walk.lost)
 }
 

@@ -18,7 +18,7 @@ type EndsNote struct {
 	User     []EndNote `json:"user,omitempty"`
 }
 
-// EndNote is a partition, the offset behind its last acknowledged batch, and the epoch of that batch.
+// EndNote is a partition, the offset after its last acknowledged batch, and the epoch of that batch.
 type EndNote [3]int64
 
 // Value is the note as the fence has it.
@@ -32,12 +32,12 @@ func (n *EndsNote) Value() []byte {
 
 // foundEnds is what a start finds of the ends, reading the log back.
 type foundEnds struct {
-	all bool                           // of every partition: what stands before says nothing new
+	all bool                           // of every partition: earlier ones say nothing new
 	by  map[string]map[int32]kafka.End // topic and partition; nil where the log says nothing
 }
 
 // take reads a record of the log. Where several speak of a partition, the one of the highest epoch and offset counts: somebody
-// may have copied a former one behind it. An older producer's says nothing where a later one's does. With below it takes only what
+// may have copied a former one after it. An older producer's says nothing where a later one's does. With below it takes only what
 // was written when no event above that was in the topics.
 func (f *foundEnds) take(rec *schemas.Record, route *evidence.Route, below *evidence.LogRecord) {
 	if f.all || !rec.IsFence() || len(rec.Value) == 0 {

@@ -93,7 +93,7 @@ func (c *comparison) matchGap(tx *replication.Tx, account *evidence.Account) {
 	if account.Heartbeat == nil {
 		return
 	}
-	// A gap that only the former process knew of, such as a topic's, stands at a heartbeat too. It cannot be told from this one.
+	// A gap that only the former process knew of, such as a topic's, is at a heartbeat too. It cannot be told from this one.
 	c.unmatched = slices.DeleteFunc(c.unmatched, func(u *unmatchedTail) bool {
 		at := u.tail.position
 		return u.tail.record.Header(schemas.HeaderOp) == evidence.Gap.String() && at == tx.Position(at.Ordinal)

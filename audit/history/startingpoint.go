@@ -41,7 +41,7 @@ func (h *Check) beginLog() error {
 		return Refuse(ErrLogMissing, "the catalog does not say where slot %s begins", "run lapse init", h.Route.Source.Slot)
 	}
 	if begun != at {
-		return Refuse(ErrLogMissing, "slot %s began at %s and stands at %s, and %s is empty",
+		return Refuse(ErrLogMissing, "slot %s began at %s and is at %s, and %s is empty",
 			"name the topic that has the log (topics.log); if it is lost, so is the record of what was deleted: "+
 				anotherLog, h.Route.Source.Slot, at, begun, h.Route.Log.Name)
 	}
@@ -86,7 +86,7 @@ func (h *Check) planPromotion(common evidence.Reach) {
 }
 
 // planRewind plans a rewind record at the fork, on the timeline and in the history that go on there. The record's position
-// is the one before the fork, where no WAL record of the server begins: the next commit may stand at the fork itself.
+// is the one before the fork, where no WAL record of the server begins: the next commit may be at the fork itself.
 func (h *Check) planRewind(reason evidence.Reason, fork evidence.Reach, at time.Time) {
 	begin := evidence.Reach{History: h.Start.History.Number, Timeline: h.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
 	h.Start.Markers = append(h.Start.Markers, evidence.Marker{
@@ -97,14 +97,14 @@ func (h *Check) planRewind(reason evidence.Reason, fork evidence.Reach, at time.
 }
 
 // endsBelow reports whether a log that ends at one reach ends below a slot's. Where a timeline ends the next one begins: a log
-// that was read to that very place, and a slot that stands there after the promotion, differ in nothing.
+// that was read to that very place, and a slot that is there after the promotion, differ in nothing.
 func endsBelow(log, slot evidence.Reach, ancestry replication.Ancestry) bool {
 	end, left := ancestry.End(log.Timeline)
 	return log.Below(slot) && !(left && log.LSN == end && slot.LSN == end)
 }
 
 // planSlotGap plans a gap if the slot begins above the log's end because init has made it again. It refuses a slot that
-// stands there for another reason.
+// is there for another reason.
 //
 // The gap's position is the one before the slot's: no WAL record of the server begins there, so no transaction has it.
 func (h *Check) planSlotGap(common evidence.Reach) error {
@@ -113,7 +113,7 @@ func (h *Check) planSlotGap(common evidence.Reach) error {
 		return nil
 	}
 	if h.Catalog.slotStart != slot.LSN {
-		return Refuse(ErrLogBehind, "%s ends at %s, the slot stands at %s",
+		return Refuse(ErrLogBehind, "%s ends at %s, the slot is at %s",
 			"the brokers have lost the log's end, or somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run "+
 				"lapse init --new-slot: the log goes on with a gap", h.Route.Log.Name, common.LSN, slot.LSN)
 	}

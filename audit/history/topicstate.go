@@ -118,8 +118,8 @@ func (p *Topics) readTopic(ctx context.Context, client *kafka.Client, route *evi
 	return nil
 }
 
-// readTail finds a partition's last event. Somebody may have copied an old event behind it: what the log has no record of
-// stands above an end that the log says, so the highest position above that is the last event's.
+// readTail finds a partition's last event. Somebody may have copied an old event after it: what the log has no record of
+// is above an end that the log says, so the highest position above that is the last event's.
 func (p *Topics) readTail(ctx context.Context, client *kafka.Client, route *evidence.Route, topic string, partition int32, end int64) error {
 	since := end // a log that says nothing: the last record is the last event
 	if p.said.by != nil {
@@ -146,7 +146,7 @@ func (p *Topics) readTail(ctx context.Context, client *kafka.Client, route *evid
 	})
 }
 
-// logLookBack is how many records are looked at, at least, for one that reaches further than those behind it: somebody may
+// logLookBack is how many records are looked at, at least, for one that reaches further than those after it: somebody may
 // have copied old ones to the log's end.
 const logLookBack = 100
 
@@ -231,7 +231,7 @@ func (p *Topics) isPartial(r *evidence.LogRecord) bool {
 	return p.LogEnd.More && r.Reach == p.LogEnd.Reach
 }
 
-// Newest is where the log's last record stands; the zero position for an empty log.
+// Newest is the position of the log's last record; the zero position for an empty log.
 func (p *Topics) Newest() evidence.LogPosition {
 	if p.LogEnd == nil {
 		return evidence.LogPosition{}
@@ -312,11 +312,11 @@ type walk struct {
 	from    int64               // where to read forward from: everything before it is at or below the slot's position
 	beat    *evidence.LogRecord // the record of the newest heartbeat that was wanted; nil if the log has none
 	rewinds []rewound           // in the part that is read
-	lost    int                 // transactions behind that heartbeat
+	lost    int                 // transactions after that heartbeat
 	before  *evidence.LogRecord // the last record at or below the slot's position; nil if the log begins above it
 }
 
-// rewound is a rewind record: what stands before it and above its fork never happened.
+// rewound is a rewind record: what comes before it and lies above its fork never happened.
 type rewound struct {
 	offset int64
 	fork   evidence.Reach
@@ -361,7 +361,7 @@ func (w *walk) note(offset int64, record *evidence.LogRecord) {
 	}
 }
 
-// dead says whether a record was taken back by a rewind behind it.
+// dead says whether a record was taken back by a rewind after it.
 func (w *walk) dead(offset int64, record *evidence.LogRecord) bool {
 	for _, r := range w.rewinds {
 		if offset < r.offset && r.fork.Below(record.Reach) {

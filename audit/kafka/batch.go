@@ -18,7 +18,7 @@ func (s sequence) plus(n int32) sequence {
 	return sequence((int64(s) + int64(n)) & math.MaxInt32)
 }
 
-// What stands before the records: the length of it all, which a produce request wants in front of the batch, and the
+// What comes before the records: the length of it all, which a produce request wants in front of the batch, and the
 // header of a record batch, version 2.
 const (
 	lengthSize = 4

@@ -40,7 +40,7 @@ func (c Compression) codec() (compress.Codec, error) {
 	}
 }
 
-// pack compresses the records of the batch into its second buffer, behind room for the header. It returns nil where that
+// pack compresses the records of the batch into its second buffer, after room for the header. It returns nil where that
 // is not shorter: such a batch is sent as it is, and none is larger than its records.
 func (b *batch) pack(codec compress.Codec) []byte {
 	if codec == nil {

@@ -69,7 +69,7 @@ type Config struct {
 	// Topics that are published to. A Client may leave it empty: it then keeps track of all topics of the cluster.
 	Topics []Topic
 
-	// FenceHeaders are put on every fence, behind lapse-op.
+	// FenceHeaders are put on every fence, after lapse-op.
 	FenceHeaders []schemas.Header
 
 	// Ours tells our records from those of others, who ought not to write here. Open asks it about the records at the end

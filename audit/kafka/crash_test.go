@@ -122,7 +122,7 @@ func TestARecordWhoseAnswerDiedWithThePublisherIsInTheTail(t *testing.T) {
 	p := open(t, config(broker, topic))
 	rec, offset, ok := last(p, topic, 0)
 	if !ok || string(rec.Value) != "0" || offset != 1 {
-		t.Errorf("the tail is %q at %d (%t), want the record at 1, behind the first fence", rec.Value, offset, ok)
+		t.Errorf("the tail is %q at %d (%t), want the record at 1, after the first fence", rec.Value, offset, ok)
 	}
 	if former.Acked() != 0 || former.Stalled() == 0 {
 		t.Error("the former publisher has an answer")

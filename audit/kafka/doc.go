@@ -3,7 +3,7 @@
 //
 // # What it promises
 //
-// A record that Append has taken is in its partition once when Acked reaches its number. It stands behind all records that
+// A record that Append has taken is in its partition once when Acked reaches its number. It comes after all records that
 // were appended for that partition before it, and all replicas in sync have it. Lost requests, lost answers, brokers that
 // die and leaders that move do not change that.
 //
@@ -84,7 +84,7 @@
 //	two publishers run                      the one opened first gets ErrFenced with its next batch in a fenced partition
 //	a paused publisher continues            the same; after 18 hours it does not even send
 //	the broker has lost or forgotten state  ErrRestart (45, 59): new epoch, fences, tails
-//	a record is too large                   ErrTooLarge, and nothing behind it is published: no record is left out
+//	a record is too large                   ErrTooLarge, and nothing after it is published: no record is left out
 //	the login is refused                    it is tried again, since a broker that stops during a login looks the same; the
 //	                                        log and Open's error say what to check
 //	ACL, clock, topic settings              an error that says what to do
@@ -95,7 +95,7 @@
 //	acknowledged records are lost           ErrRestart with the next batch (45), or ErrTopicReplaced: unclean leader election, or
 //	                                        fewer than two replicas in sync when a disk dies. A caller that has kept the Ends
 //	                                        asks Client.Has before it opens another publisher
-//	somebody else writes into the topic     Open steps over records behind the newest of ours; a warning, and a metric
+//	somebody else writes into the topic     Open steps over records after the newest of ours; a warning, and a metric
 //	somebody adds partitions                nothing is published there; a warning
 //	somebody sets a topic to lose records   RetentionError, within an hour
 //	somebody takes replicas away            a warning each hour

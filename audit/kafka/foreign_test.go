@@ -102,6 +102,6 @@ func TestTheTailIsFoundBehindAMillionForeignRecords(t *testing.T) {
 	flood(t, broker.Addr(), topic, million, "hello")
 	tail, foreign, err := newClient(t, cfg).Tail(t.Context(), topic, 0, -1, isNumber, 3)
 	if err != nil || fmt.Sprint(shown(tail)) != "[7@8 8@9 9@10]" || foreign != million {
-		t.Errorf("%s behind %d foreign ones, %v", shown(tail), foreign, err)
+		t.Errorf("%s below %d foreign ones, %v", shown(tail), foreign, err)
 	}
 }

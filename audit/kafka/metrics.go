@@ -40,7 +40,7 @@ func NewMetrics() *Metrics {
 		batches: counter("lapse_publish_batches_total", "Batches acknowledged."),
 		bytes:   counter("lapse_publish_bytes_total", "Bytes of acknowledged batches, as they were sent: compressed."),
 		retries: counter("lapse_publish_retries_total", "Attempts to send a batch that had to be repeated."),
-		foreign: counter("lapse_foreign_records_total", "Records of somebody else's that were found behind ours and stepped over."),
+		foreign: counter("lapse_foreign_records_total", "Somebody else's records that were found after ours and skipped."),
 		counted: make(map[topicPartition]int64),
 		opened: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lapse_publisher_opened_total",

@@ -172,7 +172,7 @@ func (p *Publisher) readTail(ctx context.Context, s *sender, records int) error 
 		return err
 	}
 	p.metrics.steppedOver(at, s.tail.uncounted, s.fence-1)
-	p.log.Warn("somebody else's records stand behind ours and are stepped over; nobody else may write into this topic: find "+
+	p.log.Warn("somebody else's records follow ours and are skipped; nobody else may write into this topic: find "+
 		"out who does, and take the right away (ACL: WRITE)",
 		"topic", s.topic, "partition", s.partition, "records", s.tail.foreign, "below", s.fence)
 	return nil
@@ -252,7 +252,7 @@ func (p *Publisher) End(topic string, partition int32) End {
 }
 
 // aheadAtMost is how far a record's time may be ahead of our clock. A broker refuses one that is an hour ahead of its own, and with
-// it everything behind it: a server whose clock was wrong for a moment would stop its audit until its time has come. Two hosts'
+// it everything after it: a server whose clock was wrong for a moment would stop its audit until its time has come. Two hosts'
 // clocks differ by less, and within that the same record has the same time whenever it is published.
 const aheadAtMost = time.Minute
 

@@ -138,7 +138,7 @@ func TestARecordIsNotAcknowledgedBeforeThoseAppendedBeforeIt(t *testing.T) {
 			t.Fatalf("acknowledged up to %d while the first record is held", p.Acked())
 		}
 	}
-	last := to(0) // behind the one that is held
+	last := to(0) // after the one that is held
 	net.Let()
 	waitAcked(t, p, last)
 }
@@ -166,7 +166,7 @@ func TestARecordThatIsTooLargeStopsThePublisher(t *testing.T) {
 		t.Errorf("%v, want ErrTooLarge without the value", err)
 	}
 	if _, ok := p.Append(s.record(0)); ok {
-		t.Error("takes a record behind one that was not published")
+		t.Error("takes a record after one that was not published")
 	}
 }
 

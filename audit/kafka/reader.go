@@ -145,10 +145,10 @@ func (r *Reader) take(stream *protocol.RecordStream) error {
 	}
 	if next == r.next && len(stream.Records) > 0 {
 		// Compaction has emptied the batch, or its end. kafka-go does not tell how far it reaches. The next answer has the
-		// batch again, or the one behind it.
+		// batch again, or the one after it.
 		next++
 	}
-	// A batch comes whole: it may begin before the first offset wanted and end behind the last.
+	// A batch comes whole: it may begin before the first offset wanted and end after the last.
 	taken = slices.DeleteFunc(taken, func(s Stored) bool {
 		return s.Offset < r.next || (r.to != NoEnd && s.Offset >= r.to)
 	})

@@ -24,7 +24,7 @@ func TestAReaderMovesOnThroughWhatHasNoRecordsForIt(t *testing.T) {
 	}{
 		"all of a batch":                {&protocol.RecordBatch{BaseOffset: 10, Records: at(10, 11, 12)}, 3, 13},
 		"a batch that begins before":    {&protocol.RecordBatch{BaseOffset: 8, Records: at(8, 9, 10)}, 1, 11},
-		"a batch that ends behind":      {&protocol.RecordBatch{BaseOffset: 18, Records: at(18, 19, 20)}, 2, 21},
+		"a batch that ends after":       {&protocol.RecordBatch{BaseOffset: 18, Records: at(18, 19, 20)}, 2, 21},
 		"an emptied batch":              {&protocol.RecordBatch{BaseOffset: 10, Records: at()}, 0, 11},
 		"an emptied batch from before":  {&protocol.RecordBatch{BaseOffset: 7, Records: at()}, 0, 11},
 		"an emptied batch further on":   {&protocol.RecordBatch{BaseOffset: 15, Records: at()}, 0, 15},

@@ -41,7 +41,7 @@ func TestATopicThatIsMadeAgainWhileItIsPublishedToEndsThePublisher(t *testing.T)
 			cfg := config(broker, topic)
 			cfg.Ours = isNumber
 			p := open(t, cfg)
-			s := newSource(topic, 1, 200) // behind the fence, at 1 to 200
+			s := newSource(topic, 1, 200) // after the fence, at 1 to 200
 			if err := s.publish(t.Context(), p, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -33,7 +33,7 @@ type sender struct {
 	waits   waiting
 	wakeup  chan struct{}
 
-	end          atomic.Pointer[End]       // behind the last acknowledged batch; nil before the fence
+	end          atomic.Pointer[End]       // after the last acknowledged batch; nil before the fence
 	pendingSince atomic.Pointer[time.Time] // first attempt of the batch under way; nil if none is
 	acked        atomic.Int64              // offset of the last record acknowledged to this publisher; noOffset before the fence
 
@@ -48,7 +48,7 @@ type sender struct {
 	session       session   // under which the last batch was sealed
 	seq           sequence  // of the next batch under it
 	ackedProducer int64     // the producer of the record at acked
-	foreignGaps   int       // how often foreign records stood between two batches
+	foreignGaps   int       // how often foreign records were between two batches
 	begun         time.Time // when the last batch was sent for the first time; zero before the first
 }
 
@@ -129,7 +129,7 @@ func (s *sender) take() (b *batch, lingers time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits = forNothing
-	if len(s.queue) == 1 && !s.begun.IsZero() { // a batch with another behind it is full
+	if len(s.queue) == 1 && !s.begun.IsZero() { // a batch with another after it is full
 		lingers = s.p.timing.linger - time.Since(s.begun)
 	}
 	switch {
@@ -211,7 +211,7 @@ func (s *sender) seal(b *batch) {
 //	the broker dies before the append    the next attempt, to it or its successor, appends
 //	the broker dies after the append     its successor, or it itself from its log, knows the sequence: no second copy
 //	the answer is lost                   the same
-//	a late attempt arrives after all     refused: its sequence is known; or its epoch is old, behind another's fence
+//	a late attempt arrives after all     refused: its sequence is known; or its epoch is old, after another's fence
 func (s *sender) deliver(ctx context.Context, b *batch) (int64, error) {
 	first := time.Now()
 	s.pendingSince.Store(&first)

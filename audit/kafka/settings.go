@@ -173,7 +173,7 @@ func (c *Client) sizeWarning(t *Topic, settings map[string]string) string {
 	if err != nil || limit >= t.Largest {
 		return ""
 	}
-	return fmt.Sprintf("topic %q has %s=%d, and a record may have %d bytes: behind the first that is too large nothing "+
+	return fmt.Sprintf("topic %q has %s=%d, and a record may have %d bytes: after the first that is too large nothing "+
 		"would be published: run %s", t.Name, settingBatch, limit, t.Largest,
 		alter(c.kafka.Addr.String(), t.Name, fmt.Sprintf("%s=%d", settingBatch, t.Largest)))
 }

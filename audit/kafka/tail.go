@@ -117,7 +117,7 @@ func (c *Client) Backward(
 	})
 }
 
-// windowBytes bounds the memory of one window. With 8 MB, and fetches of 1 MB, an auditor that began behind half a million
+// windowBytes bounds the memory of one window. With 8 MB, and fetches of 1 MB, an auditor that began after half a million
 // events since the last heartbeat had 226 MB at most; with these, 81 MB.
 const windowBytes = 2 << 20
 

@@ -70,7 +70,7 @@ func TestFencesAloneAreNoTail(t *testing.T) {
 	for n := range int64(10) {
 		p := open(t, cfg)
 		if fence, _ := p.Fence(topic, 0); fence != n {
-			t.Fatalf("the fence is at %d, want it behind the %d before", fence, n)
+			t.Fatalf("the fence is at %d, want it after the %d before", fence, n)
 		}
 		if tail := p.Last(topic, 0); len(tail) > 0 {
 			t.Fatalf("%s is a tail", shown(tail))

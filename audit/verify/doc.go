@@ -1,4 +1,4 @@
-// Package verify says of the topics' records whether each stands there once and in order. It is what lapse events holds every
+// Package verify says of the topics' records whether each is there once and in order. It is what lapse events holds every
 // record against, and what the auditor's own tests do.
 //
 // It reads nothing and knows no broker: its caller hands over what was read, each partition in its order. It does not

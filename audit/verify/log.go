@@ -6,8 +6,8 @@ import (
 	"lapse/audit/evidence"
 )
 
-// Log checks that the log begins as it must and only goes forward: an origin and a route first, every record behind the one
-// before it, and all records of a transaction one behind the other.
+// Log checks that the log begins as it must and only goes forward: an origin and a route first, every record after the one
+// before it, and all records of a transaction one after the other.
 type Log struct {
 	Broken func(what string)
 
@@ -15,7 +15,7 @@ type Log struct {
 	former *evidence.LogRecord
 }
 
-// Next checks a record against those before it. Each is handed over once, in the order in which they stand there.
+// Next checks a record against those before it. Call it once for each record, in the log's order.
 func (l *Log) Next(r *evidence.LogRecord) {
 	number, former := l.read, l.former
 	l.read, l.former = l.read+1, r
@@ -26,20 +26,20 @@ func (l *Log) Next(r *evidence.LogRecord) {
 		}
 		return
 	case number == 1 && r.Kind != evidence.KindRoute:
-		l.broken("behind its origin the log has a record of kind %s", r.Kind)
+		l.broken("after its origin the log has a record of kind %s", r.Kind)
 	case r.Kind == evidence.KindOrigin:
 		l.broken("record %d is another %s", number, r.Kind)
 	}
 	if r.LogPosition.Compare(former.LogPosition) <= 0 {
-		l.broken("record %d stands at %s, behind one at %s", number, r.LogPosition, former.LogPosition)
+		l.broken("record %d is at %s, after one at %s", number, r.LogPosition, former.LogPosition)
 	}
 	sameEnd := r.Reach == former.Reach
 	if number > 1 && sameEnd != (former.More || r.Kind == evidence.KindRoute) || sameEnd && r.Seq != former.Seq+1 {
-		l.broken("record %d stands at %s, behind one at %s that has another behind it: %v", number, r.LogPosition, former.LogPosition, former.More)
+		l.broken("record %d is at %s, after one at %s that has another after it: %v", number, r.LogPosition, former.LogPosition, former.More)
 	}
 }
 
-// End checks that nothing is missing behind the last record.
+// End checks that nothing is missing after the last record.
 func (l *Log) End() {
 	switch {
 	case l.read < 2:

@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// Order checks what the topics promise: in one partition the events of a database stand in the order of its history, gaps
+// Order checks what the topics promise: in one partition the events of a database are in the order of its history, gaps
 // and rewinds included, each of them once; an event of a row is in one partition; and the system topic has the policies'
 // deletes, and no other has one. A break means that somebody has written into the topic beside the auditor, or has moved
 // records. Safe for concurrent use.
@@ -78,14 +78,14 @@ func (o *Order) Event(topic string, number int32, r *schemas.Record, offset int6
 	if o.last == nil {
 		o.last = map[stream]replication.Position{}
 	}
-	o.last[of] = at // of a record out of place too: what comes behind it is judged by it, and each break counts once
+	o.last[of] = at // of a record out of place too: what comes after it is judged by it, and each break counts once
 	o.mu.Unlock()
 	switch {
 	case !any || at.Compare(before) > 0:
 	case at == before:
 		o.broken("%s/%d: the event at offset %d is there twice: it is the one before it again", topic, number, offset)
 	default:
-		o.broken("%s/%d: the event at offset %d stands behind one that is later in the database's history", topic, number, offset)
+		o.broken("%s/%d: the event at offset %d comes after one that is later in the database's history", topic, number, offset)
 	}
 }
 

@@ -207,7 +207,7 @@ func (c *connect) watch(ctx context.Context) (s drained, err error) {
 			return s, err
 		}
 		g.saw(int(found.sum()), time.Now())
-		if g.stands(time.Now()) {
+		if g.stalled(time.Now()) {
 			return s, fmt.Errorf("wait for Kafka Connect: %d of %d records are in the topic, and none has come for %v", g.n, g.want, standstill)
 		}
 		if g.n == 0 || s.warmUp != nil {

@@ -83,7 +83,7 @@ func (b *bench) drains(ctx context.Context, p *place) (measure.Samples[sample], 
 	return samples, nil
 }
 
-// backlog deletes rows behind the slot, and copies the slot.
+// backlog deletes rows above the slot's position, and copies the slot.
 func (p *place) backlog(ctx context.Context, rows int) (err error) {
 	if p.first, err = p.fill(ctx, rows, true); err != nil {
 		return err

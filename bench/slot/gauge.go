@@ -36,8 +36,8 @@ func (g *gauge) saw(n int, at time.Time) {
 // done says whether all have come.
 func (g *gauge) done() bool { return g.n >= g.want }
 
-// stands says whether none has come for long.
-func (g *gauge) stands(at time.Time) bool {
+// stalled reports whether none has come for a long time.
+func (g *gauge) stalled(at time.Time) bool {
 	since := g.begun
 	if g.n > 0 {
 		since = g.last

@@ -9,7 +9,7 @@ import (
 // watchedTopic looks at a topic in which so many records are after a time, as often as the gauge wants.
 func watchedTopic(g *gauge, records func(since time.Duration) int) (looks int) {
 	g.begun = time.Unix(1_800_000_000, 0)
-	for at := g.begun; !g.done() && !g.stands(at); at = at.Add(g.pause()) {
+	for at := g.begun; !g.done() && !g.stalled(at); at = at.Add(g.pause()) {
 		g.saw(records(at.Sub(g.begun)), at)
 		if g.n > 0 {
 			looks++

@@ -22,7 +22,7 @@ func (b *bench) deleting(ctx context.Context, at station, r *report) (err error)
 	if err := measure.Execute(ctx, server.Admin, "create role app"); err != nil {
 		return err
 	}
-	s := &stand{b, server}
+	s := &bed{b, server}
 	for _, of := range at.scenarios {
 		if err := s.scenario(ctx, &of, r); err != nil {
 			return fmt.Errorf("%s: %w", of.name, err)
@@ -31,8 +31,8 @@ func (b *bench) deleting(ctx context.Context, at station, r *report) (err error)
 	return nil
 }
 
-// stand is where one kind of server is measured.
-type stand struct {
+// bed is one kind of server, on which a side is measured.
+type bed struct {
 	*bench
 	*measure.Server
 }
@@ -44,7 +44,7 @@ const (
 	measured = "measured" // a side's, with Lapse in it, for one round
 )
 
-func (s *stand) scenario(ctx context.Context, of *scenario, r *report) error {
+func (s *bed) scenario(ctx context.Context, of *scenario, r *report) error {
 	s.Say("PostgreSQL %s, %s", s.Install().Version, of.title)
 	if err := s.Copy(ctx, "template1", shape); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (s *stand) scenario(ctx context.Context, of *scenario, r *report) error {
 }
 
 // workload returns the samples of the rounds that count, by side.
-func (s *stand) workload(ctx context.Context, of *scenario, w workload) (measure.Samples[sample], error) {
+func (s *bed) workload(ctx context.Context, of *scenario, w workload) (measure.Samples[sample], error) {
 	if err := s.prepare(ctx, of, w); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *stand) workload(ctx context.Context, of *scenario, w workload) (measure
 }
 
 // prepare makes each side's database: the rows that are due, and Lapse.
-func (s *stand) prepare(ctx context.Context, of *scenario, w workload) error {
+func (s *bed) prepare(ctx context.Context, of *scenario, w workload) error {
 	if err := s.Copy(ctx, shape, filled); err != nil {
 		return err
 	}
@@ -103,12 +103,12 @@ func (s *stand) prepare(ctx context.Context, of *scenario, w workload) error {
 }
 
 // place is a side's in one of its databases.
-func (s *stand) place(side side, database string) place {
+func (s *bed) place(side side, database string) place {
 	return place{dir: filepath.Join(s.Dir, side.name), url: s.URL("postgres", database), settings: "audit: off\n"}
 }
 
 // sample lets a side run once, on a copy of its database.
-func (s *stand) sample(ctx context.Context, side side, of *scenario, w workload) (got sample, err error) {
+func (s *bed) sample(ctx context.Context, side side, of *scenario, w workload) (got sample, err error) {
 	if err := s.Copy(ctx, side.name, measured); err != nil {
 		return got, err
 	}
@@ -132,7 +132,7 @@ func (s *stand) sample(ctx context.Context, side side, of *scenario, w workload)
 }
 
 // ledger reads what the batches did.
-func (s *stand) ledger(ctx context.Context) (got sample, err error) {
+func (s *bed) ledger(ctx context.Context) (got sample, err error) {
 	conn, err := s.Connect(ctx, measured)
 	if err != nil {
 		return got, err

@@ -5,7 +5,7 @@
 //
 // or `make bench-throughput BEFORE=/tmp/lapse-before`. Without -before it measures the one binary alone.
 //
-// Each figure is the median of the rounds, after one round that does not count, with the smallest and the largest behind it.
+// Each figure is the median of the rounds, after one round that does not count, with the smallest and the largest after it.
 // In each round the sides take turns in going first.
 //
 // Deleting: both sides get a fresh copy of the same database, install with their own `init` and `apply`, and run once. The

@@ -168,7 +168,7 @@ func (a *applier) askZones(ctx context.Context, changes apply.Changes) error {
 	return nil
 }
 
-// What counting may take: it stands in nobody's way for longer than lock_timeout.
+// How long counting may take: it blocks nobody for longer than lock_timeout.
 const (
 	countLockTimeout      = "1s"
 	countStatementTimeout = "60s"

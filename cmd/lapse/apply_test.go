@@ -32,7 +32,7 @@ func TestApplyWaitsForAWriterAndLetsOthersWriteMeanwhile(t *testing.T) {
 	}
 	apply := s.m.start("apply", "--yes", "--json", "-f", s.m.write("second.yaml", secondPolicy))
 	apply.wrote("a table is in use; trying again")
-	// The lock that apply waits for stands in the way of writers. It must let go.
+	// The lock that apply waits for blocks writers. It must let go.
 	db.Exec(t, `set statement_timeout = '10s'; insert into public.visits values (2, now())`)
 	if _, err := writer.Exec(t.Context(), `commit`); err != nil {
 		t.Fatal(err)

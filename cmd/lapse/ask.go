@@ -22,7 +22,7 @@ func (a *app) confirm(ctx context.Context, yes bool, question, instead, declined
 		text string
 		err  error
 	}
-	// A read from a terminal cannot be interrupted: it stays behind until the process ends, which it is about to.
+	// A read from a terminal cannot be interrupted: it goes on until the process ends, which it is about to.
 	in, replies := bufio.NewReader(a.in), make(chan reply, 1)
 	go func() {
 		text, err := in.ReadString('\n')

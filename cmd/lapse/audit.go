@@ -30,7 +30,7 @@ second one waits until the first has gone, with --once only if --wait says so.
 
 With --to the events go to a file, or with --to - to standard output, one line each, as they would be in the topics. They are read from a
 temporary copy of the slot: nothing is taken from Kafka, which need not be there, and an auditor may run beside. A file that is there is
-gone on with, behind its last whole line, as long as the slot has not moved on past it.`,
+continued after its last whole line, as long as the slot has not moved on past it.`,
 		Example: `  lapse audit --once
   lapse audit --http 127.0.0.1:7433
   lapse audit --once --to -`,

@@ -23,7 +23,7 @@ The exit code is 3 if a run would be refused.
 
 Set the server's clock right first. If it is right, say so: "lapse clock accept".`,
 		Example: `  lapse clock
-  lapse clock accept --reason "the server stood in 2031 for an hour"`,
+  lapse clock accept --reason "the server's clock was in 2031 for an hour"`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -44,7 +44,7 @@ func (a *app) clockAcceptCommand() *cobra.Command {
 		Short: "Say that the server's clock is right",
 		Long: `Says that the server's clock is right. Lapse no longer compares the clock with the runs so far. Unfinished runs whose cutoff is ahead of the
 clock are given up: their rows go in a later run, once they are due. See "lapse clock" first.`,
-		Example: `  lapse clock accept --reason "the server stood in 2031 for an hour"`,
+		Example: `  lapse clock accept --reason "the server's clock was in 2031 for an hour"`,
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {
 			if reason == "" {
@@ -171,10 +171,10 @@ func (a *app) printClocks(c *clocks) error {
 		switch p.Refused {
 		case "behind":
 			verdict = "refused"
-			notes += fmt.Sprintf("%s: the server's clock stands before what it is compared with\n", p.Policy)
+			notes += fmt.Sprintf("%s: the server's clock is before the time that it is compared with\n", p.Policy)
 		case "ahead":
 			verdict = "refused"
-			notes += fmt.Sprintf("%s: the server's clock stands more than %s after what it is compared with\n", p.Policy, p.Reach)
+			notes += fmt.Sprintf("%s: the server's clock is more than %s after the time that it is compared with\n", p.Policy, p.Reach)
 		}
 		t.row(p.Policy, last, p.Measure.UTC().Format(time.RFC3339), verdict)
 	}

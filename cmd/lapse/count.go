@@ -16,7 +16,7 @@ func counted[N ~int | ~int64 | ~uint64](n N, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// countedAre is counted with the verb behind it.
+// countedAre is counted with the verb after it.
 func countedAre[N ~int | ~int64 | ~uint64](n N, what string) string {
 	if n == 1 {
 		return counted(n, what) + " is"
@@ -24,7 +24,7 @@ func countedAre[N ~int | ~int64 | ~uint64](n N, what string) string {
 	return counted(n, what) + " are"
 }
 
-// countedWere is counted with the verb behind it.
+// countedWere is counted with the verb after it.
 func countedWere[N ~int | ~int64 | ~uint64](n N, what string) string {
 	if n == 1 {
 		return counted(n, what) + " was"

@@ -13,7 +13,7 @@
 //	doctor.go                    what is wrong with server, installation, roles and tables: the checks are in internal/setup
 //	uninstall.go                 the way back, printed or run
 //	policy.go, policystate.go    the policies in force; pausing, arming and resuming them; policy*.go shows them
-//	status.go, statustext.go     how policies, deletion and audit stand: what is read and its words are in internal/status
+//	status.go, statustext.go     the state of policies, deletion and audit; what is read and its words are in internal/status
 //	pause.go                     every deletion paused
 //	plan.go, plantext.go         what is due
 //	hold*.go, quarantine.go      rows that are kept, and rows that could not be deleted

@@ -217,7 +217,7 @@ func resultIn(out string, into any) error {
 	return json.Unmarshal([]byte(out), &struct{ Result any }{into})
 }
 
-// indented is JSON for a person: what fits stands on one line.
+// indented is JSON for a person: what fits is on one line.
 func indented(value any, before string) string {
 	text, err := encode(value)
 	parts, of := []string{}, reflect.ValueOf(value)

@@ -36,7 +36,7 @@ A --table without its schema is the one of that name, where there is one alone. 
 error: of one that they know, no line says that nothing was deleted.
 With the key named hash at hand, hashed keys are found too.
 
-Whatever is asked for, every record is held against the promise of the topics: in one partition events stand in the order of
+Whatever the filter, every record is checked against the promise of the topics: in one partition events are in the order of
 the database's history, each once, and only the system topic has policies' deletes, and nothing else. What breaks it is named on stderr, and the exit code is 3.
 
 With --export every record of the topics and of the log goes into files of a folder, byte for byte, with its key, headers and offset.`,
@@ -250,7 +250,7 @@ func (c *consumer) wants(r *schemas.Record) bool {
 	}
 }
 
-// positionOf is where a record stands; what Lapse did not write stands before all that it did.
+// positionOf returns a record's position; what Lapse did not write sorts before all that it did.
 func positionOf(r *schemas.Record) replication.Position {
 	position, err := evidence.EventPosition(r)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// readOn prints what comes in behind the readers' ends, as it comes in.
+// readOn prints what comes in after the readers' ends, as it comes in.
 func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error {
 	records := make(chan schemas.Record)
 	group, ctx := errgroup.WithContext(ctx)

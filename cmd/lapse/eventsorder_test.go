@@ -39,12 +39,12 @@ func TestTheConsumerHoldsEveryRecordAgainstTheOrder(t *testing.T) {
 		}},
 		{"a copy of an old event", []*schemas.Record{
 			placed("delete", "1", 1, 10, 0), placed("delete", "1", 1, 11, 0), placed("delete", "1", 1, 10, 0), placed("delete", "1", 1, 12, 0),
-		}, []string{"topic/3: the event at offset 2 stands behind one that is later"}},
+		}, []string{"topic/3: the event at offset 2 comes after one that is later"}},
 		{"an event of a future that was made up", []*schemas.Record{
 			placed("delete", "1", 1, 10, 0), placed("delete", "1", 9, 10, 0), placed("delete", "1", 1, 11, 0), placed("delete", "1", 1, 12, 0),
-		}, []string{"topic/3: the event at offset 2 stands behind one that is later"}},
+		}, []string{"topic/3: the event at offset 2 comes after one that is later"}},
 		{"a gap out of place", []*schemas.Record{placed("delete", "1", 1, 10, 0), placed("gap", "1", 1, 9, 0)}, []string{
-			"topic/3: the event at offset 1 stands behind one that is later",
+			"topic/3: the event at offset 1 comes after one that is later",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

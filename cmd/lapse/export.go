@@ -91,7 +91,7 @@ func (b *exportedBytes) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// unescaped writes JSON in which <, > and & stand as they are.
+// unescaped writes JSON with <, > and & unescaped.
 func unescaped(v any) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

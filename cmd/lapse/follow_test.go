@@ -113,7 +113,7 @@ func TestEventsOfPartitionsThatWereAddedArePrintedToo(t *testing.T) {
 	}
 }
 
-// copyFirstEvent repeats the first event of a topic at the end of its partition, behind others or itself.
+// copyFirstEvent repeats the first event of a topic at the end of its partition, after others or itself.
 func copyFirstEvent(t *testing.T, broker *kafkaserver.Server, topic string) {
 	t.Helper()
 	records := kafkatest.ReadAllOn(t, broker, topic)

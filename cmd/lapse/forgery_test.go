@@ -68,7 +68,7 @@ func (in *inside) due(first, last int, act string) {
 		fmt.Sprintf(`insert into public.sessions select n, now() - interval '60 days' + n * interval '1 second' from generate_series(%d, %d) n`, first, last))
 }
 
-// run runs all policies once, with an audit before and behind it, and returns what was said and how many of those rows are left.
+// run runs all policies once, with an audit before and after it, and returns what was said and how many of those rows are left.
 func (in *inside) run(code, first, last int) (said string, left int) {
 	in.t.Helper()
 	in.m.lapse("audit", "--once")

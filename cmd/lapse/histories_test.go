@@ -315,7 +315,7 @@ func TestAForgedEventIsRefusedUntilAPersonGoesOnAboveIt(t *testing.T) {
 	})
 }
 
-// forge writes an event with a position far above the server's behind a real one.
+// forge writes an event with a position far above the server's after a real one.
 func (s *shop) forge(ctx context.Context) {
 	s.t.Helper()
 	real := kafkatest.ReadAll(s.t, s.name+".user")

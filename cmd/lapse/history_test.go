@@ -18,7 +18,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// heavyMajors are the servers on which histories are bent: the oldest, whose slots stay behind, and the newest.
+// heavyMajors are the servers on which histories are bent: the oldest, whose slots stay after, and the newest.
 func heavyMajors(t *testing.T) []int { return pgtest.Heavy(t, 14, 18) }
 
 // exits runs a command that must exit with code, and returns what it wrote, results first.
@@ -239,7 +239,7 @@ func (s *shop) loseSlot(ctx context.Context) {
 	s.db.Exec(s.t, `alter system reset max_slot_wal_keep_size`, `select pg_reload_conf()`)
 }
 
-// One run up to the present end leaves a heartbeat behind, with which the executor deletes for two minutes.
+// One run up to the present end leaves a heartbeat, with which the executor deletes for two minutes.
 func TestAuditOnceLeavesAHeartbeatBehind(t *testing.T) {
 	pgtest.On(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)

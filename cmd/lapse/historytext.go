@@ -95,7 +95,7 @@ func (p *historyView) printSides(w io.Writer) {
 	if s := p.Slot; s != nil {
 		at := s.State
 		if s.At != "" {
-			at = "stands at " + s.At
+			at = "is at " + s.At
 		}
 		fmt.Fprintf(w, "slot\t%s %s\n", s.Name, at)
 	}

@@ -181,7 +181,7 @@ func (a *app) holdListCommand() *cobra.Command {
 		Long: `Lists the holds that are enforced, or all that there ever were. Where a command that placed a hold was killed before it was done, it is
 finished first: it waits until no batch can commit any more that did not see the hold. It records what has come below held tables.
 
-It ends with 3 where policies stop because they cannot heed a hold as it stands (its table is gone, or has changed), and says what to do.`,
+It ends with 3 where policies stop because they cannot enforce a hold (its table is gone, or has changed), and says what to do.`,
 		Example: `  lapse hold list
   lapse hold list --all --json`,
 		Args: cobra.NoArgs,

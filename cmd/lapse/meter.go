@@ -17,7 +17,7 @@ type meter struct {
 
 	mu   sync.Mutex
 	at   time.Time
-	line string // what stands there
+	line string // what is shown now
 }
 
 // meterInterval is as often as a person can read.

@@ -27,7 +27,7 @@ func TestTheProgressLineSaysHowFarHowFastAndWhatHoldsItBack(t *testing.T) {
 	}
 }
 
-// What is logged stands in lines of its own, above the progress, and nothing of the progress is left at the end.
+// What is logged is in lines of its own, above the progress, and nothing of the progress is left at the end.
 func TestWhatIsLoggedDoesNotMixWithTheProgressLine(t *testing.T) {
 	t.Parallel()
 	var screen bytes.Buffer
@@ -55,7 +55,7 @@ func TestWhatIsLoggedDoesNotMixWithTheProgressLine(t *testing.T) {
 	}
 }
 
-// visible is what a terminal shows of a text: clearLine takes away what stands in the line.
+// visible is what a terminal shows of a text: clearLine takes away what is in the line.
 func visible(text string) string {
 	var shown strings.Builder
 	for _, line := range strings.SplitAfter(text, "\n") {

@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// What doctor prints is run by people as it is printed: a name with a line break in it adds no statement, in the text or behind the
+// What doctor prints is run by people as it is printed: a name with a line break in it adds no statement, in the text or after the
 // dashes.
 func TestALineBreakInANameIsNoStatementOfTheDoctors(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ func (a *app) planCommand() *cobra.Command {
 		Use:   "plan [POLICY...]",
 		Short: "Show what is due and how it would be found; delete nothing",
 		Long: `Counts what is due under each policy in force (or those named), says how old the oldest is, what would go along by cascade, by
-which index it is found, in which shards, how long deleting it would take, and what stands in the way. It counts through the
+which index it is found, in which shards, how long deleting it would take, and what blocks it. It counts through the
 policies' own functions. A version that is held back is planned beside the one in force, with how many rows newly fall due.
 
 With -f it looks at the policies of a file instead, which need not be applied; the database needs no "lapse init". It says everything that

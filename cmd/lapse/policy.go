@@ -29,7 +29,7 @@ func (a *app) policyListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the policies in force and their state",
 		Long: `Lists the policies in force, and what a person should know of each: that it is held back, that every deletion is paused, that its table
-is gone, that a row of a shard resisted. Below it stand roles that nothing needs any more.`,
+is gone, that a row of a shard resisted. Roles that nothing needs any more are listed below it.`,
 		Example: "  lapse policy list --json",
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {

@@ -68,7 +68,7 @@ func (a *app) parsePolicyFiles(names []string) (*policyfile.File, error) {
 	return file, nil
 }
 
-// policyFilesAt are the files that a name stands for.
+// policyFilesAt returns the files that a name stands for.
 func policyFilesAt(name string) ([]string, error) {
 	if name == standardInput {
 		return []string{name}, nil

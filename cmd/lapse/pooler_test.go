@@ -13,7 +13,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// pooler stands in front of a server and does to the startup parameters of its clients what poolers do.
+// pooler sits in front of a server and does to the startup parameters of its clients what poolers do.
 type pooler struct {
 	server  string
 	refuses bool // says so; otherwise they are swallowed

@@ -44,7 +44,7 @@ func (a *app) quarantineListCommand() *cobra.Command {
 		Short: "List the rows in quarantine",
 		Long: `Lists the rows in quarantine, those first that are tried next: key, what PostgreSQL said, and how often each was tried. What is in
 the way is said below them; --verbose says of each row in which table it is, since when, and when it is tried again.
-Where a foreign key stands in the way, below them is a query that finds the rows that refer to due ones.
+Where a foreign key blocks them, a query below finds the rows that refer to due ones.
 
 Keys are personal data: nothing else of Lapse prints them. The login must be able to become the catalog's owner. The exit code is 3 if
 there are any.`,

@@ -17,7 +17,7 @@ var (
 	// packagePrefix is the name of one of our packages in front of an error's text, or of a part of it. The parts of lapse
 	// serve are named by the commands that run one of them.
 	packagePrefix = regexp.MustCompile(`(^|: )(audit|evidence|kafka|replication|planner|executor|schemas|config|setup): `)
-	// doubled is a word that stands as a prefix twice.
+	// doubled is a word that occurs as a prefix twice.
 	doubled = regexp.MustCompile(`(^|\s)(\S+): (\S+): `)
 )
 

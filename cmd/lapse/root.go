@@ -95,7 +95,7 @@ func newRoot(a *app) *cobra.Command {
 		Long: `Lapse deletes what a retention policy says must go, and shows from the database's own write-ahead log what was
 deleted, by which policy, and what anybody else deleted beside it.
 
-Settings come from flags, then the environment (LAPSE_DATABASE_URL, or _OWNER, _EXECUTOR and _AUDITOR behind it for a login each;
+Settings come from flags, then the environment (LAPSE_DATABASE_URL, or _OWNER, _EXECUTOR and _AUDITOR appended for a login each;
 LAPSE_KAFKA_BROKERS, LAPSE_KEYS, LAPSE_KEY_TAG and its kin, LAPSE_STATE, LAPSE_SLOT, LAPSE_ROLES_PREFIX, LAPSE_HTTP, PG*), then --config
 lapse.yaml (or LAPSE_CONFIG).
 

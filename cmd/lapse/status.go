@@ -23,7 +23,7 @@ func (a *app) statusCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how policies, deletion and audit stand",
+		Short: "Show the state of policies, deletion and audit",
 		Long: fmt.Sprintf(`Shows in one screen whether deletion is paused, whether executors and auditor are at work, how far the replication slot is behind, and of
 each policy its state, its last run, how far it is behind its schedule and what holds it back. It reads the catalog alone and counts
 no rows of a table: "lapse plan" does. Where due rows stay it says why, in one of these words, how many and since when:

@@ -10,7 +10,7 @@ import (
 
 // A table fits a terminal of 80 columns with ordinary names: policies of 20 characters, tables of 25. What that leaves no room for is in
 // another table, which --verbose asks for, in a sentence below, or in --json alone. Where names are longer they are cut for a terminal, and
-// whole for a pipe: programs read them there. Numbers and times are never cut, nor are sentences: what to type next stands in them.
+// whole for a pipe: programs read them there. Numbers and times are never cut, nor are sentences: they say what to type next.
 
 // table is what several commands print. Each cell is on one line, whatever is in it.
 type table struct {

@@ -41,7 +41,7 @@ func TestATableIsCutForATerminalAndNeverInItsNumbers(t *testing.T) {
 	}
 }
 
-// tableLine is a line of a table: its first cell is a word. A sentence has no gap behind its first word.
+// tableLine is a line of a table: its first cell is a word. A sentence has no gap after its first word.
 var tableLine = regexp.MustCompile(`^([A-Za-z0-9_-]+  +|    +)\S`)
 
 // With policies of 20 characters on tables of 25, in every state that makes a line long, each table fits 80 columns.

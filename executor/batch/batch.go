@@ -74,7 +74,7 @@ type Result struct {
 	Cascaded int64         // from relations that refer to it
 	PassOver bool          // it ended because no more rows were there, not because it may be no larger
 	Finished bool          // nothing is left in the shard
-	behind   bool          // but for due rows that somebody has locked
+	leftRows bool          // finished, but for due rows that somebody has locked
 	Rested   int64         // rows that a careful batch entered in the quarantine
 	Locker   int32         // a process that has rows locked which were left; 0: none, or it is gone
 	Took     time.Duration // from BEGIN to the answer to COMMIT
@@ -177,7 +177,7 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	began := time.Now()
 	answers := s.Batches.SendBatch(ctx, batch)
 	versions, held := "", false
-	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, &done.behind, &counts, &done.PassOver, &done.Rested, &done.Locker)
+	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, &done.leftRows, &counts, &done.PassOver, &done.Rested, &done.Locker)
 	if err == nil {
 		_, err = answers.Exec()
 	}

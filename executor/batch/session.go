@@ -98,7 +98,7 @@ func (s *Session) open(ctx context.Context, config *pgx.ConnConfig, batchTime, a
 
 // controlSettings and batchSettings are what the two connections start with beside schemas.SessionSettings: startup
 // parameters are what RESET ALL goes back to. A batch that waits for a lock, or that the executor forgot because it was
-// stopped or cut off, must not stand in the application's way. All times are far below the lease.
+// stopped or cut off, must not block the application. All times are far below the lease.
 func controlSettings() map[string]string {
 	return map[string]string{
 		"application_name": "lapse executor", "lock_timeout": "5s", "statement_timeout": "15s",

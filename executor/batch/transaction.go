@@ -108,7 +108,7 @@ func (s *Session) committed(answer pgconn.CommandTag, err error) error {
 }
 
 // commitAndBegin is commit, and begins the next batch's transaction in the same round trip. The two have one Sync: PostgreSQL does
-// nothing behind a COMMIT that fails, and begins the next transaction only when this one is over. Its answer to COMMIT is read
+// nothing after a COMMIT that fails, and begins the next transaction only when this one is over. Its answer to COMMIT is read
 // first, and alone decides what became of the batch.
 //
 //	COMMIT refused, or no answer to it      as commit has it; a transaction that was begun all the same is rolled back

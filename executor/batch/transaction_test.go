@@ -32,11 +32,11 @@ func TestTheNextTransactionIsBegunWithTheCommitAndIsNotLeftOpen(t *testing.T) {
 		}
 		first := batch(w.a, ever)
 		if w.Ahead == nil || lies(t, db, w) != "idle in transaction, with an id" {
-			t.Fatalf("behind a COMMIT that another batch follows the session is %s", lies(t, db, w))
+			t.Fatalf("after a COMMIT that another batch follows the session is %s", lies(t, db, w))
 		}
 		next := w.Ahead.begun
 		if second := batch(w.a, ever); second != next || second.xid <= first.xid || !second.At.After(first.At) || second.Insert <= first.Insert {
-			t.Errorf("it goes on with %+v, begun was %+v, behind %+v", second, next, first)
+			t.Errorf("it goes on with %+v, begun was %+v, after %+v", second, next, first)
 		}
 		next = w.Ahead.begun
 		other := *w.a // of another shard, say

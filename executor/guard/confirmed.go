@@ -8,10 +8,10 @@ import (
 // AuditBehind is the reason of confirmed.
 const AuditBehind Reason = "audit_behind"
 
-// stallPatience is how long an auditor that is behind may stand still before somebody must look.
+// stallPatience is how long an auditor that is behind may make no progress before a person must check.
 const stallPatience = 10 * time.Second
 
-// confirmed waits while a batch older than AuditorSilence is unconfirmed, and refuses once the auditor stands still.
+// confirmed waits while a batch older than AuditorSilence is unconfirmed, and refuses once the auditor makes no progress.
 type confirmed struct{}
 
 func (confirmed) Ask(q *Question) Answer {

@@ -62,7 +62,7 @@ type Question struct {
 	Memory *Memory
 	// Policy is whose batch is to run. Nil: may any batch run in this database?
 	Policy *record.InForce
-	// Table is how the policy's table stood lately; nil where nobody has looked.
+	// Table is the latest statistics of the policy's table; nil if nobody has read them.
 	Table *Table
 }
 

@@ -137,7 +137,7 @@ func TestWithoutAnAuditNothingOfTheAuditIsAsked(t *testing.T) {
 	}
 }
 
-// An auditor that is behind and catches up is waited for; one that stands still needs a person.
+// An auditor that is behind and catches up is waited for; one that does not move needs a person.
 func TestAnAuditorThatIsBehindIsWaitedForWhileItAdvances(t *testing.T) {
 	t.Parallel()
 	var m Memory
@@ -158,7 +158,7 @@ func TestAnAuditorThatIsBehindIsWaitedForWhileItAdvances(t *testing.T) {
 		t.Errorf("behind, and catching up: %+v", got)
 	}
 	if got := look(stallPatience, 300, 1000); got.Verdict != Refuse || got.Reason != AuditBehind {
-		t.Errorf("behind, and standing still: %+v", got)
+		t.Errorf("behind, and not moving: %+v", got)
 	}
 	if got := look(time.Second, 1000, 2000); got.Verdict != Go {
 		t.Errorf("after it caught up: %+v", got)

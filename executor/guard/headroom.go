@@ -12,7 +12,7 @@ const (
 )
 
 // headroom slows down, and then stops, while the log that the slot keeps comes near max_slot_wal_keep_size, beyond which PostgreSQL
-// throws the evidence away. It refuses once the slot's log has stood still: it does not pass by itself then. Where the size is
+// throws the evidence away. It refuses once the slot's log has stopped moving: waiting does not help then. Where the size is
 // unlimited nothing is thrown away, and nothing is asked.
 type headroom struct{}
 

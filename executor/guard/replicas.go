@@ -17,7 +17,7 @@ const (
 )
 
 // replicas slows down, and then waits, while a standby lags behind in replaying. For how long it lags is told by what this
-// process has seen the server write: what a standby says of itself stands still when the standby does.
+// process has seen the server write: a standby's own figures stop when the standby does.
 type replicas struct{ Limits }
 
 func (r replicas) Ask(q *Question) Answer {

@@ -86,7 +86,7 @@ func TestASlotWhoseLogStandsStillAsksForAPerson(t *testing.T) {
 		t.Errorf("at once: %+v", a)
 	}
 	if a := ask(&m, &f, now.Add(stallPatience)); a.Verdict != Refuse || a.Reason != Headroom {
-		t.Errorf("standing still: %+v", a)
+		t.Errorf("not moving: %+v", a)
 	}
 	f.load.Restart = 101
 	if a := ask(&m, &f, now.Add(2*stallPatience)); a.Verdict != Wait {
@@ -110,7 +110,7 @@ func TestASessionThatWaitedOnceSlowsDownForAWhile(t *testing.T) {
 	}
 }
 
-// A standby's lag is told from what was written while this process looked, whether the standby moves, stands or says nothing.
+// A standby's lag is told from what was written while this process looked, whether the standby moves, stops or says nothing.
 func TestAStandbyLagsForAsLongAsSomethingIsWrittenThatItHasNotReplayed(t *testing.T) {
 	t.Parallel()
 	const mb = 1 << 20

@@ -20,11 +20,11 @@
 // # Order
 //
 // A beat is one more in lapse.memory, durable on the server's own disk whatever synchronous_commit says, and then the file. So the
-// database is never behind its file, unless it is another.
+// database never has fewer beats than its file, unless it is another one.
 //
 //	crash before the commit           nothing has happened
 //	crash before the file is there    the database is ahead by one, which is no reason to ask
-//	crash while the file is written   the former one stands: the new one takes its name when it is on disk
+//	crash while the file is written   the former one is still there: the new one takes its name when it is on disk
 //	the server crashes                what the file says is on its disk. With fsync = off and a machine that dies it may not be: then
 //	                                  the database is an older one, and a person is asked
 //

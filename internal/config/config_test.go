@@ -161,7 +161,7 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"a compression of no version", "topics: { compression: snapy }\n", `:1:24: "snapy" is not one of snappy, lz4, zstd, none: did you mean "snappy"?`},
 		{"an audit mode", "audit: on\n", `:1:8: "on" is not one of required, off`},
 		{"a URL", "database: postgres://u:s3cret@db:port/app\n", `:1:11: read the database's connection string: `},
-		{"brokers within braces", "kafka: { brokers: [kafka-1:9092] }\n", `:1:19: "" is no address: write host:port, in quotes where it stands within braces`},
+		{"brokers within braces", "kafka: { brokers: [kafka-1:9092] }\n", `:1:19: "" is no address: write host:port, in quotes if it is within braces`},
 		{"an address", "http: 7432\n", `:1:7: "7432" is no address: write host:port`},
 		{"a duration", "limits: { turn_time: soon }\n", `:1:22: "soon" is not a length of time above zero`},
 		{"a tolerance below nothing", "failover_tolerance: -1 minute\n", `:1:21: "-1 minute" is not a length of time above zero`},
@@ -235,7 +235,7 @@ func TestAConnectionStringIsShownWithoutItsPassword(t *testing.T) {
 	}
 }
 
-// Brokers stand in a list as people write them: YAML takes host:port for a text, an address in brackets only in quotes.
+// Brokers are in a list as people write them: YAML takes host:port for a text, an address in brackets only in quotes.
 func TestBrokersAreReadInEveryFormOfAList(t *testing.T) {
 	for text, want := range map[string]string{
 		"[kafka-1:9092, kafka-2:9092]": "kafka-1:9092 kafka-2:9092",

@@ -57,7 +57,7 @@ func suggestion(name string, fields []field) string {
 	return ": known here are " + strings.Join(names, ", ")
 }
 
-// text reads a scalar as it stands.
+// text reads a scalar unchanged.
 func (d *document) text(into *string) func(yamldoc.Node) {
 	return func(node yamldoc.Node) {
 		given, ok := node.Scalar()

@@ -237,7 +237,7 @@ func (f *file) tolerance(node yamldoc.Node) {
 // checkAddress wants host and port, as in 127.0.0.1:7432.
 func checkAddress(text string) error {
 	if text == "" {
-		return errors.New(`"" is no address: write host:port, in quotes where it stands within braces: { brokers: ["kafka-1:9092"] }`)
+		return errors.New(`"" is no address: write host:port, in quotes if it is within braces: { brokers: ["kafka-1:9092"] }`)
 	}
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {

@@ -57,7 +57,7 @@ func (s KeySource) Load(name KeyName) (schemas.Key, error) {
 }
 
 // Former reads the keys that had a name before the one that has it: files in the folder whose names begin with it and a hyphen,
-// such as hash-2025, and what is in the variable with _FORMER behind its name, with commas in between.
+// such as hash-2025, and what is in the variable with _FORMER appended to its name, with commas in between.
 func (s KeySource) Former(name KeyName) ([]schemas.Key, error) {
 	var former []schemas.Key
 	if s.env != nil {

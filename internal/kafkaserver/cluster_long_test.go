@@ -19,7 +19,7 @@ import (
 	"lapse/internal/kafkaserver"
 )
 
-// make test has a cluster in the audit's oracle: this is what that stands on.
+// make test has a cluster in the audit's oracle: this is what that is built on.
 func TestAClusterGoesOnWithoutTheLeaderWhetherItIsKilledFrozenOrMoved(t *testing.T) {
 	t.Parallel()
 	_, missing := kafkaserver.Find()

@@ -10,7 +10,7 @@ import (
 )
 
 // LoseTail has a broker that is not running lose the last batches of a partition, as a power cut does that comes before its
-// disk has them. It returns where the partition ends then: always behind a whole batch, as Kafka's own recovery leaves it.
+// disk has them. It returns where the partition ends then: always after a whole batch, as Kafka's own recovery leaves it.
 func (s *Server) LoseTail(topic string, partition, batches int) (end int64, err error) {
 	if s.Running() {
 		return 0, errors.New("lose the end of a partition: the broker is running")

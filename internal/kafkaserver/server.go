@@ -51,8 +51,8 @@ type Server struct {
 // ports are written into server.properties, and stay.
 type ports struct{ broker, controller, login int } // login is 0 without Options.Login
 
-// Start makes a broker and starts it. It returns when the broker answers. If the context ends before, nothing is left
-// behind.
+// Start makes a broker and starts it. It returns when the broker answers. If the context ends first, nothing is left
+// running.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	install, err := Find()
 	if err != nil {
@@ -251,7 +251,7 @@ func (s *Server) Kill() error {
 }
 
 // Freeze holds the broker (SIGSTOP): its connections stay open and it answers nobody, as a machine that has stopped or a long
-// pause of its garbage collector. It returns when it stands still.
+// pause of its garbage collector. It returns when the process is stopped.
 func (s *Server) Freeze() error {
 	if !s.Running() {
 		return errors.New("freeze Kafka: it is not running")

@@ -29,7 +29,7 @@ const (
 	Twice           // the request arrives twice, and two answers come back
 )
 
-// Network stands between a publisher and real brokers: its Dial is for kafka.Config. It does to produce requests what it is
+// Network sits between a publisher and real brokers: its Dial is for kafka.Config. It does to produce requests what it is
 // told, and nothing to others. Safe for concurrent use.
 type Network struct {
 	mu      sync.Mutex

@@ -60,7 +60,7 @@ func (s *Server) holdPostmaster(ctx context.Context) (family []int, err error) {
 }
 
 // Freeze holds every process of the server (SIGSTOP). Its connections stay open and nobody answers, as with a machine
-// that has stopped. It returns when all stand still.
+// that has stopped. It returns when all are stopped.
 func (s *Server) Freeze() error {
 	if !s.Running() {
 		return errors.New("freeze PostgreSQL: it is not running")

@@ -59,7 +59,7 @@ func (s *Standby) WaitReplayed(ctx context.Context, lsn string) error {
 }
 
 // WaitSlotSynced waits until a failover slot of the primary would outlive a promotion. PostgreSQL 17 and later. It does not
-// happen as long as the primary's slot stands where it was made. So read is called now and then, and must confirm what
+// happen as long as the primary's slot is where it was made. So read is called now and then, and must confirm what
 // the slot has; nil if somebody else does, such as an auditor at work.
 func (s *Standby) WaitSlotSynced(ctx context.Context, slot string, read func(context.Context) error) error {
 	for {

@@ -176,7 +176,7 @@ func create(t testing.TB, db *DB) {
 // As is the URL of this database for another role, over TCP. No password is asked for.
 func (db *DB) As(role string) string { return db.Server.URL(role, db.Name) }
 
-// NewRole makes a role that belongs to this database's test, and returns its name: suffix behind the database's name.
+// NewRole makes a role that belongs to this database's test, and returns its name: suffix after the database's name.
 // The attributes are those of CREATE ROLE. The role may log in, and goes with the database.
 func (db *DB) NewRole(t testing.TB, suffix string, attributes ...string) string {
 	t.Helper()

@@ -6,7 +6,7 @@ import (
 )
 
 // Heavy are the majors on which a test runs that costs many seconds of both cores: of those given and asked for by LAPSE_PG, the
-// newest. make test-long runs these tests on the older ones; it finds them by this name, also behind a helper's whose name ends so
+// newest. make test-long runs these tests on the older ones; it finds them by this name, also after a helper's whose name ends so
 // (scripts/heavy-tests).
 func Heavy(t testing.TB, majors ...int) []int {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package status reads how policies, deletion and audit stand, and has the words for it: states, why due rows stay, what a policy's next
+// Package status reads the state of policies, deletion and audit, and has the words for it: states, why due rows stay, what a policy's next
 // run waits for, and whether a person must do something. Command line and web page show the same values; neither queries for them.
 //
 //	status.go      the whole: executors, audit, whether it needs a person

@@ -11,7 +11,7 @@ import (
 	"lapse/planner/database"
 )
 
-// Halt is how the switch for all policies stands.
+// Halt is the state of the switch for all policies.
 type Halt struct {
 	Halted  bool      `json:"paused"`
 	Since   time.Time `json:"since,omitzero"`
@@ -35,7 +35,7 @@ func (h *Halt) String() string {
 	return text
 }
 
-// ReadHalt returns how the switch stands. Nobody has ever used it where Since is zero.
+// ReadHalt returns the state of the switch. If Since is zero, it was never used.
 func ReadHalt(ctx context.Context, q database.Querier) (Halt, error) {
 	var h Halt
 	err := q.QueryRow(ctx, `select h.halted, h.at, h.by, h.reason from lapse.halt h order by h.id desc limit 1`).

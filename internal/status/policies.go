@@ -106,7 +106,7 @@ func (l *List) line(p *record.InForce, found *records, whole *record.Stay) (Line
 // looksNoted is how old the record of a look that found nothing may be: executors write it once a minute at most.
 const looksNoted = 70 * time.Second
 
-// nextRun is when an armed policy deletes next, in the past where it may now, and for how long it has been behind its schedule. What was
+// nextRun is when an armed policy deletes next, in the past where it may now, and for how long its schedule has been overdue. What was
 // not done before the window closed waits for it to open, and stays behind.
 func nextRun(p *record.InForce, now time.Time) (next time.Time, lag time.Duration, err error) {
 	next, err = p.NextRun()

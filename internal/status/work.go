@@ -211,7 +211,7 @@ func (l *Line) staysBy(reason schemas.HeldBack) bool {
 	return slices.ContainsFunc(l.Stays, func(s record.Stay) bool { return s.Reason == reason })
 }
 
-// WithoutName is what is said of a policy without its name in front: it stands there already.
+// WithoutName returns a message about a policy without the name in front, for places that show the name already.
 func WithoutName(policy schemas.PolicyName, text string) string {
 	for {
 		rest, named := strings.CutPrefix(text, "policy "+string(policy)+": ")

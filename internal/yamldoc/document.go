@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Place is where something stands in a file, both from 1.
+// Place is a position in a file, both from 1.
 type Place struct{ Line, Column int }
 
 // start is the place of what concerns the whole file.
@@ -149,7 +149,7 @@ type Entry struct {
 	Key   string
 	At    Place // of the key
 	Value Node
-	// Earlier is the line in which the same key stands before, 0 for none.
+	// Earlier is the line that has the same key before, 0 for none.
 	Earlier int
 }
 

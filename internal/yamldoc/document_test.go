@@ -224,8 +224,8 @@ func TestAnErrorShowsItsLineWithACaretBelowThePlace(t *testing.T) {
 	}
 	d := Document{File: "f", Lines: Lines([]byte("\ufeffa: 1\r\nb: 2")), Policy: "p"}
 	d.Complain(Place{2, 4}, "no")
-	d.Complain(Place{3, 1}, "behind the end")
-	if got, want := d.Err().Error(), "f:2:4: no\n  | b: 2\n  |    ^\nf:3:1: behind the end"; got != want {
+	d.Complain(Place{3, 1}, "after the end")
+	if got, want := d.Err().Error(), "f:2:4: no\n  | b: 2\n  |    ^\nf:3:1: after the end"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

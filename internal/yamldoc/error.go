@@ -42,19 +42,19 @@ func (e *Error) Excerpt() string {
 	}
 	line := []rune(e.Line)
 	for i, r := range line {
-		if !unicode.IsPrint(r) { // a tab too, so that the caret stands where it should
+		if !unicode.IsPrint(r) { // a tab too, so that the caret is where it should be
 			line[i] = ' '
 		}
 	}
 	caret := min(e.Place.Column-1, len(line))
-	before, behind := "", ""
+	before, after := "", ""
 	if from := caret - shownBefore; from > 0 && len(line) > shownWidth {
 		line, caret, before = line[from:], shownBefore+1, "…"
 	}
 	if len(line) > shownWidth {
-		line, behind = line[:shownWidth], "…"
+		line, after = line[:shownWidth], "…"
 	}
-	return fmt.Sprintf("  | %s%s%s\n  | %s^", before, strings.TrimRight(string(line), " "), behind, strings.Repeat(" ", caret))
+	return fmt.Sprintf("  | %s%s%s\n  | %s^", before, strings.TrimRight(string(line), " "), after, strings.Repeat(" ", caret))
 }
 
 // Errors are all the things that are wrong in a file, in its order.

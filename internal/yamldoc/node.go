@@ -13,7 +13,7 @@ type Node struct{ node ast.Node }
 // IsZero reports whether there is nothing.
 func (n Node) IsZero() bool { return n.node == nil }
 
-// Place is where the value begins; of a mapping in lines, where its first key stands.
+// Place is where the value begins; of a mapping in lines, where its first key is.
 func (n Node) Place() Place {
 	if n.node == nil {
 		return start
@@ -105,7 +105,7 @@ const (
 	Integer
 	Float
 	Boolean
-	Reference // an anchor, an alias or a merge: the value stands elsewhere
+	Reference // an anchor, an alias or a merge: the value is elsewhere
 	Other     // a tag, or what only YAML knows
 )
 

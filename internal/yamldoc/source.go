@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Source is a mapping as it was written: its text without what stands around it and without the indentation that all of it
+// Source is a mapping as it was written: its text without what is around it and without the indentation that all of it
 // has, comments between its keys included. lines are the file's, in the order of Place. For other values it is empty.
 //
 // It ends where the mapping does: one in braces with its brace, one in lines before the first line that is indented less.

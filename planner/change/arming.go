@@ -19,15 +19,15 @@ const (
 	saysArmed
 )
 
-// stands is how the policy is in force that an entry speaks of.
-type stands uint
+// standing is the state in force of an entry's policy.
+type standing uint
 
 const (
-	isAbsent  stands = 1 << iota // it is not in force
-	isIdle                       // observing or paused
-	isWaiting                    // the same, and its version in force is held back
-	isHalted                     // paused, and its version in force is the last that was armed
-	isLive                       // armed, or on its way
+	isAbsent  standing = 1 << iota // it is not in force
+	isIdle                         // observing or paused
+	isWaiting                      // the same, and its version in force is held back
+	isHalted                       // paused, and its version in force is the last that was armed
+	isLive                         // armed, or on its way
 	anyhow    = isAbsent | isIdle | isWaiting | isHalted | isLive
 )
 
@@ -52,10 +52,10 @@ type outcome struct {
 
 // rules says what becomes of a policy: the first rule that fits. Armed always goes by way of arming, which lapse.advance_arming ends.
 var rules = []struct {
-	says   says
-	stands stands
-	next   compared
-	then   outcome
+	says     says
+	standing standing
+	next     compared
+	then     outcome
 }{
 	{saysObserving, anyhow, every, outcome{state: schemas.Observing}},
 	{saysPaused, anyhow, every, outcome{state: schemas.Paused}},
@@ -74,9 +74,9 @@ var rules = []struct {
 }
 
 // becomes looks an outcome up.
-func becomes(s says, p stands, next compared) outcome {
+func becomes(s says, p standing, next compared) outcome {
 	for i := range rules {
-		if r := &rules[i]; r.says&s != 0 && r.stands&p != 0 && r.next&next != 0 {
+		if r := &rules[i]; r.says&s != 0 && r.standing&p != 0 && r.next&next != 0 {
 			return r.then
 		}
 	}
@@ -96,8 +96,8 @@ func saysOf(wanted schemas.State) says {
 	return saysNothing
 }
 
-// standing is how p, nil for none, is in force.
-func (f *formerVersions) standing(p *record.InForce) stands {
+// standing returns the state in force of p, nil for none.
+func (f *formerVersions) standing(p *record.InForce) standing {
 	switch {
 	case p == nil:
 		return isAbsent

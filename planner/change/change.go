@@ -29,7 +29,7 @@ type numbered struct {
 	*record.Version
 }
 
-// Change is what apply would do about one policy. It marshals to JSON as it stands.
+// Change is what apply would do about one policy. It marshals to JSON as is.
 type Change struct {
 	Kind        Kind                  `json:"kind"`
 	Policy      schemas.PolicyName    `json:"policy"`

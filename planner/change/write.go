@@ -134,7 +134,7 @@ func LockGates(ctx context.Context, tx pgx.Tx, roles schemas.Roles) error {
 }
 
 // lock takes the gates, waits for the batches that share them, and checks that this one still says what Difference saw.
-// Waiting for a table is a queue: batches that come later stand behind, and the wait is one batch.
+// Locks are granted in order: batches that come later queue, and the wait is one batch.
 func (w *writer) lock(ctx context.Context) error {
 	if err := LockGates(ctx, w.tx, w.roles); err != nil {
 		return err

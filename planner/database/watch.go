@@ -88,7 +88,7 @@ func (w *watch) run() (gave bool) {
 	}
 }
 
-// Trouble is what stands in the way of one policy alone, "" for an error that concerns more.
+// Trouble is what blocks one policy only, "" for an error that concerns more.
 func Trouble(err error) string {
 	var server *pgconn.PgError
 	switch state := schemas.StateOf(err); {

@@ -17,7 +17,7 @@
 // # What it refuses
 //
 // An entry of the policy file whose keys do not go together, columns that are not there or not of a type that the kind
-// reads, zones and durations that PostgreSQL does not know. Each is a Problem with the key that it stands at.
+// reads, zones and durations that PostgreSQL does not know. Each is a Problem with its key.
 //
 // # The life of an entry
 //

@@ -8,7 +8,7 @@ import (
 )
 
 // Elsewhere is how a row is found due where there is no PostgreSQL: by one column's text and whole numbers. Where a kind cannot be
-// told so, due is nil, and why says what of it stands in the way.
+// told so, due is nil, and why says what prevents it.
 func Elsewhere(k Kind) (due *schemas.Due, why string) {
 	switch k := k.(type) {
 	case *Age:

@@ -21,7 +21,7 @@ import (
 // PostgreSQL counts in microseconds. What is between two of them is the later one, so that nothing is due before its time.
 //
 // Any other text never expires, however near it comes: a day that the month has not, the year 0000, 24:00:00, a second 60, a
-// space behind the date, t or z, a comma, digits that are not ASCII's. Unread counts those.
+// space after the date, t or z, a comma, digits that are not ASCII's. Unread counts those.
 type ISO8601 struct {
 	Kind string `json:"kind"`
 	Value
@@ -165,7 +165,7 @@ func (k *ISO8601) Order() Order {
 	return o
 }
 
-// Bound is a text: a day, and what sorts behind all of that day's. What stands below the first year, an empty text for instance,
+// Bound is a text: a day, and what sorts after all of that day's. What sorts below the first year, an empty text for instance,
 // is left out too.
 func (k *ISO8601) Bound(cutoff string) Bound {
 	also := k.order() + " >= " + isoFirst

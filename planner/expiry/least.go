@@ -37,7 +37,7 @@ func (b *Bucket) Least() (Interval, bool) { return counted(b.After) }
 // Least is After, counted from what the registry says.
 func (s *Sidecar) Least() (Interval, bool) { return counted(s.After) }
 
-// Doubt is how far a column may be from the instant that it stands for. Nothing in the database tells: a floor believes it only where it
+// Doubt is how far a column may be from the instant that it means. Nothing in the database tells: a floor believes it only where it
 // says so.
 type Doubt struct {
 	Earlier  time.Duration // by so much may the instant that is read lie before the one that was meant

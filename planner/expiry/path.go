@@ -11,7 +11,7 @@ import (
 )
 
 // A path leads to a value inside a jsonb column: keys with dots between them, "meta.expires". A key with a dot, a quote, a
-// space or nothing in it stands in double quotes, a double quote in it twice: meta."valid.to". Where the document has an array,
+// space or nothing in it goes in double quotes, a double quote in it twice: meta."valid.to". Where the document has an array,
 // a number is an element's place in it, as PostgreSQL's #> has it.
 
 var bareKey = regexp.MustCompile(`^[^\s".]+`)
@@ -29,7 +29,7 @@ func readPath(path string) (keys []string, err error) {
 		} else {
 			bare := bareKey.FindString(rest)
 			if bare == "" {
-				return nil, fmt.Errorf("%s is not a path: keys with dots between them, such as meta.expires; a key with a dot, a space or a quote in it stands in double quotes",
+				return nil, fmt.Errorf("%s is not a path: keys with dots between them, such as meta.expires; a key with a dot, a space or a quote in it goes in double quotes",
 					yamldoc.Quote(path))
 			}
 			keys, rest = append(keys, bare), rest[len(bare):]

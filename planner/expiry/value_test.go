@@ -33,7 +33,7 @@ func TestAPathIsCutAtItsDots(t *testing.T) {
 	}
 }
 
-// The keys that PostgreSQL takes from the array are those of the path, and it writes the array as it stands in an index.
+// The keys that PostgreSQL takes from the array are those of the path, and it writes the array as it is in an index.
 func TestAPathReachesPostgresAsItIsWritten(t *testing.T) {
 	t.Parallel()
 	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)

@@ -74,7 +74,7 @@ func TestNoTextLeavesItsParentheses(t *testing.T) {
 			tx, err := s.admin.Begin(ctx)
 			must(t, err)
 			defer func() { must(t, tx.Rollback(ctx)) }()
-			// In the simple protocol several statements may stand here.
+			// In the simple protocol several statements may be here.
 			_, err = tx.Exec(ctx, "alter table inside add constraint one check ("+text+") not valid, add constraint two check (true) not valid; drop table public.outside",
 				pgx.QueryExecModeSimpleProtocol)
 			if err != nil {

@@ -98,7 +98,7 @@ func misplaced(t token, rest string, before []token) string {
 	case t.kind == word && strings.EqualFold(t.text, "u") && (strings.HasPrefix(after, "&'") || strings.HasPrefix(after, `&"`)):
 		return "texts and names with Unicode escapes (U&) are not supported: write the letters themselves"
 	case t.kind == literal && len(before) > 0 && before[len(before)-1].kind == literal:
-		return "two texts stand side by side: write them as one"
+		return "two texts in a row: write them as one"
 	case t.kind == number && after != "" && regexp.MustCompile(`^[A-Za-z0-9_$.\x{80}-\x{10FFFF}]`).MatchString(after):
 		return fmt.Sprintf("%s is no number", yamldoc.Quote(t.text+after[:1]+"…"))
 	}
@@ -134,7 +134,7 @@ func unbalanced(tokens []token) string {
 // qualifiedName is a name with its schema.
 type qualifiedName struct{ schema, name string }
 
-// qualifiedNames are all names that a dot follows, with what stands behind it.
+// qualifiedNames returns all names followed by a dot, with what follows the dot.
 func qualifiedNames(tokens []token) (names []qualifiedName, problem string) {
 	for i := 0; i+2 < len(tokens); i++ {
 		schema, named := tokens[i].name()

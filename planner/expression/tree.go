@@ -10,7 +10,7 @@ import (
 // node is a node of an expression as pg_constraint keeps it: {TAG :field value … :field {…}}.
 type node struct {
 	tag    string
-	fields map[string][]string // what stands behind a field's name, nodes left out
+	fields map[string][]string // what follows a field's name, without nodes
 	kids   []*node             // in order, also those in lists
 }
 

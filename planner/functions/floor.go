@@ -7,7 +7,7 @@ import (
 	"lapse/planner/expiry"
 )
 
-// Floor is the least time that rows of a table are kept, as it stood when the version was made. A version keeps the floors that
+// Floor is the least time that rows of a table are kept, when the version was made. A version keeps the floors that
 // it was held to; none is made that is below one.
 type Floor struct {
 	Table       string          `json:"table"` // the pattern

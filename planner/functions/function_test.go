@@ -88,7 +88,7 @@ func TestWhateverDiffersInADefinitionDiffersInTheText(t *testing.T) {
 	}
 }
 
-// The SELECT behind the DELETE has the condition too: it is not enough that the text has it somewhere.
+// The SELECT after the DELETE has the condition too: it is not enough that the text has it somewhere.
 func TestADeletionThatDoesNotRestateTheConditionIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for name, d := range definitions.Golden() {

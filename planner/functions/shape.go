@@ -73,7 +73,7 @@ func (d *Definition) EdgeSelect(leaf string) string {
 }
 
 const (
-	// beyond is an address behind all rows, as a cursor has it of a tie that was gone through.
+	// beyond is an address after all rows, as a cursor has it of a tie that was gone through.
 	beyond = "(4294967294,65535)"
 	// fewTies is how many rows of one value are read by the index for each batch: it reads 16 for each that it deletes at most. More of them
 	// are found by reading the table's file, once.

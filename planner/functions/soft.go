@@ -44,7 +44,7 @@ func (d *Definition) verb() string {
 	return "delete from"
 }
 
-// joining is what stands before the relations that the statement reads beside the table.
+// joining is the keyword before the relations that the statement reads besides the table.
 func (d *Definition) joining() string {
 	if d.Soft != nil {
 		return "\n  from "

@@ -28,7 +28,7 @@ type Matches struct {
 // heldMatches is the name of the function that compares.
 const heldMatches = "pg_temp.unmatched"
 
-// Match compares a hold with the rows of its table. What stands in the way is a trouble, and no error: the hold is in force
+// Match compares a hold with the rows of its table. What prevents that is a trouble, not an error: the hold is in force
 // whatever is found. No key is in a statement's text or in what is returned.
 func Match(ctx context.Context, d *database.Draft, h *Hold) (Matches, error) {
 	m := Matches{Given: len(h.given), Without: []int{}}

@@ -148,8 +148,8 @@ func (w *wantedIndex) fits(c *candidate, byWhere, sparse bool) (serves, whole bo
 			return false, false
 		}
 	}
-	behind := c.Columns[1:]
-	return true, fresh && c.OneWay && len(behind) >= len(w.rest) && slices.Equal(behind[:len(w.rest)], w.rest)
+	following := c.Columns[1:]
+	return true, fresh && c.OneWay && len(following) >= len(w.rest) && slices.Equal(following[:len(w.rest)], w.rest)
 }
 
 // Look looks for the index that serves on each leaf. The advice of one that is missing is the last warning. prefix is what the names of missing ones begin with.

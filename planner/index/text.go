@@ -151,7 +151,7 @@ func words(terms []term) (all []string) {
 	return all
 }
 
-// callable says whether what stands before terms[i] is a word, so that the parentheses may be a call's.
+// callable says whether the term before terms[i] is a word, so that the parentheses may be a call's.
 func callable(terms []term, i int) bool {
 	if i == 0 {
 		return false

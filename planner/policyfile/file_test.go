@@ -82,7 +82,7 @@ func TestAPolicyFileIsReadAsItIsWritten(t *testing.T) {
 	for i := range file.Policies {
 		p := &file.Policies[i]
 		if p.File != "policies.yaml" {
-			t.Errorf("policy %s stands in %q", p.Name, p.File)
+			t.Errorf("policy %s is in %q", p.Name, p.File)
 		}
 		p.places, p.lines, p.File, p.source = nil, nil, "", ""
 	}

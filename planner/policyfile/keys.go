@@ -120,7 +120,7 @@ func (k key) except(usual func(*Policy) string) key {
 	return k
 }
 
-// text is a key whose text is kept as it stands.
+// text is a key whose text is kept unchanged.
 func text(name string, at func(*Policy) *string) key {
 	value := func(p *Policy) string { return *at(p) }
 	return key{name, func(r *reading, e yamldoc.Entry) { *at(r.p), _ = r.value(e) }, quoted(value), one(name, value)}

@@ -14,7 +14,7 @@ import (
 // Policy is one entry of the policy file. Texts that only PostgreSQL can read (durations, table names, conditions) are kept
 // as they were written; resolve.Resolve reads them. A key that says what a policy does by default anyway is kept as "".
 type Policy struct {
-	File   string // that it stands in
+	File   string // that has the entry
 	Name   schemas.PolicyName
 	Table  string
 	Expire expiry.Entry
@@ -169,7 +169,7 @@ const (
 // Source is the entry as it was written, comments included, without its indentation.
 func (p *Policy) Source() string { return p.source }
 
-// Place is where key stands in the file, or else the mapping that it would be in, or the entry.
+// Place is where key is in the file, or else the mapping that it would be in, or the entry.
 func (p *Policy) Place(key string) yamldoc.Place {
 	for {
 		if at, there := p.places[key]; there || key == "" {

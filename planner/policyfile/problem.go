@@ -7,7 +7,7 @@ import (
 	"lapse/internal/yamldoc"
 )
 
-// Problem is one thing that is wrong with a policy, whether it stands in a file or not.
+// Problem is one thing that is wrong with a policy, whether the policy is in a file or not.
 type Problem struct {
 	Key  string // as Place takes it: "expire.after"; "" for the policy itself
 	Text string // says what to do

@@ -54,7 +54,7 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	}
 }
 
-// oddTexts are texts that YAML would take for something else, or read otherwise, if they stood there as they are.
+// oddTexts are texts that YAML would take for something else, or read otherwise, if they were there as they are.
 var oddTexts = []string{
 	"true", "null", "~", "no", "1", "1.5", "0x1f", "1e-3", "2020-01-01", "1_000", ".inf", "-", "- a", "a: b", "a #b", "#a", "{a}", "[a]", "&a", "*a", "!a", "|", ">", "%a", "@a", "`a",
 	"'", "''", `"`, `\`, `\n`, " a ", "a\nb", "a\n\n b\n", "\ta", "a\r\nb", "a\u0085b", "a\u2028b\u2029", "\ufeffa", "a\u00a0", "\x01", "\x7f", "ä€😀", "a,b", "?", "? a", "<<", "=", "5 minutes", "1 e", "a-b", "1-1", "1e-e",

@@ -15,7 +15,7 @@ import (
 	"lapse/schemas"
 )
 
-// InForce is a policy version that is in force, as it stood when it was loaded. The deletion function checks version,
+// InForce is a policy version that is in force, as it was when it was loaded. The deletion function checks version,
 // state and hold version again, under the gate's lock.
 type InForce struct {
 	ID          schemas.PolicyID
@@ -102,7 +102,7 @@ func (p *InForce) HeldBackText() string { return HeldBackText(p.Name, p.Version,
 // Live reports whether a policy in this state deletes, or will without another word of anybody's.
 func Live(s schemas.State) bool { return s == schemas.Arming || s == schemas.Armed }
 
-// leftBehindPause is how soon a run follows one that left due rows behind because somebody had them locked.
+// leftBehindPause is how soon a run follows one that left due rows because somebody had them locked.
 const leftBehindPause = 5 * time.Minute
 
 // inForceRow is a row of LoadInForce's query.

@@ -197,7 +197,7 @@ func (s *resolution) columns(ctx context.Context, t *database.Table) error {
 	return err
 }
 
-// relations finds the leaves, the key, and what stands in the way of deleting from them.
+// relations finds the leaves, the key, and what prevents deleting from them.
 func (s *resolution) relations(ctx context.Context, t *database.Table) error {
 	r := s.r
 	leaves, problems, err := database.FindLeaves(ctx, s.tx, t)
@@ -253,7 +253,7 @@ func (s *resolution) cascades(ctx context.Context, t *database.Table, relations 
 	return database.FindLoops(ctx, s.tx, t, r.Leaves, r.Cascades)
 }
 
-// lastFact is an error's text behind its first layer.
+// lastFact is an error's text after its first layer.
 func lastFact(err error) string {
 	message := err.Error()
 	if _, fact, layered := strings.Cut(message, ": "); layered {

@@ -62,7 +62,7 @@ func (s *resolution) trust(ctx context.Context, t *database.Table, relations []u
 	return problems, nil
 }
 
-// code says what stands in the way of what would run inside the deletions: all of it, or what cannot be trusted.
+// code reports what must not run inside the deletions: all of it, or what cannot be trusted.
 func (s *resolution) code(ctx context.Context, t *database.Table) (problems []string, err error) {
 	relations := []uint32{t.OID}
 	for _, j := range s.r.Definition.Joined() {

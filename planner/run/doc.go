@@ -2,7 +2,7 @@
 //
 //	Look     which leaves have a due row, before a run is opened     look.go
 //	Open     the unfinished run, or the next one                     run.go, with what is refused
-//	Inspect  what stands in the way of the policy or slows it down   inspect.go; index.go for each look
+//	Inspect  what blocks the policy or slows it down   inspect.go; index.go for each look
 //
 // breaker.go opens the breaker and takes a person's yes; quarantine.go says what a person can do about rows that resist.
 package run

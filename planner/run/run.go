@@ -31,7 +31,7 @@ func (e *ClockSkewError) Error() string {
 		e.Server.UTC().Format(time.RFC3339Nano), e.Local.UTC().Format(time.RFC3339Nano), MaxClockSkew)
 }
 
-// ClockJumpError says that the server's clock stands before the last cutoff, or so far after it that nobody would expect
+// ClockJumpError says that the server's clock is before the last cutoff, or so far after it that nobody would expect
 // it. A cutoff from a wrong clock deletes rows that are not due, or none for years.
 type ClockJumpError struct {
 	Policy schemas.PolicyName

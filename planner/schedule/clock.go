@@ -43,9 +43,9 @@ const reach = 27 * time.Hour
 // firstShowing returns the first instant at which clocks in zone show at least what wall shows in UTC.
 func firstShowing(wall time.Time, zone *time.Location) time.Time {
 	_, before := wall.Add(-reach).In(zone).Zone()
-	_, behind := wall.Add(reach).In(zone).Zone()
+	_, after := wall.Add(reach).In(zone).Zone()
 	first := time.Time{}
-	for _, offset := range []int{before, behind} {
+	for _, offset := range []int{before, after} {
 		at := wall.Add(-time.Duration(offset) * time.Second)
 		if _, there := at.In(zone).Zone(); there == offset && (first.IsZero() || at.Before(first)) {
 			first = at
@@ -54,7 +54,7 @@ func firstShowing(wall time.Time, zone *time.Location) time.Time {
 	if !first.IsZero() {
 		return first
 	}
-	// Clocks skip it: read with the offset before the skip, it lies just behind it.
+	// Clocks skip it: read with the offset before the skip, it lies just after it.
 	start, _ := wall.Add(-time.Duration(before) * time.Second).In(zone).ZoneBounds()
 	return start
 }

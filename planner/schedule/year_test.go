@@ -193,7 +193,7 @@ func watch(t *testing.T, w Window, all []minute) {
 		}
 		open[i] = len(opened) > 0
 	}
-	change := time.Time{} // of the minutes behind, the first in which it is otherwise
+	change := time.Time{} // of the minutes after, the first in which it is otherwise
 	const margin = 2 * 24 * 60
 	for i := len(all) - 1; i > margin; i-- {
 		if i < len(all)-1 && open[i] != open[i+1] {

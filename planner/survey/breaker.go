@@ -282,7 +282,7 @@ func (c *counting) count(ctx context.Context, at time.Time, to extent) (f *found
 	return f, err
 }
 
-// due counts what is due at an instant, no further than at most. What takes too long, or stands in somebody's way, is estimated.
+// due counts what is due at an instant, no further than at most. What takes too long, or blocks somebody, is estimated.
 func (c *counting) due(ctx context.Context, at time.Time, most int64) (*found, error) {
 	f, err := c.count(ctx, at, upTo(most))
 	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {

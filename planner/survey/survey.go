@@ -283,7 +283,7 @@ func (s *surveyor) indexed(ctx context.Context, q database.Querier, leaves []dat
 	return found.Name, err
 }
 
-// count counts as far as it was asked to. What takes too long for that, or stands in somebody's way, is estimated.
+// count counts as far as it was asked to. What takes too long for that, or blocks somebody, is estimated.
 func (s *surveyor) count(call countAt) (*found, error) {
 	if s.ask.AtMost == 0 {
 		return call(s.survey.At, extent{})

@@ -153,7 +153,7 @@ comment on function lapse.unseen is 'Relations whose deletes, or updates, the au
 --
 -- It reads the system catalog only, with the rights of its caller. A table that is another role's is not counted: code of
 -- that role's could run with the rights of the login that counts (an index's function, a type's operator). Neither is one of several that refer to each
--- other in a circle, since a recursive query cannot follow that; a table that refers to itself is followed. What lies behind
+-- other in a circle, since a recursive query cannot follow that; a table that refers to itself is followed. What lies beyond
 -- either is not counted.
 create function lapse.cascade_statement(root oid, due text) returns text
 language plpgsql stable
@@ -259,7 +259,7 @@ begin
      order by name
   loop
     results := results || format('(%s, %L, null, %L)', cardinality(results) + 1, rest.name,
-      case when rest.foreign_owner then 'it belongs to another role' else 'it is behind a table that cannot be counted, or in a circle of foreign keys, or may not be read' end);
+      case when rest.foreign_owner then 'it belongs to another role' else 'it is reached through a table that cannot be counted, or in a circle of foreign keys, or may not be read' end);
   end loop;
   return statement || format(E'\nselect coalesce(json_agg(json_build_object(''table'', v.name, ''rows'', v.went, ''why'', v.why) order by v.n), ''[]'')\n  from (values %s) v(n, name, went, why)',
     array_to_string(results, E',\n               '));

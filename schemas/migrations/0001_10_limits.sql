@@ -19,7 +19,7 @@ comment on column lapse.allowance.filled_at is 'When tokens was computed; null: 
 -- limit. Less than half of a second's rows are not given out piecemeal. A wish of 0 or less gives back what was not deleted.
 --
 -- A crash after it leaves rows that nobody deletes: the rate has them back within a second, the run when the lease has ended, and a
--- minute more for a batch that was entered before. Its commit is not waited for: the batch's own, behind it in the log, makes both
+-- minute more for a batch that was entered before. Its commit is not waited for: the batch's own, after it in the log, makes both
 -- durable.
 create function lapse.take_rows(shard bigint, term bigint, holder text, wanted int)
 returns table (granted int, pause interval, over boolean)

@@ -1,7 +1,7 @@
 -- What is the same for the batches of all policies. A function per policy, lapse.delete_<id>_<version>, calls these in
 -- this order, in one transaction that does nothing else:
 --
---   enter     gate, claim, history, slot, beat, publications, lease  -> where the shard stands
+--   enter     gate, claim, history, slot, beat, publications, lease  -> the shard's place
 --             (the policy's function locks the leaf)
 --   look      leaf, columns, publication, intruders, reach
 --             (lapse.find_<id>_<version> says which rows, lock_rows locks them)
@@ -58,14 +58,14 @@ comment on column lapse.tally.relations is 'The target, the relations of the cla
 comment on column lapse.tally.deleted is 'Rows deleted from each.';
 comment on column lapse.tally.updated is 'Rows of the target updated.';
 
--- What enter and look tell a deletion function of its shard, and where it stands. leaf is its name in SQL. spared is SQL that is true of rows t
+-- What enter and look tell a deletion function of its shard, and the shard's place. leaf is its name in SQL. spared is SQL that is true of rows t
 -- which must stay, whatever the policy says: held (lapse.held), or resting because they could not be deleted (lapse.resting); it is
 -- '' where there are none. low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun.
 create type lapse.place as (
   leaf text, cursor text[], pass smallint, lower text[], upper text[], modulus int, remainder int, spared text, low
   timestamptz, ways jsonb, answers text
 );
-comment on type lapse.place is 'Where a shard stands when a batch begins.';
+comment on type lapse.place is 'A shard''s place when a batch begins.';
 comment on column lapse.place.leaf is 'The leaf''s name in SQL.';
 comment on column lapse.place.cursor is 'Where the pass goes on; null: from the start.';
 comment on column lapse.place.pass is '1, or 2 for the residual pass.';

@@ -27,8 +27,8 @@ comment on column lapse.quarantine.leaf is 'The table or partition that has the 
 comment on column lapse.quarantine.digest is 'SHA-256 of the key, so that keys of any length are told apart.';
 comment on column lapse.quarantine.key is 'The row''s key, as texts in the order of the policy''s key. Personal data.';
 comment on column lapse.quarantine.sqlstate is 'What PostgreSQL said to the last try.';
-comment on column lapse.quarantine.relation is 'The table of the constraint, column or trigger; null where none stood in the way.';
-comment on column lapse.quarantine.constraint_name is 'The constraint that stood in the way; null where none did.';
+comment on column lapse.quarantine.relation is 'The table of the constraint, column or trigger; null where none blocked the row.';
+comment on column lapse.quarantine.constraint_name is 'The constraint that blocked the row; null where none did.';
 comment on column lapse.quarantine.column_name is 'The column that may not be null and would have been; null where there is none.';
 comment on column lapse.quarantine.trigger_name is 'The trigger in which the error was raised; null where it was in none, or there is no telling.';
 comment on column lapse.quarantine.trigger_function is 'Its function.';
@@ -91,7 +91,7 @@ comment on function lapse.resting is 'SQL that is true of the rows of a leaf tha
 --
 -- Where more than half of what a run tries for the first time resists, or a policy has 10,000 rows here, the cause is the schema and no
 -- row: the batch is refused, and the policy stops. Rows that are here already say nothing anew, and a run goes on by a hundred
--- each five minutes at most: behind as many that resist, which are the oldest, may lie all those that do not. Rows that are only
+-- every five minutes at most: those that resist are the oldest, and all that do not may come after them. Rows that are only
 -- referred to (lapse.rest) do not count.
 create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text,
                              column_name text, stack text)
@@ -190,7 +190,7 @@ begin
           or not exists (select from lapse.gate g cross join lateral lapse.leaves(g.table_oid) l
                           where g.policy_id = forgive.policy and l.relation = q.leaf));
   if found then
-    delete from lapse.low_water l where l.policy_id = forgive.policy; -- they may lie behind it
+    delete from lapse.low_water l where l.policy_id = forgive.policy; -- they may lie below it
   end if;
 end
 $lapse$;

@@ -18,7 +18,7 @@ comment on column lapse.looked.due is 'How many rows were due then.';
 comment on column lapse.looked.exact is 'Whether that is all of them: otherwise there are more, or PostgreSQL expects as many.';
 comment on column lapse.looked.oldest is 'When the oldest of them fell due; null where that is not known.';
 
--- looked says that a look has found nothing due under a policy that is armed. What it writes is the clock's, unless that stands so
+-- looked says that a look has found nothing due under a policy that is armed. What it writes is the clock's, unless it says so
 -- far after the last time that it would ask a person before it deleted anything: see measure.
 create function lapse.looked(policy int, version int) returns void
 language plpgsql security definer

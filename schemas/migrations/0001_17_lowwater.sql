@@ -1,7 +1,7 @@
--- The low-water mark. Behind it lie the dead rows of former runs, which every look and every pass would wade through as long as no vacuum
+-- The low-water mark. Below it lie the dead rows of former runs, which every look and every pass would wade through as long as no vacuum
 -- can remove them. It is an instant: a pass that left nothing in a leaf has deleted every row of it that had fallen due by then.
 --
--- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows behind it. So it counts for
+-- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows below it. So it counts for
 -- as long as makes wading cost a hundredth of the time, and for half the policy's latitude at most, half a day where none is given; then a
 -- look or a pass begins at the leaf's start, and finds them. Where somebody asks for a run, now or once, none counts. It does not count either
 --
@@ -32,10 +32,10 @@ comment on column lapse.low_water.upto is 'The rows that had fallen due by then 
 comment on column lapse.low_water.full_at is 'When the last pass began that began at the leaf''s start.';
 comment on column lapse.low_water.deleted is 'Rows that were deleted from the leaf, about since then.';
 
--- The low-water mark. Behind it lie the dead rows of former runs, which every look and every pass would wade through as long as no vacuum
+-- The low-water mark. Below it lie the dead rows of former runs, which every look and every pass would wade through as long as no vacuum
 -- can remove them. It is an instant: a pass that left nothing in a leaf has deleted every row of it that had fallen due by then.
 --
--- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows behind it. So it counts for
+-- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows below it. So it counts for
 -- as long as makes wading cost a hundredth of the time, and for half the policy's latitude at most, half a day where none is given; then a
 -- look or a pass begins at the leaf's start, and finds them. Where somebody asks for a run, now or once, none counts. It does not count either
 --
@@ -78,7 +78,7 @@ begin
                greatest(interval '10 seconds', least(mark_time.deleted, 1e12) * interval '100 microseconds'));
 end
 $lapse$;
-comment on function lapse.mark_time is 'For how long a low-water mark counts behind which so many rows were deleted.';
+comment on function lapse.mark_time is 'How long a low-water mark counts below which so many rows were deleted.';
 
 -- low_mark is the mark of a leaf, if it counts, and until when it does.
 create function lapse.low_mark(policy int, version int, leaf oid) returns table (upto timestamptz, full_at timestamptz, until timestamptz)
@@ -152,7 +152,7 @@ $lapse$;
 comment on function lapse.ignore_marks is 'The next look at a policy''s table begins at its start. For the executor.';
 
 -- passed says that a look of an armed policy has found nothing due, and took so long. Where a mark did not count any more when it began, it
--- has waded through what lies behind, and the mark counts again.
+-- has read past what lies below, and the mark counts again.
 create function lapse.passed(policy int, version int, took interval) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -16,7 +16,7 @@ comment on column lapse.part.spare is 'The name in SQL of the default partition 
 comment on column lapse.part.upper is 'The end of its range of the column that rows expire by, not within it, as text; null where it is a range of something else.';
 comment on column lapse.part.referred is 'Foreign keys refer to it: it has to be detached first, which looks for rows in the way.';
 comment on column lapse.part.referring is 'SQL that is true if a row refers to one of its rows; null if no foreign key does.';
-comment on column lapse.part.why is 'Why it is not dropped, whatever its rows are; null if nothing stands against it.';
+comment on column lapse.part.why is 'Why it is not dropped, whatever its rows are; null if nothing prevents it.';
 
 create type lapse.dropping as (dropped boolean, rows bigint, why text);
 comment on type lapse.dropping is 'What became of a partition that was to be dropped.';

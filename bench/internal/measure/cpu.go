@@ -76,7 +76,7 @@ func stat(pid string) ([]string, error) {
 	_, rest, _ := strings.Cut(string(text), ") ")
 	field := strings.Fields(rest)
 	if len(field) < 15 {
-		return nil, fmt.Errorf("read /proc/%s/stat: it has %d fields behind the name", pid, len(field))
+		return nil, fmt.Errorf("read /proc/%s/stat: it has %d fields after the name", pid, len(field))
 	}
 	return field, nil
 }

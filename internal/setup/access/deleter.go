@@ -126,7 +126,7 @@ type DeleterState struct {
 	MayGive bool // this login may give functions to it
 }
 
-// LookAtDeleter reports how the deleter of a policy's table stands. It changes nothing and locks nothing.
+// LookAtDeleter reports the state of the deleter of a policy's table. It changes nothing and locks nothing.
 func LookAtDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (DeleterState, error) {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
 	d, err := e.find(ctx)

@@ -37,7 +37,7 @@ type Applier struct {
 	Tell func(c *Change)
 }
 
-// Change is what Apply does about one policy. It marshals to JSON as it stands.
+// Change is what Apply does about one policy. It marshals to JSON as is.
 type Change struct {
 	change.Change
 	Publish  []string  `json:"publish,omitempty"` // tables that are to be published

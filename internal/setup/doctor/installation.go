@@ -114,7 +114,7 @@ func (e *examination) checkCopy(ctx context.Context) ([]Finding, error) {
 	}
 	switch {
 	case otherServer:
-		return advise(Fail, "lapse history says where log and database stand, lapse history accept goes on; in a copy, lapse uninstall",
+		return advise(Fail, "run lapse history to compare log and database, lapse history accept to go on; in a copy, lapse uninstall",
 			"schema lapse was installed on another server: this is a dump or a copy of it"), nil
 	case otherDatabase || name != "":
 		return advise(Fail, "lapse uninstall in the copy, or lapse init with a slot of its own",

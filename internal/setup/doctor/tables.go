@@ -123,7 +123,7 @@ func indexesFound(i *run.Inspection) (found []Finding) {
 	return found
 }
 
-// template is what stands in a fix for something that only a person knows.
+// template is the placeholder in a fix for something that only a person knows.
 var template = regexp.MustCompile(`\b(COLUMNS|INDEX|CHILD|PARENT)\b`)
 
 // identitiesFound asks what is published for the policy as `lapse apply` does.

@@ -173,7 +173,7 @@ func slotOptions(ctx context.Context, conn *pgx.Conn) ([]replication.SlotOption,
 }
 
 // recordSlot writes where the slot begins, zero for no slot, and restates the policies, so that what is in force is in the log
-// behind the slot. It returns those that are armed, which wait for the auditor.
+// above the slot's start. It returns those that are armed, which wait for the auditor.
 func (w *installing) recordSlot(ctx context.Context, start schemas.LSN) ([]schemas.PolicyID, error) {
 	var at *string
 	if start != 0 {

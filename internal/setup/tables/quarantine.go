@@ -30,7 +30,7 @@ type Resting struct {
 	Since      time.Time          `json:"since"`
 	Tried      time.Time          `json:"tried"`
 	NextTry    time.Time          `json:"next_try"`
-	Finds      string             `json:"find_referring_rows,omitempty"` // a query, where a foreign key stands in the way
+	Finds      string             `json:"find_referring_rows,omitempty"` // a query, where a foreign key blocks the rows
 }
 
 // RowKey is a row's key: its columns, and their values as texts.
