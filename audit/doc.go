@@ -120,7 +120,7 @@
 //	                                          max.message.bytes of that much is enough, and a topic with less is warned of at
 //	                                          each start; the default is 1 MiB
 //	a batch, or a drop, that the functions    Database.Alarm, before the transaction's record: every deletion in the database
-//	 wrote, row and result, fits no tag key    stops until a person has looked (an executor with another key, or somebody
+//	 wrote, row and result, fits no tag key    stops until a person has acted (an executor with another key, or somebody
 //	                                          with its login) and says lapse resume --all; its rows are unverified
 //	deletion cannot be stopped for it         the stream is opened again and the stop is tried again, for ever: nothing after
 //	                                          the batch is recorded or confirmed, Ready is an error, and the executor stops by itself

@@ -45,7 +45,7 @@ var (
 type grade int
 
 const (
-	stop    grade = iota // it would happen again, or something is lost: a person must look
+	stop    grade = iota // it would happen again, or something is lost: a person must act
 	reopen               // the slot has kept everything: flush what is acknowledged, then take over again
 	restart              // the publisher is of no use: take over again at once
 )

@@ -86,7 +86,7 @@ func TestALivingAuditorWaitsUntilAPersonHasAccepted(t *testing.T) {
 			t.Error("the metric does not say so")
 		}
 		var found *history.Result
-		eventually(t, "the slot is free between two looks", func() (free bool) {
+		eventually(t, "the slot is free between two checks", func() (free bool) {
 			config := b.settings.config()
 			var err error
 			found, err = audit.CheckHistory(t.Context(), config)

@@ -58,7 +58,7 @@ func TestTheLagIsTheAgeOfTheFirstEndThatWasNotRead(t *testing.T) {
 	want(20_000, 0)
 }
 
-// looking has the auditor look at its server often, and be impatient.
+// looking makes the auditor check its server often, and be impatient.
 func (r *rig) looking(t *testing.T, every, bound time.Duration) *audit.Auditor {
 	t.Helper()
 	a := r.auditor(t, func(c *audit.Config) {

@@ -131,7 +131,7 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 	}
 }
 
-// partitionsSeen is the first version of the server that looks anew at a table which is attached or detached while it streams. Before,
+// partitionsSeen is the first version of the server that checks a table again which is attached or detached while it streams. Before,
 // it goes on as it began: it sends nothing of a table that it has met before it was attached, and all of one that was detached.
 const partitionsSeen = 150000
 

@@ -22,7 +22,7 @@ func audited(t *testing.T, db *pgtest.DB) {
 	makeSlot(t, db)
 }
 
-// look is what a fresh look at the audit says, as a process does that saw the auditor's walsender a moment ago.
+// look is what a fresh reading of the audit says, as a process does that saw the auditor's walsender a moment ago.
 func (w *work) look(t *testing.T) guard.Reason {
 	t.Helper()
 	g := testGuards(t)

@@ -16,7 +16,7 @@ func TestMostOfTheTimeIsLeftToAnApplicationThatIsThere(t *testing.T) {
 	t.Parallel()
 	c, now := newPace(), time.Now()
 	look := func(others bool) float64 {
-		now = now.Add(lookInterval)
+		now = now.Add(factsInterval)
 		c.counted(1, others, now)
 		return c.share()
 	}

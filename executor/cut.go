@@ -26,12 +26,12 @@ func (w *worker) backlog(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, e
 	if !survey.MuchMayBeDue(p, w.now()) {
 		return nil, turnGoesOn, nil
 	}
-	b, err := w.lookAtBacklog(ctx, w.session.Batches, p, w.now())
+	b, err := w.readBacklog(ctx, w.session.Batches, p, w.now())
 	if err != nil && (w.session.Lost() || schemas.StateOf(err) == "") {
 		return nil, turnGoesOn, err
 	}
 	if err != nil {
-		w.log.Info("how the backlog lies is not known", "policy", p.Name, "error", stripped("look at the backlog", err))
+		w.log.Info("how the backlog lies is not known", "policy", p.Name, "error", stripped("check the backlog", err))
 		return nil, turnGoesOn, nil
 	}
 	t.memory.sizing.goByHeap(b.Heaps)

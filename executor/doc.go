@@ -66,7 +66,7 @@
 //	                                          COMMIT
 //	no connection for one worker, but for     nothing                      logged once; the others work on, it tries again
 //	another
-//	no look at the audit for blindTime        whole batches                readiness says so
+//	no reading of the audit for blindTime        whole batches                readiness says so
 //	the server dies or restarts               whole batches                connected again with growing pauses, run resumed
 //	no answer to COMMIT                       all of the batch or nothing  decided by pg_xact_status and ledger; in progress
 //	                                                                       is waited for, never guessed
@@ -79,7 +79,7 @@
 //	an index is dropped                       whole batches                the run goes on, and status names it: index.go
 //	not even one row is found in time, or a   nothing of the batch         PutAside: the shard is out of this run, the others
 //	lock that is on no single row                                          go on; tried again in the first run after a pause
-//	a partition is gone                       nothing of the batch         Retry: its shard is gone with the next look at the run
+//	a partition is gone                       nothing of the batch         Retry: its shard is gone with the next reading of the run
 //	most rows of a run resist                 those in quarantine stay     StopPolicy: the cause is the schema
 //	schema, trigger, permission, a function   nothing of the batch         StopPolicy: for all its workers, until its next
 //	that is not ours, damaged data, any other                              scheduled time, and readiness says so

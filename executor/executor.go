@@ -28,12 +28,12 @@ type Config struct {
 	Roles schemas.Roles
 	// TagKey signs claims. It is the auditor's too.
 	TagKey schemas.Key
-	// Holder names the process to a person who looks at lapse.shard; it is made unique. Default: the host's name.
+	// Holder names the process to a person who reads lapse.shard; it is made unique. Default: the host's name.
 	Holder string
 	Limits Limits
-	// AuditorLooked, if set, says whether the auditor of the same process has compared log and database, or has found another one at
+	// AuditorCompared, if set, says whether the auditor of the same process has compared log and database, or has found another one at
 	// work. Nothing is deleted before, unless audit is off. Safe for concurrent use.
-	AuditorLooked func() bool
+	AuditorCompared func() bool
 	// State is where the executor remembers a database that nobody audits. Nil: nowhere, and a restored copy of it is not noticed.
 	State *state.Folder
 	// LedgerDays is for how many days ledger rows and runs are kept in the database. Default 30.
@@ -94,8 +94,8 @@ type Executor struct {
 	reports reports
 	pace    *pace
 	pass    *quota
-	// lookAtBacklog is survey.LookAtBacklog: tests say what it finds.
-	lookAtBacklog func(context.Context, *pgx.Conn, *record.InForce, time.Time) (survey.Backlog, error)
+	// readBacklog is survey.ReadBacklog: tests say what it finds.
+	readBacklog func(context.Context, *pgx.Conn, *record.InForce, time.Time) (survey.Backlog, error)
 
 	progress sync.Mutex // one call of Config.Progress at a time
 
@@ -104,7 +104,7 @@ type Executor struct {
 
 	mu    sync.Mutex
 	known map[versionKey]*policyMemory
-	// pruneAt is when the ledger is looked at next for rows to remove.
+	// pruneAt is when the ledger is checked next for rows to remove.
 	pruneAt time.Time
 	ready   error
 	paused  string // every deletion, by a person: see Paused
@@ -138,12 +138,12 @@ func New(c Config) (*Executor, error) {
 	}
 	c.Limits, c.LedgerDays = c.Limits.withDefaults(), cmp.Or(c.LedgerDays, 30)
 	e := &Executor{
-		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), pass: &quota{most: c.Limits.RowsPerPass}, lookAtBacklog: survey.LookAtBacklog,
+		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), pass: &quota{most: c.Limits.RowsPerPass}, readBacklog: survey.ReadBacklog,
 		known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
 	}
 	e.guards = newGuards(guard.All(c.Limits.Guards), c.State, e.log, e.metrics)
-	if c.AuditorLooked != nil {
-		e.guards.list = append(e.guards.list, guard.OwnAuditor(c.AuditorLooked))
+	if c.AuditorCompared != nil {
+		e.guards.list = append(e.guards.list, guard.OwnAuditor(c.AuditorCompared))
 	}
 	return e, nil
 }

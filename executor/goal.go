@@ -16,7 +16,7 @@ type goal interface {
 	listed(policies []record.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error
 	// due says when a policy of the list is to have its next turn; false: not before another list.
 	due(p *record.InForce) (at time.Time, ok bool)
-	// whole says that the turn that begins is to look at all of the policy's table.
+	// whole says that the turn that begins is to read all of the policy's table.
 	whole(p *record.InForce) bool
 	// ended sees how a turn ended.
 	ended(t *turn)

@@ -62,7 +62,7 @@ type circumstances struct {
 	own      bool // it comes from a call for one policy, so that what nobody foresaw concerns that policy alone
 }
 
-// grade decides what follows from an error. It looks at the SQLSTATE, at whether the connection still
+// grade decides what follows from an error. It checks the SQLSTATE, whether the connection still
 // exists and at pgconn.SafeToRetry; never at a message.
 func grade(err error, c circumstances) Grade {
 	var counts *batch.CountsError
@@ -107,10 +107,10 @@ const lockTries = 5
 func gradeOfState(state string, c circumstances) Grade {
 	switch state {
 	case schemas.SQLStateGate, schemas.SQLStateLease,
-		schemas.SQLStateHalted, schemas.SQLStateNoSlot, schemas.SQLStateNoBeat, schemas.SQLStatePublications, // the next look at the audit says so, and how it goes on
+		schemas.SQLStateHalted, schemas.SQLStateNoSlot, schemas.SQLStateNoBeat, schemas.SQLStatePublications, // the next reading of the audit says so, and how it goes on
 		schemas.SQLStateHistory,                                // one was accepted, or a standby promoted, after the batch began; or the next look says so
 		schemas.SQLStateCutoff,                                 // the server's clock was set back: the cutoff's instant will come
-		schemas.SQLStateTarget, schemas.SQLStateUndefinedTable, // a partition is gone, and its shard goes with the next look at the run; or the table is, which stops the policy there
+		schemas.SQLStateTarget, schemas.SQLStateUndefinedTable, // a partition is gone, and its shard goes with the next reading of the run; or the table is, which stops the policy there
 		schemas.SQLStateLockNotAvailable,                                             // lock_timeout
 		schemas.SQLStateRange,                                                        // rows were loaded into the range; the next batch is a pick
 		schemas.SQLStateIdleInTransactionTimeout, schemas.SQLStateTransactionTimeout, // idle_in_transaction_session_timeout, transaction_timeout

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// lookInterval is how long one look at the database is believed.
-	lookInterval = time.Second
+	// factsInterval is how long one reading of the database is believed.
+	factsInterval = time.Second
 	// blindTime is how long an executor without a look that succeeded calls itself ready.
 	blindTime = 30 * time.Second
 	// longestPause is the longest pause between two batches of a shard. It is far below the length of a lease, which the
@@ -48,13 +48,13 @@ type guards struct {
 	said    map[schemas.PolicyName]said // what was logged last; "" is the whole database
 	// backends are the processes of the server that run batches, by worker.
 	backends map[int]int32
-	tables   map[schemas.PolicyID]tableLook
+	tables   map[schemas.PolicyID]tableFacts
 	stale    bool // a session was opened since the last look, to another server perhaps
 	beats    beats
 }
 
-// tableLook is what a look at a policy's table showed.
-type tableLook struct {
+// tableFacts are the statistics of a policy's table, and when they were read.
+type tableFacts struct {
 	at    time.Time
 	table *guard.Table
 }
@@ -82,19 +82,19 @@ func (s *said) text() string {
 func newGuards(list []guard.Guard, memory *state.Folder, log *slog.Logger, m *Metrics) *guards {
 	return &guards{
 		beats: beats{folder: memory, log: log}, list: list, log: log, metrics: m, said: map[schemas.PolicyName]said{},
-		backends: map[int]int32{}, tables: map[schemas.PolicyID]tableLook{},
+		backends: map[int]int32{}, tables: map[schemas.PolicyID]tableFacts{},
 	}
 }
 
-// ask returns the strictest answer for a policy, or for the whole database where p is nil. It looks at the database at
-// most once in lookInterval: a worker that asks during a look waits for its facts, and looks itself if it fails. An error says
+// ask returns the strictest answer for a policy, or for the whole database where p is nil. It reads the database at
+// most once in factsInterval: a worker that asks during a reading waits for its facts, and reads itself if it fails. An error says
 // that it could not look.
 func (g *guards) ask(ctx context.Context, q guard.Querier, p *record.InForce, now time.Time) (guard.Answer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for !g.believed(now) {
 		if g.looking != nil {
-			g.awaitLook()
+			g.awaitFacts()
 		} else if err := g.refresh(ctx, q, now); err != nil {
 			return guard.Answer{}, err
 		}
@@ -150,12 +150,12 @@ func (g *guards) fresh(now time.Time) bool {
 
 // believed reports whether the last look still holds. It is called with the mutex.
 func (g *guards) believed(now time.Time) bool {
-	return g.facts != nil && !g.stale && now.Sub(g.seen) < lookInterval
+	return g.facts != nil && !g.stale && now.Sub(g.seen) < factsInterval
 }
 
-// awaitLook waits until another worker's look has ended; see boundedConn for how long that takes. It is called with the
+// awaitFacts waits until another worker's reading has ended; see boundedConn for how long that takes. It is called with the
 // mutex, and lets go of it meanwhile.
-func (g *guards) awaitLook() {
+func (g *guards) awaitFacts() {
 	ended := g.looking
 	g.mu.Unlock()
 	<-ended
@@ -177,8 +177,8 @@ func (g *guards) readTable(ctx context.Context, q guard.Querier, p *record.InFor
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	maps.DeleteFunc(g.tables, func(_ schemas.PolicyID, t tableLook) bool { return now.Sub(t.at) >= tableForgotten })
-	g.tables[p.ID] = tableLook{now, table}
+	maps.DeleteFunc(g.tables, func(_ schemas.PolicyID, t tableFacts) bool { return now.Sub(t.at) >= tableForgotten })
+	g.tables[p.ID] = tableFacts{now, table}
 	return nil
 }
 
@@ -217,7 +217,7 @@ func (g *guards) blind(now time.Time) error {
 		last = g.begun
 	}
 	if ago := now.Sub(last); ago >= blindTime {
-		return fmt.Errorf("look at the audit: the database has not answered for %s", ago.Round(time.Second))
+		return fmt.Errorf("check the audit: the database has not answered for %s", ago.Round(time.Second))
 	}
 	return nil
 }
@@ -300,7 +300,7 @@ func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
 		w.metrics.limited(t.policy, string(a.Reason))
 		return turnLimited
 	}
-	t.memory.pauses.change(func(d *delay) { d.until = w.now().Add(lookInterval) })
+	t.memory.pauses.change(func(d *delay) { d.until = w.now().Add(factsInterval) })
 	var refusal error
 	if whole := w.guards.last(); whole.Stops() {
 		w.answered(&whole)

@@ -145,7 +145,7 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 		look := func() guard.Reason {
 			t.Helper()
 			pgtest.Beat(t, db)
-			clock = clock.Add(lookInterval)
+			clock = clock.Add(factsInterval)
 			answer, err := g.ask(t.Context(), w.Control, nil, clock)
 			if err != nil {
 				t.Fatal(err)
@@ -251,7 +251,7 @@ func halt(t testing.TB, db *pgtest.DB, reason string) {
 
 func resume(t testing.TB, db *pgtest.DB) {
 	t.Helper()
-	db.Exec(t, "insert into lapse.halt (halted, reason) values (false, 'it was looked at')")
+	db.Exec(t, "insert into lapse.halt (halted, reason) values (false, 'it was checked')")
 }
 
 func TestWhileTheAlarmStandsNothingIsDeletedAndReadinessSaysWhoAndWhy(t *testing.T) {
@@ -310,7 +310,7 @@ func TestOnePassWhileEverythingIsPausedIsRefused(t *testing.T) {
 	})
 }
 
-// What is paused between two looks at health is noticed by the batch itself.
+// What is paused between two checks of health is noticed by the batch itself.
 func TestABatchThatMeetsThePauseIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

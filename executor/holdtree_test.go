@@ -29,13 +29,13 @@ var treeCases = map[string]treeCase{
 			"alter table {}_q attach partition {}_1 for values in (1)",
 		}, stay: heldIDs,
 	},
-	"made and detached between two looks": {
+	"made and detached between two checks": {
 		after: []string{
 			"look", "create table {}_1 partition of {}_p for values in (1)", "fill {}_1", "alter table {}_p detach partition {}_1",
 			"alter table {}_q attach partition {}_1 for values in (1)",
 		}, stay: heldIDs,
 	},
-	"attached and detached between two looks": {
+	"attached and detached between two checks": {
 		after: []string{
 			"create table {}_1 (gone int, {}_c int, id bigint not null, r int not null, at timestamptz, d timestamptz, primary key (id, r))", "alter table {}_1 drop column gone",
 			"alter table {}_p attach partition {}_1 for values in (1)", "fill {}_1", "alter table {}_p detach partition {}_1", "alter table {}_q attach partition {}_1 for values in (1)",

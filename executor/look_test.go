@@ -113,7 +113,7 @@ func cpuOf(t testing.TB, pid uint32) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// BenchmarkTwoHundredPoliciesWithNothingDue looks at each of them once: what a second costs where each is looked at every second. It
+// BenchmarkTwoHundredPoliciesWithNothingDue checks each of them once: what a second costs where each is checked every second. It
 // reports processor time of this process and of the server's.
 func BenchmarkTwoHundredPoliciesWithNothingDue(b *testing.B) {
 	db := pgtest.New(b, pgtest.Newest(b))

@@ -17,7 +17,7 @@ const (
 	// armingPatience is how long Once waits for the auditor to pass the position of an arming policy.
 	armingPatience = 10 * time.Second
 	// armingInterval is how often it looks meanwhile.
-	armingInterval = lookInterval / 4
+	armingInterval = factsInterval / 4
 	// serverPatience is how long Once waits for a server that went away.
 	serverPatience = time.Minute
 )
@@ -49,7 +49,7 @@ type onceGoal struct {
 	begun    time.Time
 	answered time.Time // when the list was read last; zero: never
 	chosen   bool      // the targets are
-	looks    bool      // it looks at all of a table: nobody asks for a run to be told of a hint
+	looks    bool      // it reads all of a table: nobody asks for a run to be told of a hint
 	arming   bool      // one of them was, when the list was read last, and is waited for
 	targets  []*target
 	refused  []reportLine // where nothing may be deleted at all
@@ -60,7 +60,7 @@ type target struct {
 	PolicySummary
 	id    schemas.PolicyID
 	named bool
-	whole bool // it has had a turn that looked at all of its table
+	whole bool // it has had a turn that read all of its table
 	over  bool
 	err   error
 	// What earlier runs did: a policy that changes meanwhile begins again under its next version.

@@ -24,7 +24,7 @@ const (
 	quietShare  = survey.QuietShare
 	// remembered is for how long the server counts as busy after a look found somebody else at work: looks are short, and most of an
 	// application's time may lie between its statements.
-	remembered = 10 * lookInterval
+	remembered = 10 * factsInterval
 	// gentleLane is how long a batch at gentle pace waits for the end of another one of this process. One that lasts longer
 	// holds up nobody.
 	gentleLane = 10 * time.Millisecond
@@ -39,8 +39,8 @@ const throttlePace = "pace"
 //
 //   - Together they run gentleShare of the time at most, or quietShare: each worker pauses after a batch for as long as it takes until
 //     its part of the share is kept. Its part is one of as many as there are workers with a shard of such a policy, in all executors
-//     that work on this database; those of other processes are counted once in lookInterval, and whether others have the server do
-//     anything, in whatever database, is looked at then too.
+//     that work on this database; those of other processes are counted once in factsInterval, and whether others have the server do
+//     anything, in whatever database, is checked then too.
 //   - Two batches of one process do not run side by side, unless one lasts longer than gentleLane. Batches of two processes may.
 //
 // Policies at another pace are not counted, and not kept. Safe for concurrent use.
@@ -88,7 +88,7 @@ func (c *pace) share() float64 {
 func (c *pace) due(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if since := now.Sub(c.askedAt); since >= 0 && since < lookInterval {
+	if since := now.Sub(c.askedAt); since >= 0 && since < factsInterval {
 		return false
 	}
 	c.askedAt = now

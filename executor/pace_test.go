@@ -160,11 +160,11 @@ func TestTheDatabaseIsAskedForTheWorkersOnceALook(t *testing.T) {
 	t.Parallel()
 	c, now := newPace(), time.Now()
 	for n, want := range []bool{true, false, false} {
-		if got := c.due(now.Add(time.Duration(n) * lookInterval / 4)); got != want {
+		if got := c.due(now.Add(time.Duration(n) * factsInterval / 4)); got != want {
 			t.Errorf("question %d: %v", n, got)
 		}
 	}
-	if !c.due(now.Add(lookInterval)) || !c.due(now.Add(-time.Hour)) {
+	if !c.due(now.Add(factsInterval)) || !c.due(now.Add(-time.Hour)) {
 		t.Error("it is not asked again, or not after the clock was set back")
 	}
 }
@@ -268,7 +268,7 @@ func TestABatchThatIsBlockedSaysWhoseItIsAndGivesUp(t *testing.T) {
 		}
 		db.Exec(t, "alter database "+db.Name+" set deadlock_timeout = '1min'")
 		w := open(t, db, "p")
-		w.a.Limits.Lock = 5 * time.Second // so that it can be looked at
+		w.a.Limits.Lock = 5 * time.Second // so that it can be checked
 		ended := make(chan error, 1)
 		go func() {
 			_, err := w.batch(t, 10)

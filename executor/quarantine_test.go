@@ -202,7 +202,7 @@ func TestOfAThousandRowsSevenThatResistAreNamedAndTheOthersGo(t *testing.T) {
 	})
 }
 
-// balanced looks at what the auditor compares: each batch on record has a result if it found rows, and what it claims to have
+// balanced checks what the auditor compares: each batch on record has a result if it found rows, and what it claims to have
 // deleted is what went.
 func balanced(t testing.TB, db *pgtest.DB) {
 	t.Helper()

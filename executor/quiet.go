@@ -43,7 +43,7 @@ func (q *quiet) add(leaves []run.Quiet) {
 	}
 }
 
-// marks is what a look may leave out. What is remembered for too long is forgotten, and looked at once more.
+// marks is what a look may leave out. What is remembered for too long is forgotten, and checked once more.
 func (q *quiet) marks(now time.Time) []int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"lapse/planner/record"
 )
 
-// Looks leave out partitions by their statistics, which are a hint. A partition whose statistics do not change is looked at
+// Looks leave out partitions by their statistics, which are a hint. A partition whose statistics do not change is read
 // again all the same: by another process at once, by this one within half the policy's latitude.
 func TestAPartitionThatLooksLeaveOutIsLookedAtAgainWithinHalfTheLatitude(t *testing.T) {
 	t.Parallel()

@@ -184,7 +184,7 @@ func TestWithTheAuditOffAnOlderCopyInPlaceAsks(t *testing.T) {
 	})
 }
 
-// A look is believed for a second. A server that comes back within it is looked at all the same.
+// A reading is believed for a second. A server that comes back within it is checked all the same.
 func TestALookIsNotBelievedOfAServerThatCameBack(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -170,7 +170,7 @@ func (s *scheduler) nextDue(now time.Time) (next *record.InForce, readAt time.Ti
 		readAt = s.readAt.Add(s.goal.reread())
 	}
 	if s.answer.Stops() {
-		return nil, s.readAt.Add(lookInterval)
+		return nil, s.readAt.Add(factsInterval)
 	}
 	for i := range s.policies {
 		p := &s.policies[i]

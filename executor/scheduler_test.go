@@ -57,7 +57,7 @@ func step(t rapid.TB, s *scheduler, list []record.InForce) *turn {
 	return nil
 }
 
-// Two hundred policies, each looked at every second, had an executor do nothing but read their list.
+// Two hundred policies, each checked every second, had an executor do nothing but read their list.
 func TestReadingTheListTakesATenthOfTheTimeAtMost(t *testing.T) {
 	t.Parallel()
 	for took, want := range map[time.Duration]time.Duration{

@@ -7,7 +7,7 @@ import (
 // A policy's rows are usually found by ranges of an index's order. What is known of a leaf before its run is opened, and what a
 // batch meets on its shard, says whether the next ones go by something else:
 //
-//	much of a leaf is due, and its index is in    its batches go through the table's file: heap (survey.LookAtBacklog)
+//	much of a leaf is due, and its index is in    its batches go through the table's file: heap (survey.ReadBacklog)
 //	another order than its rows, or there is none
 //	a row is locked, of it or of what goes along  the next batches are careful: they pick the rows one by one, and leave out those of
 //	one is referred to by what stays              which something is locked or referred to; one after the first time, twice as

@@ -48,7 +48,7 @@ func (b *batchSize) nextGentle(largest int) int {
 }
 
 // learn takes the time of a batch into account, if it was as large as it might be, by the rows that it picked or by those that
-// it looked at. Another says nothing: it ended because the rows did.
+// it checked. Another says nothing: it ended because the rows did.
 func (b *batchSize) learn(limit int, full bool, took, wanted time.Duration) {
 	if !full || took <= 0 {
 		return

@@ -251,13 +251,13 @@ func TestOneLookServesAllWorkers(t *testing.T) {
 		var asked sync.WaitGroup
 		for range 8 {
 			asked.Go(func() {
-				if _, err := g.ask(t.Context(), w.Control, p, now.Add(lookInterval-1)); err != nil {
+				if _, err := g.ask(t.Context(), w.Control, p, now.Add(factsInterval-1)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		asked.Wait()
-		if _, err := g.ask(t.Context(), w.Control, p, now.Add(lookInterval)); err == nil {
+		if _, err := g.ask(t.Context(), w.Control, p, now.Add(factsInterval)); err == nil {
 			t.Error("old facts are believed")
 		}
 	})

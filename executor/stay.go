@@ -153,7 +153,7 @@ func (c countTimes) isDue(p *record.InForce, now time.Time) bool {
 // counted records that it was.
 func (c *countTimes) counted(began, ended time.Time) {
 	c.tried = ended
-	c.next = ended.Add(min(max(countShare*ended.Sub(began), lookInterval), mostCountInterval))
+	c.next = ended.Add(min(max(countShare*ended.Sub(began), factsInterval), mostCountInterval))
 }
 
 // lockText says who has the lock, as far as that is known.

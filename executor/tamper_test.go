@@ -39,7 +39,7 @@ func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 		"for everybody to call":        "grant execute on function " + signature + " to public",
 		"for the table's owner":        "grant execute on function " + signature + " to " + appRole,
 		"a second of its name":         "create function lapse.delete_1_1(lapse.claim, bytea, lapse.work, int) returns int language sql as 'select 1'",
-		"look that does not look":      rewrite("lapse.look", "select * into found_so from lapse.familiar", "return; select * into found_so from lapse.familiar"),
+		"look that does not look":      rewrite("lapse.check_leaf", "select * into found_so from lapse.familiar", "return; select * into found_so from lapse.familiar"),
 		"enter that lets everybody in": rewrite("lapse.enter", "clock_timestamp() then", "clock_timestamp() and false then"),
 		"record that writes nothing":   rewrite("lapse.record", "return lapse.tally_of(", "return null; return lapse.tally_of("),
 		"leave that does not count":    rewrite("lapse.leave", "went is distinct from leave.deleted", "false"),

@@ -86,14 +86,14 @@ func TestSessionsThatWaitForLocksOfOurBatchesSlowThemDown(t *testing.T) {
 			}
 		}
 		ended := waits(2)
-		if a := g.at(t, lookInterval); a.Verdict != guard.Go {
+		if a := g.at(t, factsInterval); a.Verdict != guard.Go {
 			t.Errorf("somebody waits for somebody else: %+v", a)
 		}
 		asked("somebody waits for somebody else", 0)
 		_, _ = somebodys.Exec(t.Context(), "rollback")
 		<-ended
 		ended = waits(1)
-		if a := g.at(t, lookInterval); a.Verdict != guard.Slow || a.Reason != guard.LockWaiters {
+		if a := g.at(t, factsInterval); a.Verdict != guard.Slow || a.Reason != guard.LockWaiters {
 			t.Errorf("the application waits for a batch: %+v, want that batches slow down", a)
 		}
 		asked("the application waits for a batch", 1)
@@ -162,15 +162,15 @@ func TestBatchesSlowDownAndStopAsTheSlotsLogFillsUp(t *testing.T) {
 		}
 		look(0, "nothing is kept", guard.Go)
 		write(90) // of some 160 MB
-		look(lookInterval, "half is used", guard.Slow)
+		look(factsInterval, "half is used", guard.Slow)
 		write(40)
-		look(lookInterval, "three quarters are", guard.Wait)
+		look(factsInterval, "three quarters are", guard.Wait)
 		look(10*time.Second, "and the slot's log does not move", guard.Refuse)
 		eventually(t, "the auditor has caught up", func() bool {
 			db.Exec(t, "checkpoint")
 			confirm(t, db)
 			pgtest.Beat(t, db)
-			return g.at(t, lookInterval).Verdict == guard.Go
+			return g.at(t, factsInterval).Verdict == guard.Go
 		})
 	}, pgtest.Settings(map[string]string{"max_slot_wal_keep_size": "128MB", "min_wal_size": "256MB", "max_wal_size": "512MB"}))
 }
@@ -202,20 +202,20 @@ func TestAStandbyThatLagsBehindSlowsBatchesDownAndStopsThem(t *testing.T) {
 		standby.Exec(t, "select pg_wal_replay_pause()")
 		g.at(t, 0)
 		write()
-		g.at(t, lookInterval)
+		g.at(t, factsInterval)
 		if a := g.at(t, time.Hour); a.Verdict != guard.Go {
 			t.Errorf("without the right to see standbys: %+v", a)
 		}
 		db.Exec(t, "grant pg_read_all_stats to lapse_executor")
-		if a := g.at(t, lookInterval); a.Verdict != guard.Wait || a.Reason != guard.ReplicaLag {
+		if a := g.at(t, factsInterval); a.Verdict != guard.Wait || a.Reason != guard.ReplicaLag {
 			t.Errorf("an hour behind: %+v, want that batches wait", a)
 		}
 		standby.Exec(t, "select pg_wal_replay_resume()")
 		standby.CatchUp(t, db)
-		eventually(t, "the standby has said so", func() bool { return g.at(t, lookInterval).Verdict == guard.Go })
+		eventually(t, "the standby has said so", func() bool { return g.at(t, factsInterval).Verdict == guard.Go })
 		standby.Exec(t, "select pg_wal_replay_pause()")
 		write()
-		g.at(t, lookInterval)
+		g.at(t, factsInterval)
 		if a := g.at(t, 15*time.Second); a.Verdict != guard.Slow || a.Reason != guard.ReplicaLag {
 			t.Errorf("15 s behind: %+v, want that batches slow down", a)
 		}
@@ -240,11 +240,11 @@ func TestASnapshotThatIsHeldForLongSlowsBatchesDown(t *testing.T) {
 		if _, err := conn.Exec(t.Context(), "select count(*) from pg_class"); err != nil {
 			t.Fatal(err)
 		}
-		if a := g.at(t, lookInterval); a.Verdict != guard.Slow || a.Reason != guard.OldSnapshot {
+		if a := g.at(t, factsInterval); a.Verdict != guard.Slow || a.Reason != guard.OldSnapshot {
 			t.Errorf("while a snapshot is held: %+v", a)
 		}
 		g.list = guard.All(guard.Limits{})
-		if a := g.at(t, lookInterval); a.Verdict != guard.Go {
+		if a := g.at(t, factsInterval); a.Verdict != guard.Go {
 			t.Errorf("it is held for less than a quarter of an hour: %+v", a)
 		}
 	})

@@ -95,7 +95,7 @@ func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 				look := func() guard.Reason {
 					t.Helper()
 					pgtest.Beat(t, db)
-					clock = clock.Add(lookInterval)
+					clock = clock.Add(factsInterval)
 					answer, err := w.guards.ask(t.Context(), w.session.Control, nil, clock)
 					if err != nil {
 						t.Fatal(err)
@@ -103,7 +103,7 @@ func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 					return answer.Reason
 				}
 				look()
-				clock = clock.Add(lookInterval)
+				clock = clock.Add(factsInterval)
 				held := false
 				h.next(func() {
 					w.guards.memory.Unconfirmed.Ended(clock) // another worker's

@@ -286,5 +286,5 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 	return turnFinished, nil
 }
 
-// elsewhereInterval is how soon a run is looked at again whose last shards others hold.
+// elsewhereInterval is how soon a run is checked again whose last shards others hold.
 const elsewhereInterval = time.Second

@@ -12,7 +12,7 @@ const (
 	cartPolicy = "policies:\n  - {name: p, table: shop.carts, expire: {column: opened, ttl_column: ttl}, state: armed}\n"
 )
 
-// A batch that looked at all of them would be over its time, and its partition put aside, for ever.
+// A batch that checked all of them would be over its time, and its partition skipped, for ever.
 func TestRowsThatArePastAndNotDueKeepNoBatch(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

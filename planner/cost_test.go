@@ -36,7 +36,7 @@ func newLooking(t testing.TB, db *pgtest.DB, ddl ...string) *looking {
 		begin
 		  for i in 1..60 loop
 		    started := clock_timestamp();
-		    perform lapse.look(claim, work, leaf);
+		    perform lapse.check_leaf(claim, work, leaf);
 		    if i > 10 then
 		      took := took || extract(epoch from clock_timestamp() - started)::float8;
 		    end if;
@@ -106,7 +106,7 @@ func TestAThousandPartitionsCostABatchNothing(t *testing.T) {
 	})
 }
 
-// partitions is how many the test makes: more take longer to make than to look at.
+// partitions is how many the test makes: more take longer to make than to check.
 const partitions = 1000
 
 // sessionsOf is the DDL of sessions with so many partitions.

@@ -49,7 +49,7 @@ func newBare(t testing.TB, db *pgtest.DB, login string, ddl ...string) *bare {
 	return &bare{w, login, nil}
 }
 
-// draft asks with SessionSettings, and calls meanwhile once the tables have been looked at, before they are counted.
+// draft asks with SessionSettings, and calls meanwhile once the tables have been checked, before they are counted.
 func (b *bare) draft(meanwhile func()) *database.Draft {
 	sessions := 0
 	return &database.Draft{

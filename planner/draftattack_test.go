@@ -154,7 +154,7 @@ func TestCodeOfTheTablesOwnerIsRefusedBeforeAnythingOfItRuns(t *testing.T) {
 				if all := b.proposals(untilSessions); all[0].Resolved != nil || !strings.Contains(all[0].Errors.Error(), "function ran") {
 					t.Errorf("it was not refused: %+v", all[0])
 				}
-				// Planted after the tables were looked at: the function that counts looks again.
+				// Planted after the tables were checked: the function that counts looks again.
 				s, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{}, resolved)
 				must(t, err)
 				if !strings.Contains(s.Trouble, "triggers, rules or functions") {
@@ -193,7 +193,7 @@ func TestTrustedCodeIsNotRunWithTheCallersRights(t *testing.T) {
 	})
 }
 
-// What is not the table that was looked at is not read.
+// What is not the table that was checked is not read.
 func TestAViewInTheTablesPlaceIsNotRead(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))

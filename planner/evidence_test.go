@@ -94,7 +94,7 @@ func TestABatchSaysWhatItsEventsAndTheAuditAreToHave(t *testing.T) {
 			t.Errorf("the batch says %s, want %s", got, want)
 		}
 
-		// Another version, for which the table is looked at, promises nothing.
+		// Another version, for which the table is checked, promises nothing.
 		changes := w.apply(file(""))
 		if diff := changes[0].Diff(); !strings.Contains(diff, "evidence: due -> claimed") && !strings.Contains(diff, "evidence") {
 			t.Errorf("the difference is %s", diff)

@@ -153,14 +153,14 @@ func TestAPartialIndexOrOneOfAnExpressionServesWhereItHasEveryDueRow(t *testing.
 			d := &functions.Definition{Table: "shop.docs", Expire: shaped{&expiry.Age{}, c.index}, Key: []functions.KeyColumn{{Name: "id", Plain: true}}}
 			leaves := []database.Relation{{OID: w.oid("docs"), Name: "shop.docs"}}
 			w.do(`create index probe on docs ` + c.made)
-			found, err := index.Look(t.Context(), w.admin, d, leaves, index.AdvisedPrefix)
+			found, err := index.Find(t.Context(), w.admin, d, leaves, index.AdvisedPrefix)
 			must(t, err)
 			if serves, whole := found.Name != "", found.None == nil && found.Better == nil; serves != c.serves || whole != c.whole {
 				t.Errorf("%+v by %s: serves %t, whole %t: %+v", c.index, c.made, serves, whole, found)
 			}
 			w.do(`drop index probe`)
 			// What is advised serves.
-			found, err = index.Look(t.Context(), w.admin, d, leaves, index.AdvisedPrefix)
+			found, err = index.Find(t.Context(), w.admin, d, leaves, index.AdvisedPrefix)
 			must(t, err)
 			advice := found.Warnings
 			if found.Better != nil {
@@ -169,7 +169,7 @@ func TestAPartialIndexOrOneOfAnExpressionServesWhereItHasEveryDueRow(t *testing.
 			for _, sql := range printed(advice) {
 				w.do(strings.ReplaceAll(sql, "t.", ""))
 			}
-			found, err = index.Look(t.Context(), w.admin, d, leaves, index.AdvisedPrefix)
+			found, err = index.Find(t.Context(), w.admin, d, leaves, index.AdvisedPrefix)
 			must(t, err)
 			if found.Name == "" || len(found.Warnings) > 0 || found.Better != nil {
 				t.Errorf("%+v: what was advised does not serve: %q", c.index, found.Warnings)

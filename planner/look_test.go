@@ -98,7 +98,7 @@ func TestALookSaysWhichLeavesHaveADueRow(t *testing.T) {
 	})
 }
 
-// A look waits for nobody: a leaf that somebody has locked is one to try, and the others are looked at.
+// A look waits for nobody: a leaf that somebody has locked is one to try, and the others are read.
 func TestALookDoesNotWaitForALeafThatIsLocked(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -174,7 +174,7 @@ func TestALookLeavesOutPartitionsThatCannotHaveDueRows(t *testing.T) {
 		}
 		w.do(`insert into sessions values (1, now() - interval '32 days'), (2, now())`)
 		w.wantDue(&p, "sessions_1")
-		// How the table is divided is looked at again when it changes.
+		// How the table is divided is checked again when it changes.
 		w.do(`alter table sessions detach partition sessions_1`)
 		w.wantDue(&p)
 		w.do(`alter table sessions attach partition sessions_1 for values from (` + value[string](w, `select quote_literal(date_trunc('day', now() - interval '33 days') + interval '1 day')`) + `) to (` +

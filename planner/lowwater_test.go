@@ -325,7 +325,7 @@ func TestNoRowThatIsNotDueYetLiesBehindTheMark(t *testing.T) {
 			}
 		}
 		if judged < 500 {
-			t.Errorf("%d marks were looked at", judged)
+			t.Errorf("%d marks were checked", judged)
 		}
 	})
 }

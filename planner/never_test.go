@@ -11,7 +11,7 @@ import (
 )
 
 // Some programs write the least value of a type where no time is set, into millions of rows. A batch whose candidates are all
-// due does not look at them: it would do nothing else until its statement's time is over.
+// due does not read them: it would do nothing else until its statement's time is over.
 func TestRowsBelowTheCalendarAreNoCandidates(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

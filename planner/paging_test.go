@@ -86,7 +86,7 @@ func (p *pagedTable) fill(ctx context.Context, conn *pgx.Conn, instants []int) e
 	return err
 }
 
-// armPaged arms a policy on each table: of every second one all candidates are due, of the others they are looked at.
+// armPaged arms a policy on each table: of every second one all candidates are due, of the others each must be checked.
 func armPaged(w *world, tables []pagedTable) map[string]record.InForce {
 	w.t.Helper()
 	file := "policies:\n"

@@ -150,7 +150,7 @@ func TestPausingDroppingAndLengtheningTakeNoLockOnTheTable(t *testing.T) {
 	})
 }
 
-// What apply found when it looked at the table is kept where it was not looked at again.
+// What apply found when it checked the table is kept where it was not checked again.
 func TestALongerVersionHasTheColumnsOnRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, pgtest.New(t, pgtest.Newest(t)), sessions)

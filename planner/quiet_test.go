@@ -78,7 +78,7 @@ func TestALookLeavesOutLeavesInWhichNothingWasDueAndNothingWasWritten(t *testing
 			}
 			must(t, locker.Rollback(t.Context()))
 		}
-		locked("access exclusive") // nobody looks at them
+		locked("access exclusive") // nobody reads them
 		// What is written moves the mark.
 		must(t, runSQL(w.owner, `insert into shop.visits select 1, last_seen from (select date_trunc('day', now() - interval '140 days') + interval '3 days 2 hours' as last_seen) x`))
 		found := func(want ...string) {
@@ -104,13 +104,13 @@ func TestALookLeavesOutLeavesInWhichNothingWasDueAndNothingWasWritten(t *testing
 		found("visits_3")
 		w.do(`insert into rest values (5, now() - interval '10 years')`)
 		found("visits_3", "rest")
-		// Without marks all of them are looked at.
+		// Without marks all of them are read.
 		look, err := w.lookAt(&p, nil)
 		must(t, err)
 		if len(look.Due) != 2 || len(look.Quiet) != 39 {
 			t.Errorf("a full look finds %d, and %d quiet", look.Due, len(look.Quiet))
 		}
-		// A leaf in which time, or an update alone, makes a row due: the first is looked at each time.
+		// A leaf in which time, or an update alone, makes a row due: the first is read each time.
 		p = w.named("months")
 		look, err = w.lookAt(&p, nil)
 		must(t, err)
@@ -138,7 +138,7 @@ func TestALookLeavesOutNoLeafWithARowThatMustStay(t *testing.T) {
 	})
 }
 
-// A thousand partitions that are empty cost a look next to nothing, once it has looked at each.
+// A thousand partitions that are empty cost a look next to nothing, once it has read each.
 func TestALookAtPartitionsThatAreEmptiedReadsThemOnce(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

@@ -18,7 +18,7 @@ import (
 	"lapse/schemas"
 )
 
-// What is asked costs no look at the table, and is worth it where much is due.
+// What is asked does not read the table, and is worth it where much is due.
 func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -33,7 +33,7 @@ func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
 		ask := func(name schemas.PolicyName) []survey.Cut {
 			t.Helper()
 			p := w.named(name)
-			b, err := survey.LookAtBacklog(t.Context(), w.exec, &p, time.Now())
+			b, err := survey.ReadBacklog(t.Context(), w.exec, &p, time.Now())
 			must(t, err)
 			cuts := b.Cuts
 			survey, err := survey.Ask{AtMost: 10}.InForce(t.Context(), w.exec, &p)

@@ -210,7 +210,7 @@ func TestReachIsWhatTheForeignKeysSay(t *testing.T) {
 			}
 		})
 		if reached < 40 || made < 40 {
-			t.Errorf("%d foreign keys reached %d relations: the test looks at too few", made, reached)
+			t.Errorf("%d foreign keys reached %d relations: the test checks too few", made, reached)
 		}
 		t.Logf("%d foreign keys reached %d relations", made, reached)
 	})

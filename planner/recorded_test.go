@@ -121,7 +121,7 @@ func TestEveryFieldOfAPolicyComesIntoForceAsItWasResolved(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		// A second look at the same file finds nothing to change.
+		// A second reading of the same file finds nothing to change.
 		changes, err = w.under([]policyfile.Floor{floor("shop.kept", "30 days", true), floor("shop.child", "1 day", true)}, everyKeyFile)
 		must(t, err)
 		for i := range changes {

@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// Cron and window are kept as they were written, read back by the executor, and change without a look at the table or at who
+// Cron and window are kept as they were written, read back by the executor, and change without reading the table or asking who
 // armed the policy: no more falls due by them.
 func TestCronAndWindowAreKeptWithTheVersion(t *testing.T) {
 	t.Parallel()

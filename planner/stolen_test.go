@@ -140,7 +140,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`update lapse.run set due = 0, watermark = now()`,
 			`select lapse.inspect(1, 1)`,
 			`select lapse.enter(` + claim + `, null::lapse.work, 1, 1, 5000, '')`,
-			`select lapse.look(` + claim + `, null::lapse.work, 'shop.sessions')`,
+			`select lapse.check_leaf(` + claim + `, null::lapse.work, 'shop.sessions')`,
 			`select lapse.record(` + claim + `, null, null::lapse.work)`,
 			`select lapse.leave(` + claim + `, null::lapse.work, 0, 0, null, null, true, false, null)`,
 			`select lapse.clear(` + claim + `, null::lapse.work)`,
@@ -178,7 +178,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 		b := w.lease(p, w.open(&p))
 		calls := map[string]string{
 			"enter":   `perform lapse.enter(c, w, 1, 1, 5000, ` + schemas.CallerProof + `)`,
-			"look":    `perform lapse.look(c, w, 'shop.sessions')`,
+			"look":    `perform lapse.check_leaf(c, w, 'shop.sessions')`,
 			"record":  `perform lapse.record(c, decode(repeat('00', 32), 'hex'), w)`,
 			"leave":   `perform lapse.leave(c, w, 5, 5, null, null, true, false, null)`,
 			"clear":   `perform lapse.clear(c, w)`,

@@ -185,7 +185,7 @@ func TestWhereIsPlannedBeforeItIsApplied(t *testing.T) {
 }
 
 // An index with only the rows that meet where serves a statement that asks for them, and no other. Rows that do not meet where
-// are then not looked at, however many there are.
+// are then not checked, however many there are.
 func TestAnIndexOfTheRowsThatMeetWhereIsUsed(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

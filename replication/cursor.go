@@ -8,7 +8,7 @@ import (
 )
 
 // cursor walks over one message without ever leaving it. A read beyond the end gives a zero and sets short; the caller
-// looks at short once, after its last read, and inside every loop whose length came from the wire.
+// checks short once, after its last read, and inside every loop whose length came from the wire.
 type cursor struct {
 	rest  []byte
 	short bool

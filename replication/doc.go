@@ -50,7 +50,7 @@
 //
 // A stream belongs to one goroutine, which often waits for something else too: acknowledgements, a deadline. What ends that
 // wait calls Wake, from any goroutine, and the Next or Wait that waits, or the next one, returns ErrWoken. Wakes that are
-// not yet taken count as one, so look at everything after one. Where nothing can be taken from the stream meanwhile, call
+// not yet taken count as one, so check everything after one. Where nothing can be taken from the stream meanwhile, call
 // Wait, or During with the work itself: both keep answering the server.
 //
 // # Patience

@@ -92,7 +92,7 @@ type Grade int
 
 // The grades. Nothing here is ever skipped: a change that cannot be read is not passed over.
 const (
-	// Stop: the same would happen again, or something has been lost; a person must look.
+	// Stop: the same would happen again, or something has been lost; a person must act.
 	Stop Grade = iota
 	// Retry: open the stream again after a pause. The slot has kept everything.
 	Retry

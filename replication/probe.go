@@ -78,7 +78,7 @@ func isShuttingDown(ctx context.Context, config *pgconn.Config) bool {
 	})
 }
 
-// anyError looks at every error in the tree: a connection string with several hosts gives one for each.
+// anyError checks every error in the tree: a connection string with several hosts gives one for each.
 func anyError(err error, is func(error) bool) bool {
 	if err == nil {
 		return false

@@ -50,7 +50,7 @@ func (e *IdentityError) Error() string {
 // a primary key or a unique index, and nothing else prevents it. PostgreSQL does not ask when a table joins a
 // publication; it makes the application's own deletes fail afterwards.
 //
-// Of a partitioned table every partition is looked at, since each has a replica identity of its own, and the primary key
+// Of a partitioned table every partition is checked, since each has a replica identity of its own, and the primary key
 // of the table itself, which is all that partitions made later are sure to have. What changes later
 // is not noticed here: Join checks under its lock, and the doctor checks again.
 func CheckIdentity(ctx context.Context, q Querier, relation uint32) error {
@@ -213,7 +213,7 @@ func (f facts) problem() *IdentityError {
 	}
 }
 
-// filtersQuery finds row filters and column lists of the publications that some relations are in. It looks at a filter in its
+// filtersQuery finds row filters and column lists of the publications that some relations are in. It checks a filter in its
 // stored form: only the columns that it names count.
 const filtersQuery = `
 select format('%I.%I', n.nspname, c.relname),

@@ -97,7 +97,7 @@ select s.plugin, coalesce(s.database::text, ''), s.temporary,
 }
 
 // CheckSlot returns a *SlotError if a stream in this database cannot be had from the slot. That it is in use is not
-// looked at: only START_REPLICATION can tell.
+// checked: only START_REPLICATION can tell.
 func CheckSlot(s SlotState, database string) error {
 	refuse := func(reason error, detail, fix string) error {
 		return &SlotError{Slot: s.Name, Reason: reason, Detail: detail, Fix: fix}

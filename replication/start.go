@@ -43,7 +43,7 @@ func fixLost(slot string) string {
 	return fmt.Sprintf("select pg_drop_replication_slot(%s), then %s", schemas.Literal(slot), fixMissing)
 }
 
-// refused is what an error of START_REPLICATION means. The slot was looked at a moment ago: it was there, and it was ours.
+// refused is what an error of START_REPLICATION means. The slot was checked a moment ago: it was there, and it was ours.
 func (s *Stream) refused(err error) error {
 	refuse := func(reason error, fix string) error {
 		detail := ""

@@ -78,7 +78,7 @@ func (s *Stream) sendStatus(now time.Time) error {
 		s.asking.Store(false)
 		s.liveness.askedAt = now
 	}
-	err := s.wire.SetWriteDeadline(time.Now().Add(writeTimeout)) // pglogrepl does not look at the context
+	err := s.wire.SetWriteDeadline(time.Now().Add(writeTimeout)) // pglogrepl ignores the context
 	if err == nil {
 		err = pglogrepl.SendStandbyStatusUpdate(context.Background(), s.conn, statusUpdate(position, ask, now))
 	}

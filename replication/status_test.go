@@ -70,7 +70,7 @@ func TestAPositionInsideAnOpenTransactionIsNotToldEvenIfItIsConfirmed(t *testing
 // statusSize is a CopyData message with a standby status update in it.
 const statusSize = headerSize + 1 + 3*8 + 8 + 1
 
-// A status is looked at as it is on the wire: what is sent decides what the server throws away.
+// A status is checked as it is on the wire: what is sent decides what the server throws away.
 func TestAStatusSaysTheSameInAllItsPositions(t *testing.T) {
 	t.Parallel()
 	for _, at := range []schemas.LSN{0, 1, 0x1234567890} {

@@ -40,7 +40,7 @@ type Stream struct {
 
 	keepalive Message
 	noted     int64 // position in the connection up to which Wait has answered requests
-	count     uint8 // messages since the clock was looked at
+	count     uint8 // messages since the clock was checked
 	waited    bool  // the server has said that it waits for a standby
 
 	watched <-chan struct{} // of the context that interrupts reads
@@ -92,7 +92,7 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	if len(s.wakeups) > 0 && s.takeWake() {
 		return nil, ErrWoken
 	}
-	// Looking at the clock and at the context costs more than decoding a row.
+	// Reading the clock and the context costs more than decoding a row.
 	if s.count++; s.count == 0 {
 		if err := ctx.Err(); err != nil {
 			return nil, err

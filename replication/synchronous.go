@@ -68,7 +68,7 @@ select pg_catalog.current_setting('synchronous_standby_names'),
        coalesce((select r.sync_state from pg_catalog.pg_stat_replication r where r.pid = $1::bigint), '')`
 	var setting, state string
 	if err := q.QueryRow(ctx, query, int64(pid)).Scan(&setting, &state); err != nil {
-		return fmt.Errorf("look at the stream's sync_state: %w", err)
+		return fmt.Errorf("check the stream's sync_state: %w", err)
 	}
 	if !namesStandby(setting, applicationName) && (state == "" || state == "async") {
 		return nil

@@ -89,7 +89,7 @@ func setting(line string) string {
 var batchFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.check_caller", "lapse.is_caller", "lapse.may_ask",
 	"lapse.hold_fault", "lapse.holds_on", "lapse.changed_columns", "lapse.changed_part", "lapse.made", "lapse.meaning", "lapse.overwrites", "lapse.parts", "lapse.same_columns",
-	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.half_latitude", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
+	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.half_latitude", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.check_leaf", "lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
 	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.tally_of", "lapse.removed", "lapse.set_key", "lapse.sets", "lapse.strayed", "lapse.unpromised",
 	"lapse.answers", "lapse.deleter_of", "lapse.kept_by", "lapse.lock_along", "lapse.lock_rows", "lapse.locker", "lapse.readable", "lapse.rest", "lapse.to_lock", "lapse.ways",
@@ -110,7 +110,7 @@ var lookFunctions = []string{
 func DeleterFunctions() []string {
 	return []string{
 		"lapse.held_keys(int, bytea)", "lapse.held_rows(int, int, bytea)", "lapse.resting_keys(int, int, oid, timestamptz, bytea)",
-		"lapse.enter(lapse.claim, lapse.work, int, int, int, bytea)", "lapse.look(lapse.claim, lapse.work, text)",
+		"lapse.enter(lapse.claim, lapse.work, int, int, int, bytea)", "lapse.check_leaf(lapse.claim, lapse.work, text)",
 		"lapse.record(lapse.claim, bytea, lapse.work)", "lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text, text, text)",
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, lapse.tally, text[], boolean, boolean, oid[])", "lapse.clear(lapse.claim, lapse.work)", "lapse.inspect(int, int)",
 		"lapse.pin()", "lapse.cascade_statement(oid, text)", "lapse.part(lapse.claim, lapse.work, name)", "lapse.awaited(oid)",

@@ -41,7 +41,7 @@ func SessionSettings() map[string]string {
 		"plpgsql.extra_errors":  "none",
 		"exit_on_error":         "off",
 		"client_min_messages":   "warning",
-		// We wait between two looks. What bounds a transaction that was forgotten is each session's own.
+		// We wait between two checks. What bounds a transaction that was forgotten is each session's own.
 		"idle_session_timeout": "0",
 	}
 }

@@ -71,7 +71,7 @@ const (
 	SQLStateNoCounting = "LP010" // track_counts is off, so the counts cannot be checked
 	SQLStateColumns    = "LP011" // the policy's column or key is not the one that it was applied to
 	SQLStateUnseen     = "LP012" // a relation is not published, or not by its key, as apply left it
-	SQLStateReplica    = "LP013" // session_replication_role is not origin, so that foreign keys would not be looked at
+	SQLStateReplica    = "LP013" // session_replication_role is not origin, so that foreign keys would not be checked
 	SQLStateHalted     = "LP014" // every deletion in the database is paused
 	SQLStateNoSlot     = "LP015" // audit is required, and the slot is gone, lost or another database's
 	SQLStateClockBack  = "LP016" // the server's clock is before the last cutoff

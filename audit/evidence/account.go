@@ -23,7 +23,7 @@ type Tally struct {
 	Cascade bool
 	Events  uint64
 
-	// Of the target's rows under "evidence: due": how many were looked at, and how many of these were due, or were not. What is left
+	// Of the target's rows under "evidence: due": how many were checked, and how many of these were due, or were not. What is left
 	// cannot be told.
 	Judged, Due, NotDue uint64
 
@@ -82,7 +82,7 @@ func (a *Account) judge(j Judgement) {
 	}
 }
 
-// dueAll reports whether every row that was looked at was due.
+// dueAll reports whether every row that was checked was due.
 func (a *Account) dueAll() bool {
 	for i := range a.Tallies {
 		if a.Tallies[i].Due != a.Tallies[i].Judged {

@@ -18,7 +18,7 @@ type Heartbeat struct {
 	History     schemas.History
 	Timeline    schemas.Timeline
 	ServerStart time.Time
-	// LookedAt is a position before the look at the publications: whatever the look missed was committed above it. Zero in
+	// LookedAt is a position before the check of the publications: whatever the check missed was committed above it. Zero in
 	// rows that a former version wrote.
 	LookedAt schemas.LSN
 	Fault    string // what was found changed in the publications; empty if nothing

@@ -310,7 +310,7 @@ func accountText(a *evidence.Account) string {
 	return fmt.Sprintln(a.Batches, a.Drops, a.Results, a.Awaited, claim, result, own, tallies)
 }
 
-// One classifier reads several transactions, and sees in each what one sees who looks at the whole of it at once.
+// One classifier reads several transactions, and sees in each what a classifier sees that reads the whole of it at once.
 func TestAnyTransactionIsSeenAsBySomebodyWhoLooksAtTheWholeOfIt(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}

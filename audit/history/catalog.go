@@ -20,7 +20,7 @@ type Catalog struct {
 	Histories  []Row                   // ascending; empty in a database without the catalog
 	heartbeats map[uuid.UUID]time.Time // when each heartbeat that is there was written
 	covered    []evidence.CoveredTable // the rows of lapse.covered, in their order
-	looks      []look                  // of heartbeats at the tables that are published, in their order
+	sightings  []sighting              // of the published tables, one a heartbeat, in their order
 	slotStart  schemas.LSN             // the slot's consistent point as init recorded it; zero for none
 	slotMade   time.Time               // when init recorded it
 }
@@ -100,9 +100,9 @@ func queryCatalog(ctx context.Context, conn *pgx.Conn) (*Catalog, error) {
 	}
 	var nonce uuid.UUID
 	var at time.Time
-	var l look
-	_, err = pgx.ForEachRow(rows, []any{&nonce, &at, &l.at, &l.covered}, func() error {
-		c.heartbeats[nonce], c.looks = at.UTC(), append(c.looks, l)
+	var s sighting
+	_, err = pgx.ForEachRow(rows, []any{&nonce, &at, &s.at, &s.covered}, func() error {
+		c.heartbeats[nonce], c.sightings = at.UTC(), append(c.sightings, s)
 		return nil
 	})
 	if err != nil {
@@ -134,8 +134,8 @@ func queryCovered(ctx context.Context, conn *pgx.Conn) ([]evidence.CoveredTable,
 	})
 }
 
-// look is where a heartbeat looked at the tables that are published, and the last row of lapse.covered by then.
-type look struct {
+// sighting is where a heartbeat checked the tables that are published, and the last row of lapse.covered by then.
+type sighting struct {
 	at      schemas.LSN
 	covered int64
 }
@@ -151,11 +151,11 @@ func (c *Catalog) HistoryAt(at schemas.LSN) (number schemas.History) {
 }
 
 // CoveredAt are the tables that were published at a position, where no log says which heartbeat was the last one before it: the last
-// that looked at or below it. Those that look when another is about to be committed differ from it by what that one found.
+// that checked at or below it. Those that check while another is about to commit differ from it by what that one found.
 func (c *Catalog) CoveredAt(at schemas.LSN) []evidence.CoveredTable {
-	for _, l := range slices.Backward(c.looks) {
-		if l.at <= at {
-			return c.coveredUpTo(&evidence.Heartbeat{Covered: l.covered})
+	for _, s := range slices.Backward(c.sightings) {
+		if s.at <= at {
+			return c.coveredUpTo(&evidence.Heartbeat{Covered: s.covered})
 		}
 	}
 	return nil

@@ -146,7 +146,7 @@ func (p *Topics) readTail(ctx context.Context, client *kafka.Client, route *evid
 	})
 }
 
-// logLookBack is how many records are looked at, at least, for one that reaches further than those after it: somebody may
+// logLookBack is how many records are checked, at least, for one that reaches further than those after it: somebody may
 // have copied old ones to the log's end.
 const logLookBack = 100
 
@@ -158,9 +158,9 @@ func (p *Topics) readLog(ctx context.Context, client *kafka.Client, route *evide
 		return err
 	}
 	p.ends[log], p.logFirst = []int64{bounds[0].End}, bounds[0].First
-	looked := 0
+	read := 0
 	err = client.Backward(ctx, log, 0, bounds[0].End, func(rec *schemas.Record, offset int64) (bool, error) {
-		looked++
+		read++
 		p.said.take(rec, route, nil)
 		if rec.IsFence() && p.fence == "" {
 			p.fence = rec.Header(evidence.HeaderProcess)
@@ -178,7 +178,7 @@ func (p *Topics) readLog(ctx context.Context, client *kafka.Client, route *evide
 				p.LogEnd, p.logEndOffset = entry, offset
 			}
 		}
-		return p.LogEnd == nil || p.fence == "" || !p.said.all || looked < logLookBack, nil
+		return p.LogEnd == nil || p.fence == "" || !p.said.all || read < logLookBack, nil
 	})
 	if err != nil || p.LogEnd == nil {
 		return err
@@ -202,9 +202,9 @@ func (p *Topics) readLog(ctx context.Context, client *kafka.Client, route *evide
 // readWhole finds the last record and the last heartbeat of transactions that are wholly in the log, and up to where the topics have
 // nothing else.
 func (p *Topics) readWhole(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
-	looked := 0
+	read := 0
 	return client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, _ int64) (bool, error) {
-		looked++
+		read++
 		entry, err := logRecordOf(rec, route)
 		if err != nil {
 			return false, err
@@ -221,7 +221,7 @@ func (p *Topics) readWhole(ctx context.Context, client *kafka.Client, route *evi
 			p.recorded.take(rec, route, p.complete)
 		}
 		found := p.complete != nil && p.recorded.all && (p.heartbeat != nil || p.complete.Beat == (uuid.UUID{}))
-		return !found || looked < logLookBack, nil
+		return !found || read < logLookBack, nil
 	})
 }
 
@@ -307,7 +307,7 @@ func oursIn(source *evidence.Source) func(*schemas.Record) bool {
 	}
 }
 
-// walk is a look back into the log, as far as a start needs it.
+// walk reads the log backward, as far as a start needs it.
 type walk struct {
 	from    int64               // where to read forward from: everything before it is at or below the slot's position
 	beat    *evidence.LogRecord // the record of the newest heartbeat that was wanted; nil if the log has none

@@ -39,7 +39,7 @@ type Topic struct {
 
 	// Largest is how many bytes a record that is published here may have. A topic whose max.message.bytes takes less is refused by a
 	// *SizeError, and warned of if it becomes so while the publisher runs, which ends with ErrTooLarge when the first such record comes.
-	// 0: it is not looked at.
+	// 0: it is not checked.
 	Largest int
 
 	// Forever refuses a topic that deletes records by age or size, with a *RetentionError. A compacted topic is always

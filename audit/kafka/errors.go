@@ -118,7 +118,7 @@ const (
 	gradeFenced               // somebody else has taken over
 	gradeRestart              // the broker's memory and ours differ: new epoch, fence, tails
 	gradeLarge                // the broker will not take a batch of this size
-	gradeStop                 // a person must look
+	gradeStop                 // a person must act
 )
 
 // gradeOf decides from the broker's error code. An error without a code is tried again: a refused or broken connection, a

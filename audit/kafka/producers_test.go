@@ -76,7 +76,7 @@ func (w *producerWatch) remembers(ctx context.Context, producer int64) bool {
 	return false
 }
 
-// pause is between two looks at a condition.
+// pause is between two checks of a condition.
 func pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

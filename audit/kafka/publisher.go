@@ -296,7 +296,7 @@ func (p *Publisher) Append(rec schemas.Record) (number uint64, ok bool) {
 func (p *Publisher) Acked() uint64 { return p.acked.Load() }
 
 // Progress receives when Acked has moved, when the buffer has room again, and when the publisher has ended with an error.
-// Several signals may be delivered as one: look at all three.
+// Several signals may be delivered as one: check all three.
 func (p *Publisher) Progress() <-chan struct{} { return p.progress }
 
 // Stalled is for how long the oldest batch under way has no answer, over all its attempts; 0 if none is under way.

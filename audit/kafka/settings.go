@@ -11,7 +11,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// The settings of a topic that are looked at.
+// The settings of a topic that are checked.
 const (
 	settingCleanup = "cleanup.policy"
 	settingTime    = "retention.ms"

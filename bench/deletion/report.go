@@ -107,7 +107,7 @@ func (r *report) printLooks(out io.Writer) error {
 
 // printIdle writes what policies cost that have nothing to do.
 func (r *report) printIdle(out io.Writer) error {
-	fmt.Fprintf(out, "\nPostgreSQL %s, policies with nothing due, each looked at every second: CPU seconds for a minute\n\n", r.Server)
+	fmt.Fprintf(out, "\nPostgreSQL %s, policies with nothing due, each checked every second: CPU seconds for a minute\n\n", r.Server)
 	return measure.Table(out, "POLICIES\tSERVER CPU S/MIN\tLAPSE CPU S/MIN\tBOTH, MS PER POLICY AND MINUTE\tTRANSACTIONS/S\tWAL B/S", func(w io.Writer) {
 		for _, i := range r.Idle {
 			fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.1f\t%.1f\t%.0f\n",

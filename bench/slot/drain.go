@@ -112,7 +112,7 @@ func (p *place) backlog(ctx context.Context, rows int) (err error) {
 		fmt.Sprintf("select pg_copy_logical_replication_slot('%s', '%s')", measure.Slot, base), "checkpoint")
 }
 
-// drained is what a way took, and what is done when nothing is measured any more: it looks whether all came, reads it through if it is told
+// drained is what a way took, and what is done when nothing is measured any more: it checks whether all came, reads it through if it is told
 // to, and leaves nothing.
 type drained struct {
 	measure.Spent

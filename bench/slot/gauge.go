@@ -2,12 +2,12 @@ package main
 
 import "time"
 
-// gauge tells from looks at a topic when its first record came, and its last.
+// gauge tells when a topic's first and last records came, from readings of its end.
 type gauge struct {
 	want  int // records
 	begun time.Time
 
-	n           int // records at the last look
+	n           int // records at the last reading
 	first, last time.Time
 	half        time.Time // when half of them had come, with atHalf
 	atHalf      int
@@ -19,7 +19,7 @@ const (
 	standstill    = 2 * time.Minute // without a record
 )
 
-// saw enters a look.
+// saw enters a reading.
 func (g *gauge) saw(n int, at time.Time) {
 	if n == g.n {
 		return
@@ -45,7 +45,7 @@ func (g *gauge) stalled(at time.Time) bool {
 	return at.Sub(since) > standstill
 }
 
-// pause is how long to wait until the next look. The broker pays for each, as much as for thousands of records: so there are few, but at the
+// pause is how long to wait until the next reading. The broker pays for each, as much as for thousands of records: so there are few, but at the
 // beginning, where nothing is measured yet, and towards the end.
 func (g *gauge) pause() time.Duration {
 	took := g.last.Sub(g.first)
@@ -56,7 +56,7 @@ func (g *gauge) pause() time.Duration {
 	return min(max(left/2, shortestPause), longestPause)
 }
 
-// seconds is the time from the first record to the last, no less than what a look can tell.
+// seconds is the time from the first record to the last, no less than what a reading can tell.
 func (g *gauge) seconds() float64 { return max(g.last.Sub(g.first), shortestPause).Seconds() }
 
 // secondHalf is how fast the second half came, as a multiple of all.

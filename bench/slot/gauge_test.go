@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// watchedTopic looks at a topic in which so many records are after a time, as often as the gauge wants.
+// watchedTopic reads a topic in which so many records are after a time, as often as the gauge wants.
 func watchedTopic(g *gauge, records func(since time.Duration) int) (looks int) {
 	g.begun = time.Unix(1_800_000_000, 0)
 	for at := g.begun; !g.done() && !g.stalled(at); at = at.Add(g.pause()) {

@@ -33,7 +33,7 @@ func main() {
 	measure.Main(&b.Options, func() error { return b.check(o) }, b.measure)
 }
 
-// options are flags that are looked at before anything is measured.
+// options are flags that are checked before anything is measured.
 type options struct {
 	transports, identities, rates string
 	debezium                      bool

@@ -51,7 +51,7 @@ func (p *place) ends(ctx context.Context, topics ...string) (ends, error) {
 	return found, nil
 }
 
-// arrived looks whether there are as many records as wanted above some offsets, and a few more at most; and if they are to be read through,
+// arrived tells whether there are as many records as wanted above some offsets, and a few more at most; and if they are to be read through,
 // whether each row of the backlog is there once.
 func (p *place) arrived(ctx context.Context, from ends, want, few int, through, named bool) error {
 	var topics []string

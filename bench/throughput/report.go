@@ -54,7 +54,7 @@ func (s sample) String() string {
 	return text
 }
 
-// unit is a way to look at samples.
+// unit is a way to show samples.
 type unit struct {
 	name string
 	of   func(sample) float64

@@ -253,15 +253,15 @@ func (s *story) say(ctx context.Context, sql string) error {
 
 // until waits for a query to say true.
 func (s *story) until(ctx context.Context, sql string) error {
-	look := time.NewTicker(100 * time.Millisecond)
-	defer look.Stop()
+	tick :=  time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		var done bool
 		if err := s.db.QueryRow(ctx, sql).Scan(&done); err != nil || done {
 			return err
 		}
 		select {
-		case <-look.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %q: %w", strings.Join(strings.Fields(sql), " "), ctx.Err())
 		}

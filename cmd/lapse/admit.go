@@ -42,7 +42,7 @@ LAPSE_SUPERUSER=allow in the environment lets a superuser pass, for throw-away d
 }
 
 // reachableSuperuser is the superuser that the session's login is or can become, and the login. Names are qualified,
-// because a session is looked at before anything in it is relied on.
+// because a session is checked before anything in it is relied on.
 const reachableSuperuser = `
 	select r.rolname::pg_catalog.text
 	  from pg_catalog.pg_roles r
@@ -68,7 +68,7 @@ func checkPinned(ctx context.Context, conn *pgconn.PgConn) error {
 	others, err := oneValue(ctx, conn, "select pg_catalog.count(*) from (values "+strings.Join(wanted, ", ")+
 		") w(name, value) where pg_catalog.current_setting(w.name) operator(pg_catalog.<>) w.value")
 	if err != nil {
-		return fmt.Errorf("look at the session's settings: %w", err)
+		return fmt.Errorf("check the session's settings: %w", err)
 	}
 	if others != "0" {
 		return errNotPinned
@@ -98,7 +98,7 @@ func (a *app) admit(s *config.Settings, login string) pgconn.AfterConnectFunc {
 		superuser, err := oneValue(ctx, conn, reachableSuperuser)
 		switch {
 		case err != nil:
-			return fmt.Errorf("look at the login: %w", err)
+			return fmt.Errorf("check the login: %w", err)
 		case superuser == "":
 			return nil
 		case !s.AllowSuperuser:

@@ -134,7 +134,7 @@ func TestAnAlarmOutlivesACrashOfAServerThatCommitsLazily(t *testing.T) {
 	}, pgtest.Settings(map[string]string{"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_writer_flush_after": "1GB"}))
 }
 
-// stopped looks at where the executor was stopped, and returns how many rows it had deleted.
+// stopped finds where the executor was stopped, and returns how many rows it had deleted.
 func (s *shop) stopped(ctx context.Context, conn *pgx.Conn, refusal *guard.Refusal) (rows int) {
 	s.t.Helper()
 	var named bool

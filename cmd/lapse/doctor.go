@@ -107,7 +107,7 @@ func (a *app) examineKafka(ctx context.Context, s *config.Settings) []doctor.Fin
 	return append(found, losesRecords(ctx, client, s)...)
 }
 
-// losesRecords is about topics that lose what the audit must keep. The auditor refuses them, but looks once an hour.
+// losesRecords is about topics that lose what the audit must keep. The auditor refuses them, but checks once an hour.
 func losesRecords(ctx context.Context, client *kafkago.Client, s *config.Settings) (found []doctor.Finding) {
 	for _, topic := range []string{s.Topics.System, s.Topics.User, s.Topics.Log} {
 		settings := settingsOf(ctx, client, topic)

@@ -29,7 +29,7 @@ func (a *app) eventsCommand() *cobra.Command {
 deleted, and prints one line per event. With --json the line is the event as it is in the topic. With --follow it goes on
 with what is still to come, in the order of its arrival.
 
-The filters look at the records' headers, keys and times only, as any consumer can. Gaps and rewinds are printed whatever is asked for:
+The filters read the records' headers, keys and times only, as any consumer can. Gaps and rewinds are printed whatever is asked for:
 they say that events are missing, or that events which are there never happened. --since and --until are about the commit; a --key is a
 value, several as CSV in the order of the table's identity, or a JSON object, and what took all rows (truncate, drop) is printed with it.
 A --table without its schema is the one of that name, where there is one alone. A table or policy that neither catalog nor topics know is an
@@ -183,7 +183,7 @@ func (c *consumer) partitionsOf(ctx context.Context, topic string) ([]*partition
 	return readers, nil
 }
 
-// silence says what to look at where no broker has answered in time.
+// silence says what to check when no broker has answered in time.
 func (c *consumer) silence(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no broker has answered for %v: see whether Kafka runs at %s, and TLS and login: %w",
@@ -235,7 +235,7 @@ func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 	return nil
 }
 
-// wants says whether a record is an event that was asked for. It looks at headers only.
+// wants says whether a record is an event that was asked for. It checks headers only.
 func (c *consumer) wants(r *schemas.Record) bool {
 	matches := func(filter, name string) bool { return filter == "" || filter == r.Header(name) }
 	switch {

@@ -134,7 +134,7 @@ func (c *hider) read(ctx context.Context) (*tables.Hiding, error) {
 		table, lookErr := record.LastTable(ctx, owner.Conn, c.policy)
 		if table != 0 {
 			c.does.TableOID = table
-			return c.does.Look(ctx, &planner.Hide{})
+			return c.does.Preview(ctx, &planner.Hide{})
 		}
 		err = cmp.Or(lookErr, err)
 	}
@@ -149,7 +149,7 @@ func (c *hider) read(ctx context.Context) (*tables.Hiding, error) {
 		return nil, err
 	}
 	c.does.TableOID = p.TableOID
-	return c.does.Look(ctx, planner.HideUnder(&p.Definition))
+	return c.does.Preview(ctx, planner.HideUnder(&p.Definition))
 }
 
 // hidesMore refuses to put what a policy that deletes set rows hides in the place of what the policy that sets them hides: there is one view,

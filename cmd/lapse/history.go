@@ -190,7 +190,7 @@ func (a *app) compareHistory(ctx context.Context, conn *pgx.Conn, s *config.Sett
 func (p *historyView) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 	var standby bool
 	if err := conn.QueryRow(ctx, `select pg_is_in_recovery()`).Scan(&standby); err != nil {
-		return fmt.Errorf("look at the server: %w", err)
+		return fmt.Errorf("check the server: %w", err)
 	}
 	if standby {
 		return errors.New("this server is a standby: point database: in lapse.yaml at the primary")

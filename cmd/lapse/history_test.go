@@ -132,7 +132,7 @@ func TestARestoredSnapshotStopsEverythingUntilAPersonAcceptsIt(t *testing.T) {
 	})
 }
 
-// rewindIsWhatItSays looks at the record in the topics.
+// rewindIsWhatItSays checks the record in the topics.
 func (s *shop) rewindIsWhatItSays() {
 	s.t.Helper()
 	seen := 0

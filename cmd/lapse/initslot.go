@@ -9,7 +9,7 @@ import (
 	"lapse/planner/database"
 )
 
-// goesOn says how the log goes on with a slot that was made again, as far as that can be looked at.
+// goesOn says how the log goes on with a slot that was made again, as far as that can be checked.
 func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
 	const look = "lapse history shows whether the log and the database agree"
 	if err := i.settings.RequireKafka(); err != nil {
@@ -19,7 +19,7 @@ func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
 	p, err := i.pastsAfterInit(ctx)
 	switch {
 	case err != nil:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("how the log goes on could not be looked at: %v; %s", err, look))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("how the log goes on could not be checked: %v; %s", err, look))
 	case p.needsPerson():
 		r.Warnings = append(r.Warnings, p.verdict())
 		r.Next = append(r.Next, look+", and what to type")

@@ -115,7 +115,7 @@ func TestEachReasonForWhichDueRowsStayIsInStatusAndMetrics(t *testing.T) {
 	})
 }
 
-// nine looks at the nine policies.
+// nine checks the nine policies.
 type nine struct {
 	t       *testing.T
 	m       *machine

@@ -9,7 +9,7 @@ import (
 )
 
 // part is something that runs until its context ends. If run returns an error, the part cannot go on, and the process ends: a
-// person must look.
+// person must act.
 type part struct {
 	name string
 	run  func(ctx context.Context) error

@@ -31,7 +31,7 @@ func (a *app) planCommand() *cobra.Command {
 which index it is found, in which shards, how long deleting it would take, and what blocks it. It counts through the
 policies' own functions. A version that is held back is planned beside the one in force, with how many rows newly fall due.
 
-With -f it looks at the policies of a file instead, which need not be applied; the database needs no "lapse init". It says everything that
+With -f it reads the policies of a file instead, which need not be applied; the database needs no "lapse init". It says everything that
 "lapse apply" of that file would refuse, missing rights included, and counts what can be counted all the same. It has the
 rights of the login and no more, a superuser's too: nothing is written, the transaction is read only when rows are counted, and
 what is counted is counted with the rights of the table's owner. In an installed database the grants that are missing are tried, and undone.
@@ -182,14 +182,14 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 	return plans, nil
 }
 
-// draft looks at policies that are not applied, with the rights of the login that applies them.
+// draft checks policies that are not applied, with the rights of the login that applies them.
 func (a *app) draft(s *config.Settings, command string, with map[string]string) *database.Draft {
 	return &database.Draft{Roles: s.Roles, Connect: func(ctx context.Context) (*pgx.Conn, error) {
 		return a.open(ctx, s, session{command: command, to: s.Database.Owner, superuser: true, with: with})
 	}}
 }
 
-// surveyFile looks at the policies of a file. What keeps them from being applied is returned beside the plans.
+// surveyFile checks the policies of a file. What keeps them from being applied is returned beside the plans.
 func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 	file, err := c.readPolicyFiles(c.files)
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 		defer database.Close(conn)
 		looks.Conn = conn
 	}
-	changes, mistakes, err := looks.Look(ctx, file)
+	changes, mistakes, err := looks.Preview(ctx, file)
 	switch {
 	case err != nil && refused != nil:
 		return nil, withProblems(file, refused)
@@ -234,7 +234,7 @@ func (c *surveyor) surveyChanges(ctx context.Context, draft *database.Draft, cha
 		case made.Kind == change.Missing || !c.wants(string(made.Policy)):
 		case made.Resolved == nil: // a policy in force that can do without its table
 			s := survey.None(made.Policy)
-			s.Table, s.Warnings = made.Table, []string{"it is paused, and its table is not looked at: nothing was counted"}
+			s.Table, s.Warnings = made.Table, []string{"it is paused, and its table was not read: nothing was counted"}
 			if made.Unfit {
 				s.Trouble, s.Warnings = strings.Join(made.Warnings, "; "), []string{}
 			}

@@ -24,7 +24,7 @@ const policyFilesFlag = "the policy `file`, or a folder of them, or - for standa
 
 // readPolicyFiles reads the policy files that -f names, as one: a folder stands for all its *.yaml and *.yml files but the
 // hidden ones, by name. All that is wrong in them, and the files that cannot be read, are among the file's Problems: a
-// command that needs them whole asks Difference, or looks there itself. The policies are under the floors of lapse.yaml. The
+// command that needs them whole asks Difference, or checks it itself. The policies are under the floors of lapse.yaml. The
 // error is for a wrong command line or lapse.yaml.
 func (a *app) readPolicyFiles(names []string) (*policyfile.File, error) {
 	file, err := a.parsePolicyFiles(names)

@@ -31,7 +31,7 @@ func (a *app) openReader(ctx context.Context) (*pgx.Conn, *config.Settings, erro
 	return conn, s, nil
 }
 
-// becomeReader lets a session be the first of our roles that its login is a member of, and looks at the installation.
+// becomeReader lets a session be the first of our roles that its login is a member of, and checks the installation.
 func becomeReader(ctx context.Context, conn *pgx.Conn, s *config.Settings) error {
 	roles := []string{s.Roles.Executor, s.Roles.Auditor, s.Roles.Owner}
 	var role string

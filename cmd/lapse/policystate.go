@@ -207,7 +207,7 @@ func (s *stateChange) String() string {
 	return text
 }
 
-// changeStates changes policies one after the other, each in a transaction of its own. All names are looked at first.
+// changeStates changes policies one after the other, each in a transaction of its own. All names are checked first.
 func (a *app) changeStates(
 	ctx context.Context, names []string, said yes,
 ) ([]stateChange, error) {

@@ -70,9 +70,9 @@ and the next one goes on with it.`,
 	return cmd
 }
 
-// newExecutor makes the executor. looked is asked about the auditor of the same process; nil: there is none. done clears what it left on
+// newExecutor makes the executor. compared is asked about the auditor of the same process; nil: there is none. done clears what it left on
 // the terminal.
-func (a *app) newExecutor(s *config.Settings, looked func() bool) (e *executor.Executor, done func(), err error) {
+func (a *app) newExecutor(s *config.Settings, compared func() bool) (e *executor.Executor, done func(), err error) {
 	key, err := s.Keys.Load(config.TagKey)
 	if err != nil {
 		return nil, nil, invalid(err)
@@ -82,7 +82,7 @@ func (a *app) newExecutor(s *config.Settings, looked func() bool) (e *executor.E
 		return nil, nil, err
 	}
 	c := executor.Config{
-		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log, LedgerDays: s.Ledger, AuditorLooked: looked,
+		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log, LedgerDays: s.Ledger, AuditorCompared: compared,
 		State: memoryOf(s, database),
 		Limits: executor.Limits{
 			Workers: s.Limits.Workers, TurnRows: int64(s.Limits.TurnRows), RowsPerPass: int64(s.Limits.PassRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,

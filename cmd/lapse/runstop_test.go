@@ -77,7 +77,7 @@ func TestRunEndsWithinTenSecondsOfASignalThoughABatchHangs(t *testing.T) {
 	})
 }
 
-// ends looks at the last words of a process that has ended.
+// ends checks the last words of a process that has ended.
 func (d *daemon) ends(with string) {
 	d.m.t.Helper()
 	if text, err := os.ReadFile(d.log); err != nil || !strings.HasSuffix(string(text), with) {

@@ -102,7 +102,7 @@ func (c *scaffolder) run(ctx context.Context) error {
 	}
 	defer database.Close(conn)
 	c.does.Session = site.Session{Conn: conn, Roles: s.Roles, Log: c.log}
-	w, err := c.does.Look(ctx)
+	w, err := c.does.Preview(ctx)
 	var problem *tables.ScaffoldError
 	if errors.As(err, &problem) {
 		return invalid(err)

@@ -31,7 +31,7 @@ type session struct {
 	with      map[string]string // further settings
 }
 
-// configOf is how a session is opened. Each connection is looked at before it is used: see admit.
+// configOf is how a session is opened. Each connection is checked before it is used: see admit.
 func (a *app) configOf(s *config.Settings, w session) (*pgx.ConnConfig, error) {
 	parsed, err := pgx.ParseConfig(string(w.to))
 	if err != nil {

@@ -106,7 +106,7 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		}
 	}
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		// In a database that has no installation: the login is looked at before anything else.
+		// In a database that has no installation: the login is checked before anything else.
 		d := newDesk(t, db, db.Server.URL("postgres", "postgres"))
 		member := db.NewRole(t, "member", "in role postgres, lapse_owner, lapse_executor, lapse_auditor")
 		for _, lines := range refusing {

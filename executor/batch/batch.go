@@ -160,7 +160,7 @@ func (s *Session) claim(a *Assignment, begun Start) (schemas.Claim, error) {
 	}, nil
 }
 
-// call signs the claim, runs the deletion function, looks whether the functions are still the same, and checks what they
+// call signs the claim, runs the deletion function, checks that the functions are still the same, and checks what they
 // say.
 func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begun Start, o Order) (Result, error) {
 	claim, err := s.claim(a, begun)

@@ -34,7 +34,7 @@ func (s *Session) Drop(ctx context.Context, of *Assignment, f *Program, key sche
 	return begun, done, why, s.commit(ctx)
 }
 
-// callDrop signs the claim, runs the function, looks whether the functions are still the same, and checks what they say.
+// callDrop signs the claim, runs the function, checks that the functions are still the same, and checks what they say.
 func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, begun Start) (done Result, why string, err error) {
 	if err := a.functions.compare(ctx, s.Batches, begun.versions); err != nil {
 		return Result{}, "", err

@@ -38,7 +38,7 @@ const (
 
 // Session is a worker's way to the database. Not safe for concurrent use.
 type Session struct {
-	// control reads the catalog, takes leases and looks at the audit. Nothing of a policy's table is read or run in it.
+	// control reads the catalog, takes leases and checks the audit. Nothing of a policy's table is read or run in it.
 	Control *pgx.Conn
 	// batches runs the deletion functions, and nothing else: the table's code may run in it, and change its settings.
 	Batches *pgx.Conn

@@ -8,7 +8,7 @@ import (
 // ClockJumped is the reason of clock.
 const ClockJumped Reason = "clock_jumped"
 
-// clockJump is by how much the server's clock may run ahead of this process's between two looks. Less is what a machine that slept
+// clockJump is by how much the server's clock may run ahead of this process's between two checks. Less is what a machine that slept
 // for a night looks like, whose processes did not live meanwhile.
 const clockJump = 24 * time.Hour
 

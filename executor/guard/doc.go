@@ -2,7 +2,7 @@
 //
 // # What it promises
 //
-//   - It fails closed: what a look at the database did not show is not there, and what is not there is refused.
+//   - It fails closed: what a reading of the database did not show is not there, and what is not there is refused.
 //   - One look is one statement, whatever the number of guards: Read fills Facts, and guards are pure functions over the
 //     facts and over what former looks showed (Memory).
 //   - What spares the application is not asked for a policy with pace: unlimited; what keeps the evidence, and standbys from being

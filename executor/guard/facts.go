@@ -16,7 +16,7 @@ import (
 // heartbeatLasts is how far a heartbeat may be from the server's clock, as lapse.enter has it. One is written each minute.
 const heartbeatLasts = 2 * time.Minute
 
-// Facts are what one look at the database showed.
+// Facts are what one reading of the database showed.
 type Facts struct {
 	standby   bool
 	readOnly  bool // sessions begin read only, on a primary too
@@ -100,7 +100,7 @@ const factsQuery = `
 // notInstalled are the answers of a database that Lapse is not installed in.
 var notInstalled = []string{schemas.SQLStateUndefinedTable, schemas.SQLStateUndefinedFunction, schemas.SQLStateInvalidSchemaName}
 
-// Read looks at the database, in one statement. backends are the processes of the server that run this executor's batches.
+// Read reads the facts, in one statement. backends are the processes of the server that run this executor's batches.
 func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 	f := Facts{installed: true}
 	err := q.QueryRow(ctx, factsQuery, heartbeatLasts, backends).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
@@ -114,7 +114,7 @@ func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 		return &Facts{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at the audit: %w", err)
+		return nil, fmt.Errorf("check the audit: %w", err)
 	}
 	return &f, nil
 }

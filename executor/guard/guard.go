@@ -41,7 +41,7 @@ func All(l Limits) []Guard {
 // Limits are what a person may set.
 type Limits struct {
 	// ReplicaLag is by how much a standby may lag behind before batches slow down; at three times as much they stop. Default
-	// 10 s: far more than a healthy one, far less than what readers of it put up with. Less than 0: standbys are not looked at.
+	// 10 s: far more than a healthy one, far less than what readers of it put up with. Less than 0: standbys are not checked.
 	ReplicaLag time.Duration
 	// Delayed are the application_names of standbys that lag on purpose.
 	Delayed []string

@@ -123,7 +123,7 @@ const tableQuery = `
 	  from lapse.leaves($1) l
 	  join pg_class c on c.oid = l.relation`
 
-// ReadTable looks at the statistics of a table. It needs no right on it.
+// ReadTable reads the statistics of a table. It needs no right on it.
 func ReadTable(ctx context.Context, q Querier, table uint32) (*Table, error) {
 	var t Table
 	if err := q.QueryRow(ctx, tableQuery, table).Scan(&t.Dead, &t.Live, &t.Trigger); err != nil {

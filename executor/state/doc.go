@@ -13,7 +13,7 @@
 //
 // # What it refuses
 //
-// To ask where it knows nothing: without a folder, and at an executor's first look at a database, there is nothing to compare. To
+// To ask where it knows nothing: without a folder, and at an executor's first check of a database, there is nothing to compare. To
 // compare positions in the write-ahead log: an old copy that is written to passes every one of them. To believe a row that is pruned:
 // no ledger row is part of this.
 //

@@ -86,7 +86,7 @@ type Recalled struct {
 	err    error
 }
 
-// Recall reads the files. It must be called before the database is looked at: a beat that another executor commits and writes in between
+// Recall reads the files. It must be called before the database is checked: a beat that another executor commits and writes in between
 // would be in the file and not in what was seen. Where f is nil it recalls nothing.
 func (f *Folder) Recall() *Recalled {
 	if f == nil {

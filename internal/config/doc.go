@@ -1,7 +1,7 @@
 // Package config reads lapse.yaml, the environment and the keys, and nothing else.
 //
 // A setting comes from a flag, or else from the environment, or else from lapse.yaml, or else it is the default. The
-// caller hands over flags and environment; this package looks at neither by itself.
+// caller hands over flags and environment; this package reads neither by itself.
 //
 //	config.go     the settings, their defaults and what they must satisfy together
 //	file.go       lapse.yaml's keys, each read into its setting

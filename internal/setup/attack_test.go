@@ -95,7 +95,7 @@ func TestAnOwnersCodeInADeletionCanDoNoMoreThanTheOwner(t *testing.T) {
 	})
 }
 
-// The fixed functions that a deleter may call look at the session, not at whose rights they are called with.
+// The fixed functions that a deleter may call check the session, not at whose rights they are called with.
 func TestADeleterLentToItsOwnerCannotMakeEvidence(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -109,7 +109,7 @@ func TestADeleterLentToItsOwnerCannotMakeEvidence(t *testing.T) {
 		for session, states := range map[string][]string{a: {"42501", "LP018"}, p.roles.Executor: {"LP002", "LP018"}} {
 			conn := db.ConnectAs(t, session)
 			for i, command := range []string{
-				`select lapse.enter(null, null, 1, 1, 1, null)`, `select lapse.look(null, null, 'x')`,
+				`select lapse.enter(null, null, 1, 1, 1, null)`, `select lapse.check_leaf(null, null, 'x')`,
 				`select lapse.record(null, '\x00', null)`, `select lapse.leave(null, null, 1, 1, null, null, true, false, null)`,
 			} {
 				var state string

@@ -50,7 +50,7 @@ type fault struct {
 // faults are those whose fix is SQL that takes effect without a restart. {} is the owner's role and schema, D the database.
 var faults = []fault{
 	{`alter database {D} set track_counts = off`, "track_counts", "batches cannot check", doctor.Fail},
-	{`alter role {D}_executor set session_replication_role = replica`, "session_replication_role", "foreign keys are not looked at", doctor.Fail},
+	{`alter role {D}_executor set session_replication_role = replica`, "session_replication_role", "foreign keys are not checked", doctor.Fail},
 	{
 		`create function {}.f() returns trigger language plpgsql as 'begin return null; end'; create trigger spy after delete on {}.t for each row execute function {}.f()`,
 		"policy {}-t", "trigger spy on {}.t", doctor.Fail,

@@ -79,7 +79,7 @@ func (h *hidden) look(name string, as planner.HideAs, drop bool) (*tables.Hiding
 	for i := range all {
 		if all[i].Name == schemas.PolicyName(name) {
 			does := &tables.Hider{Session: site.Session{Conn: h.login, Roles: h.roles, Log: slog.New(slog.DiscardHandler)}, TableOID: all[i].TableOID, As: as, Drop: drop}
-			w, err := does.Look(h.t.Context(), planner.HideUnder(&all[i].Definition))
+			w, err := does.Preview(h.t.Context(), planner.HideUnder(&all[i].Definition))
 			h.must(err)
 			return w, does
 		}
@@ -204,7 +204,7 @@ func TestHidingLeavesTheApplicationsOwnRowSecurityAndViewsAlone(t *testing.T) {
 		h.must(h.admin.QueryRow(t.Context(), `select 'app.some'::regclass::oid`).Scan(&does.TableOID))
 		all, err := record.LoadInForce(t.Context(), h.admin)
 		h.must(err)
-		_, err = does.Look(t.Context(), planner.HideUnder(&all[0].Definition))
+		_, err = does.Preview(t.Context(), planner.HideUnder(&all[0].Definition))
 		var refused *tables.ScaffoldError
 		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "is there already") {
 			t.Errorf("over a view of the application's: %v", err)
@@ -300,7 +300,7 @@ func TestRowSecurityThatWouldStopThePolicyIsNotMade(t *testing.T) {
 		}
 		look := func(as planner.HideAs, drop bool) (*tables.Hiding, error) {
 			does := &tables.Hider{Session: site.Session{Conn: h.admin, Roles: h.roles, Log: slog.New(slog.DiscardHandler)}, TableOID: root.TableOID, As: as, Drop: drop}
-			return does.Look(t.Context(), planner.HideUnder(&root.Definition))
+			return does.Preview(t.Context(), planner.HideUnder(&root.Definition))
 		}
 		deleter := one[string](h.place, `select pg_get_userbyid(proowner)::text from pg_proc where proname = $1`, fmt.Sprintf("delete_%d_%d", root.ID, root.Version))
 		fix := "alter role " + schemas.Identifier(deleter) + " bypassrls"

@@ -28,7 +28,7 @@ func TestInstallRepeatedMakesNothing(t *testing.T) {
 		if got := strings.Join(made, " "); got != "roles login grants catalog publications slot" || r.Login != p.roles.Login || r.Replaced {
 			t.Errorf("it made %s, login %q, replaced %v", got, r.Login, r.Replaced)
 		}
-		if len(steps) != 11 || steps[0] != "look" || steps[10] != "retention" {
+		if len(steps) != 11 || steps[0] != "inspect" || steps[10] != "retention" {
 			t.Errorf("the steps were %v", steps)
 		}
 		before := p.state()
@@ -44,7 +44,7 @@ func TestInstallRepeatedMakesNothing(t *testing.T) {
 func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
 	t.Parallel()
 	steps := []install.Step{
-		"look", "roles", "keys", "catalog", "publications",
+		"inspect", "roles", "keys", "catalog", "publications",
 		"ledger", "tables", "record", "slot", "holds",
 	}
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -75,7 +75,7 @@ func (s *scaffolded) look(table string, option planner.ScaffoldOption, change fu
 	if change != nil {
 		change(does)
 	}
-	w, err := does.Look(s.t.Context())
+	w, err := does.Preview(s.t.Context())
 	return w, does, err
 }
 
@@ -266,7 +266,7 @@ func TestASidecarIsNotMadeForASuperusersTable(t *testing.T) {
 	p := installed(t, db)
 	db.Exec(t, `create table public.root (id int primary key, at timestamptz)`)
 	look := func(option planner.ScaffoldOption, drop bool) error {
-		_, err := (&tables.Scaffolder{Session: site.Session{Conn: p.admin, Roles: p.roles}, Table: "public.root", Option: option, After: "1 day", Column: "expires_at", Drop: drop}).Look(t.Context())
+		_, err := (&tables.Scaffolder{Session: site.Session{Conn: p.admin, Roles: p.roles}, Table: "public.root", Option: option, After: "1 day", Column: "expires_at", Drop: drop}).Preview(t.Context())
 		return err
 	}
 	if err := look(planner.ScaffoldSidecar, false); err == nil || !strings.Contains(err.Error(), "alter table public.root owner to another role") {

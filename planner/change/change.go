@@ -48,7 +48,7 @@ type Change struct {
 	Unfit    bool     `json:"unfit,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 
-	Resolved *resolve.Resolved `json:"-"` // nil where nothing of the table was looked at, or nothing came of it
+	Resolved *resolve.Resolved `json:"-"` // nil where nothing of the table was checked, or nothing came of it
 
 	before     *record.InForce       // what is in force, nil for nothing
 	fromHeld   schemas.PolicyVersion // what was held back before

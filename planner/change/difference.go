@@ -38,7 +38,7 @@ type comparison struct {
 //
 // The entry is compared with the record first. Where no more falls due than before, what is wrong with the table is a
 // warning: a table that became unfit keeps nobody from pausing, lengthening or dropping its policy, nor from changing the
-// others. Of an entry that pauses its policy the table is not looked at.
+// others. Of an entry that pauses its policy the table is not checked.
 //
 // Which version and which state a change leads to is in arming.go.
 func Difference(ctx context.Context, db database.DB, file *policyfile.File, prune bool, fit resolve.Fit) ([]Change, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // What a person says of a policy beside its file. Each is a Change for Write; one that would change nothing is Unchanged.
-// Nothing of the policy's table is locked or looked at.
+// Nothing of the policy's table is locked or checked.
 
 // Pause stops the policy.
 func Pause(p *record.InForce) Change { return restate(p, schemas.Paused, p.HeldBack) }

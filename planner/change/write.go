@@ -28,7 +28,7 @@ var ErrChangedMeanwhile = errors.New("the policy was changed by somebody else me
 // the transaction, because deletion waits for its end.
 //
 // The transaction runs as the catalog's owner, and as the login itself while functions are given to the deleter, which must
-// be there: see access.EnsureDeleter. Nothing of the policy's table is locked or looked at.
+// be there: see access.EnsureDeleter. Nothing of the policy's table is locked or checked.
 func Write(ctx context.Context, tx pgx.Tx, c *Change, roles schemas.Roles, reason string) (schemas.PolicyID, schemas.PolicyVersion, error) {
 	if !c.Writes() {
 		return c.ID, c.FromVersion, nil
@@ -103,7 +103,7 @@ func (w *writer) tidy(ctx context.Context) error {
 		}
 	}
 	if w.c.Kind == Removed {
-		// What is unfinished stays unfinished: no executor looks at it again.
+		// What is unfinished stays unfinished: no executor checks it again.
 		if _, err := w.tx.Exec(ctx, `select lapse.remove_shards(array(select s.id from lapse.shard s where s.policy_id = $1 and not s.done))`, w.id); err != nil {
 			return fmt.Errorf("give up unfinished shards: %w", err)
 		}

@@ -14,8 +14,8 @@ import (
 	"lapse/schemas"
 )
 
-// Draft looks at policies that are not applied, in a database that may have no catalog. What the catalog has functions for is
-// done by copies of them in the session's temporary schema. Each session is in one transaction, which is undone. The looks at
+// Draft checks policies that are not applied, in a database that may have no catalog. What the catalog has functions for is
+// done by copies of them in the session's temporary schema. Each session is in one transaction, which is undone. The checks
 // several policies can share one (Together), since nothing of anybody's runs in them; a count has its own. Nothing is
 // written, and no lock is taken but that of a reader.
 //
@@ -32,7 +32,7 @@ type Draft struct {
 
 	looks, counts copies
 	sharing       bool
-	looking       *DraftTx // the session of all looks, while they share one
+	reader        *DraftTx // the session of all reads, while they share one
 	since         time.Time
 }
 
@@ -56,9 +56,9 @@ var (
 	counting = []string{"intruders", "pin", "cascade_statement"}
 )
 
-// looksAtMost is how long looks share a session. Its transaction has made functions, and while it lasts nothing that is deleted since is
+// readerAtMost is how long looks share a session. Its transaction has made functions, and while it lasts nothing that is deleted since is
 // vacuumed, in the whole database.
-const looksAtMost = 10 * time.Second
+const readerAtMost = 10 * time.Second
 
 // DraftTx is a transaction in which calls of the catalog's functions are calls of the draft's.
 type DraftTx struct {
@@ -106,33 +106,33 @@ func (d *Draft) Together() (end func()) {
 	d.sharing = true
 	return func() {
 		d.sharing = false
-		d.closeLooks()
+		d.closeReader()
 	}
 }
 
 // Look runs work, which must only read the system catalog, as Begin does, or while they are together in a savepoint of a session that others have
-// looked in.
-func (d *Draft) Look(ctx context.Context, work func(db DB) error) error {
+// read in.
+func (d *Draft) Read(ctx context.Context, work func(db DB) error) error {
 	if !d.sharing {
 		return d.Begin(ctx, func(tx *DraftTx) error { return work(tx) })
 	}
-	if d.looking != nil && (d.looking.Conn().IsClosed() || time.Since(d.since) > looksAtMost) {
-		d.closeLooks()
+	if d.reader != nil && (d.reader.Conn().IsClosed() || time.Since(d.since) > readerAtMost) {
+		d.closeReader()
 	}
-	if d.looking == nil {
+	if d.reader == nil {
 		tx, err := d.open(ctx, &d.looks, drafted)
 		if err != nil {
 			return err
 		}
-		d.looking, d.since = tx, time.Now()
+		d.reader, d.since = tx, time.Now()
 	}
-	return expiry.Attempt(ctx, d.looking, func(tx pgx.Tx) error { return work(tx) })
+	return expiry.Attempt(ctx, d.reader, func(tx pgx.Tx) error { return work(tx) })
 }
 
-func (d *Draft) closeLooks() {
-	if d.looking != nil {
-		Close(d.looking.Conn())
-		d.looking = nil
+func (d *Draft) closeReader() {
+	if d.reader != nil {
+		Close(d.reader.Conn())
+		d.reader = nil
 	}
 }
 
@@ -165,8 +165,8 @@ func mayNotDraft(conn *pgx.Conn, err error) error {
 		return errors.New("this server is a standby, on which no temporary function can be made: ask the primary")
 	case schemas.SQLStateInsufficientPrivilege:
 		errors.As(err, &server)
-		return fmt.Errorf("make temporary functions, to look at the tables with: %s: grant temporary on database %s to %s",
+		return fmt.Errorf("make temporary functions, to read the tables with: %s: grant temporary on database %s to %s",
 			server.Message, schemas.Identifier(conn.Config().Database), schemas.Identifier(conn.Config().User))
 	}
-	return fmt.Errorf("make temporary functions, to look at the tables with: %w", err)
+	return fmt.Errorf("make temporary functions, to read the tables with: %w", err)
 }

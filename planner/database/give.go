@@ -59,7 +59,7 @@ type Giving struct {
 func (t *DraftTx) Give(ctx context.Context, g Giving) error {
 	rows, err := Collect[standing](ctx, t, standingSQL, g.Table)
 	if err != nil {
-		return fmt.Errorf("look at the owner of %s: %w", g.Name, err)
+		return fmt.Errorf("check the owner of %s: %w", g.Name, err)
 	}
 	if len(rows) == 0 {
 		return &RefusedError{g.Name + " is gone, or another table"}
@@ -142,7 +142,7 @@ func (t *DraftTx) mayRead(ctx context.Context, table string, relations []string,
 		           where not has_table_privilege($1::name, relation, 'select')) missing
 		   order by place, text)`, role, relations).Scan(&grants)
 	if err != nil {
-		return fmt.Errorf("look at the rights of %s: %w", role, err)
+		return fmt.Errorf("check the rights of %s: %w", role, err)
 	}
 	if len(grants) > 0 {
 		to := " to " + schemas.Identifier(role)

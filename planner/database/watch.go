@@ -19,7 +19,7 @@ import (
 // ErrAwaited says that a count was ended because somebody waited to change the table, or one of its partitions. Ask again later.
 var ErrAwaited = errors.New("somebody waits to change the table")
 
-// watchInterval is how often a count is looked at: pg_locks is read as often.
+// watchInterval is how often a count is checked: pg_locks is read as often.
 const watchInterval = 100 * time.Millisecond
 
 // AwaitedSQL reports whether somebody waits for a lock that keeps readers out, on a relation that a backend has locked. A reader is in
@@ -32,7 +32,7 @@ const AwaitedSQL = `
 	           join lock o on o.database = w.database and o.relation = w.relation and o.granted and o.pid = $1
 	          where not w.granted and w.mode = 'AccessExclusiveLock' and w.pid <> $1)`
 
-// GivingWay runs a count in conn, and ends it as ErrAwaited where somebody waits for it. The locks are looked at over another session;
+// GivingWay runs a count in conn, and ends it as ErrAwaited where somebody waits for it. The locks are checked over another session;
 // nil: over one like conn, which is opened when the count has taken a while. What ends the count is a cancel request and no
 // pg_cancel_backend: a login that has become a role may not cancel its own sessions. One that comes late finds an idle session, which
 // ignores it: nothing else is sent to conn before the watch is over.

@@ -48,7 +48,7 @@ func (c Condition) Narrow(cutoff, bound string) string {
 }
 
 // Certain reports whether all rows that an index gives by Narrow are due. Where they are not, a batch must bound how many of
-// them it looks at: millions may be past and not due.
+// them it checks: millions may be past and not due.
 func (c Condition) Certain() bool {
 	return (c.Where == c.Unset || c.Indexed) && len(c.Kind.Joins()) == 0 && c.Kind.Bound("now()").Exact
 }

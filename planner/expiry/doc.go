@@ -32,7 +32,7 @@
 // One file with a type that is a Kind, its family (keys, check, read, load), and one line in families. The template of the
 // deletion function takes the rest from the Condition: a kind may join further relations, whose rows the pick locks with
 // the policy's; it may have no bound; and the bound's type need not be the column's. Kinds that read another relation also
-// need it in lapse.look, lapse.inspect and lapse.same_table, which ask about the policy's table only.
+// need it in lapse.check_leaf, lapse.inspect and lapse.same_table, which ask about the policy's table only.
 //
 //	hold         condition.go    a part of every Condition
 package expiry

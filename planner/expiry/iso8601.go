@@ -38,7 +38,7 @@ const isoForms = `^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])` +
 // isoFirst is at or below every text that has a year, under collation C.
 const isoFirst = `'0001'`
 
-// isoLonger is more characters than any of the forms has. So much of a text is looked at, and kept in an index.
+// isoLonger is more characters than any of the forms has. So much of a text is checked, and kept in an index.
 const isoLonger = "36"
 
 func isoFamily() family {

@@ -158,7 +158,7 @@ func (l *TTL) Bound(cutoff string) Bound {
 	return b
 }
 
-// Due is guarded as Age's is. An interval's parts are looked at in its binary form, microseconds, days and months: to take
+// Due is guarded as Age's is. An interval's parts are checked in its binary form, microseconds, days and months: to take
 // it apart by extract raises for some values on PostgreSQL 14.
 func (l *TTL) Due(cutoff, bound string) string {
 	ttl := column(l.TTLColumn)

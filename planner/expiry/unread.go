@@ -47,7 +47,7 @@ func (v *Value) unread(number, text string) Unread {
 	}
 }
 
-// start is the SQL of as much of a text in a document as is looked at.
+// start is the SQL of as much of a text in a document as is checked.
 func (v *Value) start() string { return inC("substr(" + v.text("t.") + ", 1, " + isoLonger + ")") }
 
 func quotedPattern(text string) string { return `'"' || ` + patternOf(text) + ` || '"'` }

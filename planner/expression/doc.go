@@ -5,7 +5,7 @@
 //
 //   - PostgreSQL parses the text, and the stored tree is judged, not the text: every function, operator, cast and type in it
 //     by its oid.
-//   - Nothing is evaluated while it is read: no row is looked at, no function is called or folded, and no literal is read by
+//   - Nothing is evaluated while it is read: no row is checked, no function is called or folded, and no literal is read by
 //     code of the table's owner.
 //   - What comes out means the same wherever it is parsed again under search_path = pg_catalog, pg_temp: its columns are
 //     written t."name", its literals have types, and it was parsed a second time, over the columns as they are.
@@ -34,7 +34,7 @@
 //
 // PostgreSQL reads a literal by the input function of its type while it parses. For an array of a domain that runs the domain's
 // CHECK, which may be anybody's function. So the temporary table has a domain's base type in place of the domain, leaves out what
-// cannot be read, and is compared by oid with what was looked at; and the parsing happens in a SECURITY DEFINER function that
+// cannot be read, and is compared by oid with what was checked; and the parsing happens in a SECURITY DEFINER function that
 // belongs to the table's owner for as long as the transaction lasts. Whatever escapes the rest, an owner who changes names while
 // somebody applies, would run with the owner's own rights. What it could leave behind in the session is not used: settings are pinned again after each
 // statement that it could run in, no statement of ours has a name, and what is prepared is dropped at the end. Where the owner is a superuser, it would run as a role that can read and do nothing else.

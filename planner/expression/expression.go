@@ -166,7 +166,7 @@ func (r *reader) prepare(ctx context.Context, table uint32) (problem string, err
 	return "", err
 }
 
-// judge looks at what was parsed, and at the type of the whole.
+// judge checks what was parsed, and the type of the whole.
 func (r *reader) judge(ctx context.Context, root *node, domains bool) (judgment, error) {
 	for _, number := range root.columnNumbers() {
 		if number < 1 {

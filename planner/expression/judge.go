@@ -151,7 +151,7 @@ var (
 	quiet     = []string{"=", "<>", "<", "<=", ">", ">=", "->", "->>", "@>", "<@", "&&"}
 )
 
-// judgment is what came of looking at a tree.
+// judgment is the result of checking a tree.
 type judgment struct {
 	problem   string
 	immutable bool
@@ -159,7 +159,7 @@ type judgment struct {
 	warnings  []string
 }
 
-// judge looks at all that a tree is made of. domains says that its columns have their own types, and not what domains are over.
+// judge checks all that a tree is made of. domains says that its columns have their own types, and not what domains are over.
 func judge(ctx context.Context, tx pgx.Tx, root *node, domains bool) (j judgment, err error) {
 	u, problem := usesOf(root)
 	if problem != "" {
@@ -177,11 +177,11 @@ func judge(ctx context.Context, tx pgx.Tx, root *node, domains bool) (j judgment
 	}
 	rows, err := tx.Query(ctx, objectsSQL, u.functions, u.operators, u.collations)
 	if err != nil {
-		return j, fmt.Errorf("look at what an expression uses: %w", err)
+		return j, fmt.Errorf("check what an expression uses: %w", err)
 	}
 	objects, err := pgx.CollectRows(rows, pgx.RowToStructByPos[object])
 	if err != nil {
-		return j, fmt.Errorf("look at what an expression uses: %w", err)
+		return j, fmt.Errorf("check what an expression uses: %w", err)
 	}
 	for _, o := range objects {
 		if j.problem = o.trouble(); j.problem != "" {

@@ -35,7 +35,7 @@ const candidatesSQL = `
 	  from pg_collation c join pg_namespace n on n.oid = c.collnamespace join pg_roles o on o.oid = c.collowner
 	 where n.nspname = $1 and c.collname = $2`
 
-// checkNames looks at all that the names with a schema may mean, since PostgreSQL reads a literal into the type of an argument while
+// checkNames checks all that the names with a schema may mean, since PostgreSQL reads a literal into the type of an argument while
 // it parses.
 func checkNames(ctx context.Context, tx pgx.Tx, tokens []token) (problem string, err error) {
 	named, problem := qualifiedNames(tokens)

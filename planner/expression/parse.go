@@ -29,7 +29,7 @@ var errMoved = errors.New("a type of the table was changed meanwhile: apply agai
 // parse lets PostgreSQL parse a text over a table without rows, and undoes all of it. types are the oids that the columns must
 // turn out to have.
 //
-// The constraint is not valid: no row is looked at, nothing is planned. The function that makes it belongs to the table's owner;
+// The constraint is not valid: no row is checked, nothing is planned. The function that makes it belongs to the table's owner;
 // where that is a superuser, or may make no temporary table, to a role that can do next to nothing and is undone with the rest; and where this login may not give
 // it away, to the login, which then is no superuser.
 func (r *reader) parse(ctx context.Context, columns []tempColumn, types []uint32, text string) (p parsed, err error) {
@@ -111,7 +111,7 @@ func tableSQL(table string, columns []tempColumn) string {
 	return "create temporary table " + table + " (" + strings.Join(defined, ", ") + ")"
 }
 
-// sameTypes compares the table's types with those that were looked at: their names were read twice.
+// sameTypes compares the table's types with those that were checked: their names were read twice.
 func sameTypes(ctx context.Context, tx pgx.Tx, table string, types []uint32) error {
 	var same bool
 	err := tx.QueryRow(ctx, `

@@ -71,11 +71,11 @@ const typesSQL = `
 func loadTypes(ctx context.Context, tx pgx.Tx, oids []uint32) (map[uint32]typeFacts, error) {
 	rows, err := tx.Query(ctx, typesSQL, oids)
 	if err != nil {
-		return nil, fmt.Errorf("look at the types of an expression: %w", err)
+		return nil, fmt.Errorf("check the types of an expression: %w", err)
 	}
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[typeFacts])
 	if err != nil {
-		return nil, fmt.Errorf("look at the types of an expression: %w", err)
+		return nil, fmt.Errorf("check the types of an expression: %w", err)
 	}
 	facts := make(map[uint32]typeFacts, len(all))
 	for _, f := range all {

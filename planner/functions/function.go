@@ -255,7 +255,7 @@ func (d *Definition) surveyText(schema, name, inspect, held, pick string) (strin
 	return fill("survey.sql.tmpl", facts)
 }
 
-// BoundOf is the bound as the functions declare it: null for a kind that has none, and then no statement looks at it.
+// BoundOf is the bound as the functions declare it: null for a kind that has none, and then no statement reads it.
 func BoundOf(kind expiry.Kind, cutoff string) expiry.Bound {
 	b := kind.Bound(cutoff)
 	if b.IsZero() {

@@ -13,13 +13,13 @@ import (
 // that no batch reads what a former one has read. The deletion function carries it with parameters, and `lapse plan` shows it
 // with literals; both are made of the same parts. Other shapes of a batch are in shape.go.
 //
-// A candidate is a row that the bound lets through. Where a candidate need not be due (expiry.Condition.Certain), a batch looks at
+// A candidate is a row that the bound lets through. Where a candidate need not be due (expiry.Condition.Certain), a batch checks
 // lookAhead times as many candidates as it may delete rows and no more, or millions of rows that are past and not due would keep
 // it until the statement's time is over; the next batch goes on after the last candidate that it saw. Rows are found without
 // locks, and then locked by their addresses where the batch's shape wants locks: those that somebody else has locked are left
 // for the residual pass.
 
-// LookAhead is how many candidates a batch looks at for each row that it may delete. A look costs an eighth of a deletion or
+// LookAhead is how many candidates a batch checks for each row that it may delete. Checking one costs an eighth of a deletion or
 // less, so that the worst batch takes as long as a full one.
 const LookAhead = 8
 

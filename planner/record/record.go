@@ -166,7 +166,7 @@ func (v *RecordedVersion) FindIndex(ctx context.Context, q database.Querier) (na
 	}
 	if err == nil {
 		var found index.Found
-		found, err = index.Look(ctx, q, &v.Definition, leaves, index.AdvisedPrefix)
+		found, err = index.Find(ctx, q, &v.Definition, leaves, index.AdvisedPrefix)
 		name = found.Name
 	}
 	return name, err == nil, err

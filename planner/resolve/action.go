@@ -28,7 +28,7 @@ func (s *resolution) action(ctx context.Context, t *database.Table) error {
 	var super bool
 	var ranges int
 	if err := s.tx.QueryRow(ctx, droppableSQL, t.OID).Scan(&super, &ranges); err != nil {
-		return fmt.Errorf("look at the partitions of %s: %w", t.Name, err)
+		return fmt.Errorf("check the partitions of %s: %w", t.Name, err)
 	}
 	switch {
 	case t.Kind != "p":

@@ -16,7 +16,7 @@ import (
 	"lapse/planner/schedule"
 )
 
-// Entry is a policy of the file as PostgreSQL reads its texts. Nothing of its table has been looked at.
+// Entry is a policy of the file as PostgreSQL reads its texts. Nothing of its table has been checked.
 type Entry struct {
 	policy policyfile.Policy // latitude in PostgreSQL's spelling
 	table  string            // schema.table, quoted where SQL wants it; "" where that is no name
@@ -105,7 +105,7 @@ func (e *Entry) readTable(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// OnRecord is the version that e makes of one on record, p, without a look at the table: the columns are those on record. It
+// OnRecord is the version that e makes of one on record, p, without reading the table: the columns are those on record. It
 // is nil unless it is certain from the record alone that no more falls due under e: it is the same entry, or a longer one, or
 // another schedule, batch, owner, basis or latitude.
 func (e *Entry) OnRecord(p *record.Version) *record.Version {

@@ -66,7 +66,7 @@ func (s *resolution) identityHas(ctx context.Context, t *database.Table, wanted 
 		 where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped
 		 order by a.attnum`, t.OID)
 	if err != nil {
-		return fmt.Errorf("look at the columns of %s: %w", t.Name, err)
+		return fmt.Errorf("check the columns of %s: %w", t.Name, err)
 	}
 	identity := keyNames(s.r.Definition.Key)
 	missing := map[string][]column{}

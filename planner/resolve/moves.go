@@ -40,7 +40,7 @@ func (s *resolution) moves(ctx context.Context, t *database.Table) error {
 	}
 	var by []string
 	if err := s.tx.QueryRow(ctx, partitionKeysSQL, t.OID).Scan(&by); err != nil {
-		return fmt.Errorf("look at the partition keys of %s: %w", t.Name, err)
+		return fmt.Errorf("check the partition keys of %s: %w", t.Name, err)
 	}
 	if !slices.ContainsFunc(key, func(k functions.KeyColumn) bool { return !slices.Contains(by, k.Name) }) {
 		s.complain("moves", fmt.Sprintf("moves: detect recognizes a row by the columns of its replica identity that are in no partition key, and that of %s (%s) has none: "+

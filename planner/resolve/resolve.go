@@ -151,7 +151,7 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	if s.p.Index == CreateIndex {
 		prefix = index.MadePrefix
 	}
-	found, err := index.Look(ctx, s.tx, &r.Definition, r.Leaves, prefix)
+	found, err := index.Find(ctx, s.tx, &r.Definition, r.Leaves, prefix)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (s *resolution) soft(ctx context.Context, t *database.Table) error {
 		s.complain(key, fmt.Sprintf("%s has no column %s: alter table %s add column %s timestamptz", t.Name, at, t.Name, at))
 		return nil
 	case err != nil:
-		return fmt.Errorf("look at column %s of %s: %w", at, t.Name, err)
+		return fmt.Errorf("check column %s of %s: %w", at, t.Name, err)
 	case c.Type != expiry.Timestamptz && c.Type != expiry.Timestamp && c.Type != expiry.Date && c.Type != "boolean":
 		s.complain(key, fmt.Sprintf("column %s of %s is %s: a soft action sets a timestamptz, timestamp, date or boolean", at, t.Name, c.Type))
 	case made:

@@ -14,13 +14,13 @@ import (
 func MissingIndex(ctx context.Context, q database.Querier, p *record.InForce) (*index.Advice, error) {
 	leaves, err := database.Collect[database.Leaf](ctx, q, database.LeavesSQL, p.TableOID)
 	if err != nil {
-		return nil, fmt.Errorf("look at the partitions of %s: %w", p.TableName, err)
+		return nil, fmt.Errorf("check the partitions of %s: %w", p.TableName, err)
 	}
 	relations := make([]database.Relation, len(leaves))
 	for i, l := range leaves {
 		relations[i] = database.Relation{OID: l.OID, Name: l.Name}
 	}
-	found, err := index.Look(ctx, q, &p.Definition, relations, index.AdvisedPrefix)
+	found, err := index.Find(ctx, q, &p.Definition, relations, index.AdvisedPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("look for the index of policy %s: %w", p.Name, err)
 	}

@@ -24,7 +24,7 @@ type Inspection struct {
 	Blocking  []Blocking
 	Set       []Blocking          // foreign keys that the column which a soft action sets has come into
 	Unlogged  []database.Relation // partitions without deletes in the write-ahead log
-	Changed   []string            // columns, as "table: column, column", that are not those that apply saw; nothing else is looked at then
+	Changed   []string            // columns, as "table: column, column", that are not those that apply saw; nothing else is checked then
 }
 
 // Intruder is a trigger, a rule or a function that would run inside a deletion, or a foreign key that would move rows.
@@ -33,12 +33,12 @@ type Intruder struct{ Kind, Name, Relation string }
 // Blocking is a foreign key without action: a row that it refers to cannot go.
 type Blocking struct{ Constraint, Child, Refers string }
 
-// Inspect looks at the table of a policy in force.
+// Inspect checks the table of a policy in force.
 func Inspect(ctx context.Context, db database.DB, p *record.InForce) (*Inspection, error) {
 	i := &Inspection{}
 	err := database.Pinned(ctx, db, func(tx pgx.Tx) error { return i.read(ctx, tx, p) })
 	if err != nil {
-		return nil, fmt.Errorf("look at the table of policy %s: %w", p.Name, err)
+		return nil, fmt.Errorf("check the table of policy %s: %w", p.Name, err)
 	}
 	return i, nil
 }
@@ -65,7 +65,7 @@ func (i *Inspection) read(ctx context.Context, tx pgx.Tx, p *record.InForce) (er
 		}
 	}
 	i.Published = append([]database.Relation{{OID: t.OID, Name: t.Name}}, roots...)
-	found, err := index.Look(ctx, tx, &p.Definition, i.Leaves, index.AdvisedPrefix)
+	found, err := index.Find(ctx, tx, &p.Definition, i.Leaves, index.AdvisedPrefix)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func Referring(ctx context.Context, q database.Querier, p *record.InForce, relat
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("look what foreign key %s of %s says: %w", constraint, relation, err)
+		return "", fmt.Errorf("read what foreign key %s of %s says: %w", constraint, relation, err)
 	}
 	where := make([]string, len(columns))
 	for i := range columns {

@@ -141,7 +141,7 @@ func (d *Daily) next(t time.Time) (time.Time, error) {
 	}
 }
 
-// The years that are looked at to see whether a window is ever open: some leap years among them, and always the same ones.
+// The years that are checked to see whether a window is ever open: some leap years among them, and always the same ones.
 var (
 	firstLook = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	lastLook  = time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -24,7 +24,7 @@ func Draft(ctx context.Context, d *database.Draft, ask Ask, v *record.Version) (
 
 func draft(ctx context.Context, d *database.Draft, s *surveyor) error {
 	// What is asked before the count is asked in a session of its own: the count's does nothing else.
-	err := d.Look(ctx, func(db database.DB) error {
+	err := d.Read(ctx, func(db database.DB) error {
 		return s.run(ctx, db, func(at time.Time, to extent) (*found, error) {
 			var f *found
 			err := d.Count(ctx, func(tx *database.DraftTx) (err error) {

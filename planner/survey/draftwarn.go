@@ -43,7 +43,7 @@ func (s *surveyor) warnOfDraft(ctx context.Context, q database.Querier, relation
 	case err != nil:
 		return fmt.Errorf("look for holds: %w", err)
 	case !may:
-		v.Warnings = append(v.Warnings, "whether rows are held is not looked at: this login may not read the holds")
+		v.Warnings = append(v.Warnings, "whether rows are held is not checked: this login may not read the holds")
 		return nil
 	}
 	oids := []uint32{s.table}

@@ -81,12 +81,12 @@ type Backlog struct {
 	Due   int64    // PostgreSQL's estimate of what is due
 }
 
-// LookAtBacklog asks how a policy's leaves are best worked off; the answer is empty where not much is due. It asks the policy's
+// ReadBacklog asks how a policy's leaves are best worked off; the answer is empty where not much is due. It asks the policy's
 // survey function, over a session whose state does not matter, which plans and reads no row.
-func LookAtBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now time.Time) (b Backlog, err error) {
+func ReadBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now time.Time) (b Backlog, err error) {
 	f, err := callInForce(ctx, conn, &p.Definition, now, upTo(0))
 	if err != nil {
-		return b, fmt.Errorf("look at the backlog of policy %s: %w", p.Name, err)
+		return b, fmt.Errorf("check the backlog of policy %s: %w", p.Name, err)
 	}
 	var found plan
 	if found, err = f.read(); err != nil {
@@ -101,7 +101,7 @@ func LookAtBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now t
 // index would lead them to and fro over it: the order is not the file's, or there is no index; and where many rows have one value, which
 // would go through the file once for each value.
 const (
-	heapPart        = 0.1 // of the leaf's rows that are due; in that order a look at a row costs a fifteenth of a deletion
+	heapPart        = 0.1 // of the leaf's rows that are due; in that order reading a row costs a fifteenth of a deletion
 	heapCorrelation = 0.7 // below it the index's order is not the file's
 	heapTie         = 10000
 )

@@ -30,7 +30,7 @@ type Survey struct {
 	HeldIs  Count                 `json:"held_is,omitempty"`    // "" where they were not counted, as of a policy that is not applied
 	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC; nil where it would have to be looked for
 	Newest  *time.Time            `json:"newest_due,omitempty"`
-	Unread  *Unread               `json:"unread"`               // nil where every value that is there can be read, or none was looked at
+	Unread  *Unread               `json:"unread"`               // nil where every value that is there can be read, or none was checked
 	Local   *LocalTime            `json:"local_time,omitempty"` // nil: what is read has a zone, or is no column
 	// Cascades are the tables whose rows would go along, to any depth.
 	Cascades []Cascade `json:"cascades"`
@@ -275,7 +275,7 @@ func (s *surveyor) run(ctx context.Context, db database.DB, call countAt) error 
 
 // indexed returns the index that serves, "" for none, and records what there is to say of it.
 func (s *surveyor) indexed(ctx context.Context, q database.Querier, leaves []database.Relation) (string, error) {
-	found, err := index.Look(ctx, q, s.definition, leaves, index.AdvisedPrefix)
+	found, err := index.Find(ctx, q, s.definition, leaves, index.AdvisedPrefix)
 	s.survey.Warnings = append(s.survey.Warnings, found.Warnings...)
 	if found.Better != nil {
 		s.survey.Better = found.Better.String()

@@ -316,7 +316,7 @@ comment on function lapse.set_key is 'A foreign key that has the column which a 
 
 -- advance_arming opens an arming policy's gate once the auditor has confirmed the position at which its table was
 -- published. Its first call, after the publishing transaction has committed, takes that position down; each later one
--- looks whether the auditor has passed it. It returns the state that is in force afterwards. Idempotent.
+-- checks whether the auditor has passed it. It returns the state that is in force afterwards. Idempotent.
 create function lapse.advance_arming(policy int) returns text
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -325,7 +325,7 @@ declare
   g lapse.gate;
   i lapse.installation;
 begin
-  -- A caller that only looks takes no lock that a pause would wait for.
+  -- A caller that only asks takes no lock that a pause would wait for.
   if exists (select from lapse.gate o where o.policy_id = advance_arming.policy and o.state <> 'arming') then
     return (select o.state from lapse.gate o where o.policy_id = advance_arming.policy);
   end if;

@@ -91,7 +91,7 @@ comment on function lapse.publications_trouble is 'What is wrong with the public
 
 -- publications_unlogged names a table that belongs to what is published and is not in the log, null if there is none. PostgreSQL
 -- lets no unlogged table into a publication, but a partition of one that is there may be, and so may its owner make it. Batches
--- look at the tables that they touch themselves: this is asked for beats only.
+-- check the tables that they touch themselves: this is asked for beats only.
 create function lapse.publications_unlogged() returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -117,7 +117,7 @@ $lapse$;
 comment on function lapse.publications_unlogged is 'A published table that is not in the write-ahead log; null for none.';
 
 -- publications_fault says in what the publications are not as Lapse left them, null if in nothing or where no audit is
--- required: a text with names, no values. It is asked in each batch, so that it compares row versions and looks closer only
+-- required: a text with names, no values. It is asked in each batch, so that it compares row versions and reads more only
 -- where they differ. A table that is gone left its publication, and is no fault, unless it was the ledger's.
 create function lapse.publications_fault() returns text
 language plpgsql stable

@@ -53,10 +53,10 @@ comment on column lapse.heartbeat.nonce is 'What tells this beat from one of a c
 comment on column lapse.heartbeat.former is 'The nonce of the beat before; null for the first.';
 comment on column lapse.heartbeat.history is 'Number of the history that the auditor reads.';
 comment on column lapse.heartbeat.timeline is 'Timeline that it reads.';
-comment on column lapse.heartbeat.server_start is 'When the server started that it looked at.';
+comment on column lapse.heartbeat.server_start is 'When the server that it checked was started.';
 comment on column lapse.heartbeat.fault is 'In what the publications are not as Lapse left them; null for in nothing.';
 comment on column lapse.heartbeat.faults is 'How often a command had found that by then.';
-comment on column lapse.heartbeat.looked_at is 'Up to where the log was written when it looked at the publications.';
+comment on column lapse.heartbeat.looked_at is 'How far the log was written when it checked the publications.';
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
 
 -- cover writes what has changed in what is published, or, when the slot was made anew, all of it, and returns the newest row's number.
@@ -135,7 +135,7 @@ $lapse$;
 comment on function lapse.cover is 'Writes which tables are published, as far as that has changed.';
 
 -- beat is the auditor's sign of life. One row a minute, kept for a day, and the newest thousand for ever: by them logs and
--- databases are compared. Published, so that it also moves an idle slot. What the auditor looked at must be this server, in
+-- databases are compared. Published, so that it also moves an idle slot. What the auditor checked must be this server, in
 -- the history that is in force. Each names the one before it: one at a time, in the order in which they commit.
 create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void
 language plpgsql security definer

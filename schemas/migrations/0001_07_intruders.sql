@@ -153,7 +153,7 @@ comment on function lapse.surroundings is 'What a deletion from these relations 
 -- Functions run when PostgreSQL plans or carries out the deletion: of indexes, extended statistics, checks, generated
 -- columns, partition keys and domains, of defaults where a foreign key sets them, below an operator or not, and of casts
 -- of a column's type to text or without being asked for. A superuser's may do what they like anyway. A table that refers
--- to what is deleted and whose rows stay is looked into as well, as its owner: there the functions of the targets' owners
+-- to what is deleted and whose rows stay is checked as well, as its owner: there the functions of the targets' owners
 -- may run, who may do what they like with the targets.
 create function lapse.intruders(targets oid[], updates boolean) returns table (relation oid, name name, class oid, object oid)
 language plpgsql stable

@@ -1,13 +1,13 @@
--- What the catalog checks of a batch found is kept, under a signature: the row versions (xmin, ctid) of all that they looked at.
+-- What the catalog checks of a batch found is kept, under a signature: the row versions (xmin, ctid) of all that they checked.
 -- A batch looks them up by their numbers, and checks again only when one differs. PostgreSQL never gives a version's place and
--- transaction to another content; what it changes in place (numbers of pages and rows) is not looked at.
+-- transaction to another content; what it changes in place (numbers of pages and rows) is not checked.
 --
 -- A check is a chain of look-ups by key: the triggers of this relation, the constraint of that trigger. The signature holds the
 -- rows of each look-up, the empty ones too, of every relation that the chain leads to. So as long as it is the same, the chain
 -- leads to the same rows and finds the same. pg_depend is not among them: what an object depends on changes with the object's
 -- own row. Of roles, whose rows nobody may read, it holds what is asked: who is a superuser.
 --
--- An entry is a fact, not a permission: with these row versions, the checks found nothing. It is written by lapse.look and
+-- An entry is a fact, not a permission: with these row versions, the checks found nothing. It is written by lapse.check_leaf and
 -- lapse.acquaint, which make the checks themselves, in the same snapshot as the signature. Nobody waits for anybody else to write
 -- one: there may be several of one leaf, and the newest counts.
 
@@ -33,8 +33,8 @@ comment on column lapse.examined.version is 'Its version.';
 comment on column lapse.examined.leaf is 'The partition, or the table itself.';
 comment on column lapse.examined.name is 'The leaf''s name, with its schema, quoted.';
 comment on column lapse.examined.touched is 'The relations whose rows go along through foreign keys, in order.';
-comment on column lapse.examined.signature is 'Digest of the row versions of all that was looked at.';
-comment on column lapse.examined.relations is 'The relations that were looked at.';
+comment on column lapse.examined.signature is 'Digest of the row versions of all that was checked.';
+comment on column lapse.examined.relations is 'The relations that were checked.';
 comment on column lapse.examined.parents is 'Those of them whose partitions were read.';
 comment on column lapse.examined.functions is 'The functions that may run there.';
 comment on column lapse.examined.operators is 'The operators in expressions there.';
@@ -103,7 +103,7 @@ end
 $lapse$;
 comment on function lapse.signature is 'Digest of the catalog''s row versions of these relations, functions, operators and types.';
 
--- familiar is the newest entry of a leaf, if all that was looked at is as it was; no row otherwise.
+-- familiar is the newest entry of a leaf, if all that was checked is as it was; no row otherwise.
 create function lapse.familiar(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -119,7 +119,7 @@ begin
    where e.signature = lapse.signature(e.relations, e.parents, e.functions, e.operators, e.types);
 end
 $lapse$;
-comment on function lapse.familiar is 'What was found of a leaf, if nothing that was looked at has changed since.';
+comment on function lapse.familiar is 'What was found of a leaf, if nothing that was checked has changed since.';
 
 -- unpromised is a column that the policy promises in its events or as evidence and that is not in a leaf's replica identity; null
 -- for none. What is not in it is not in the log.
@@ -197,7 +197,7 @@ begin
   return next;
 end
 $lapse$;
-comment on function lapse.examine is 'Makes all the checks of a leaf, and says what was looked at.';
+comment on function lapse.examine is 'Makes all the checks of a leaf, and says what was checked.';
 
 -- keep makes the checks of a leaf and enters what they find. Former entries go where nobody else is at it.
 create function lapse.keep(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
@@ -231,7 +231,7 @@ declare
   leaf oid;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+    raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   perform lapse.follow_holds();
   foreach leaf in array acquaint.leaves loop

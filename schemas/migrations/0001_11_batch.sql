@@ -3,14 +3,14 @@
 --
 --   enter     gate, claim, history, slot, beat, publications, lease  -> the shard's place
 --             (the policy's function locks the leaf)
---   look      leaf, columns, publication, intruders, reach
+--   check_leaf  leaf, columns, publication, intruders, reach
 --             (lapse.find_<id>_<version> says which rows, lock_rows locks them)
 --   record    ledger row, tag                                  -> counts before
 --             (the policy's function deletes them)
 --   leave     counts, result, the shard's cursor               -> what the executor is told
 --
 -- They run as {{.Owner}}, who has no right on anybody's table, and touch none. A deleter's rights can be lent by a function
--- of the table's owner, so each looks at session_user; enter stamps its transaction and its batch on the shard, once,
+-- of the table's owner, so each checks session_user; enter stamps its transaction and its batch on the shard, once,
 -- and the others accept that shard only. Every refusal is an error: the transaction ends with nothing deleted.
 
 -- What a batch says of itself before it deletes anything; the MAC beside it is made with a key that is not in the database.
@@ -58,7 +58,7 @@ comment on column lapse.tally.relations is 'The target, the relations of the cla
 comment on column lapse.tally.deleted is 'Rows deleted from each.';
 comment on column lapse.tally.updated is 'Rows of the target updated.';
 
--- What enter and look tell a deletion function of its shard, and the shard's place. leaf is its name in SQL. spared is SQL that is true of rows t
+-- What enter and check_leaf tell a deletion function of its shard, and the shard's place. leaf is its name in SQL. spared is SQL that is true of rows t
 -- which must stay, whatever the policy says: held (lapse.held), or resting because they could not be deleted (lapse.resting); it is
 -- '' where there are none. low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun.
 create type lapse.place as (
@@ -237,7 +237,7 @@ begin
       using errcode = 'LP010', hint = 'alter system set track_counts = on';
   end if;
   if current_setting('session_replication_role') <> 'origin' then
-    raise exception 'session_replication_role is %, so that foreign keys would not be looked at',
+    raise exception 'session_replication_role is %, so that foreign keys would not be checked',
       current_setting('session_replication_role') using errcode = 'LP013';
   end if;
 
@@ -284,7 +284,7 @@ begin
       raise exception 'replication slot % is not there, so that nobody would see what is deleted', gate.slot
         using errcode = 'LP015';
     end if;
-    -- An auditor that looked at this server as it is, lately. What the database says of itself proves nothing after a restore.
+    -- An auditor that checked this server as it is, lately. What the database says of itself proves nothing after a restore.
     if not exists (
       select from lapse.heartbeat b
        where b.at between clock_timestamp() - interval '2 minutes' and clock_timestamp() + interval '2 minutes'
@@ -315,7 +315,7 @@ begin
   if leaf is null then
     raise exception 'relation % is gone', claim.target using errcode = 'LP005';
   end if;
-  perform lapse.check_caller(enter.policy, enter.version, enter.proof); -- what look returns says which rows are held
+  perform lapse.check_caller(enter.policy, enter.version, enter.proof); -- what check_leaf returns says which rows are held
   if shard.cursor is null then
     select m.upto, m.full_at into low, began from lapse.low_mark(enter.policy, enter.version, claim.target) m;
     update lapse.shard s set full_at = coalesce(began, clock_timestamp()) where s.id = work.shard;
@@ -325,8 +325,8 @@ end
 $lapse$;
 comment on function lapse.enter is 'Lets a batch in, or refuses it: checks claim, gate, lease, clock and auditor. First in every deletion function.';
 
--- look compares the leaf, which is locked, with what apply saw. leaf is the name that was locked.
-create function lapse.look(claim lapse.claim, work lapse.work, leaf text, out spared text, out ways jsonb, out answers text) returns record
+-- check_leaf compares the leaf, which is locked, with what apply saw. leaf is the name that was locked.
+create function lapse.check_leaf(claim lapse.claim, work lapse.work, leaf text, out spared text, out ways jsonb, out answers text) returns record
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -345,8 +345,8 @@ begin
   if not found then
     select * into found_so from lapse.keep(shard.policy_id, shard.version, claim.target);
   end if;
-  if found_so.name is distinct from look.leaf then
-    raise exception '% is not a leaf of the policy''s table', look.leaf using errcode = 'LP005';
+  if found_so.name is distinct from check_leaf.leaf then
+    raise exception '% is not a leaf of the policy''s table', check_leaf.leaf using errcode = 'LP005';
   end if;
   held := lapse.held(shard.policy_id, shard.version, claim.target);
   if found_so.touched is distinct from claim.cascades then
@@ -364,7 +364,7 @@ begin
   end if;
 end
 $lapse$;
-comment on function lapse.look is 'Compares the leaf, which is locked, with what apply saw.';
+comment on function lapse.check_leaf is 'Compares the leaf, which is locked, with what apply saw.';
 
 -- record writes the transaction's first published change, the ledger row, and the tag for other readers of the log. It
 -- returns how many rows have left the target and the relations of the claim in this transaction so far.

@@ -26,7 +26,7 @@ set search_path = pg_catalog, pg_temp
 as $lapse$
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+    raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   perform lapse.follow_holds();
   insert into lapse.looked as l (policy_id, at)
@@ -144,20 +144,20 @@ end
 $lapse$;
 comment on function lapse.tree_of is 'How a partitioned table is divided: its leaves, and between which instants their bounds let a column be.';
 
--- few_leaves is how many leaves are looked at each time: that costs less than to ask the statistics, which are a file on PostgreSQL 14.
+-- few_leaves is how many leaves are checked each time: that costs less than to ask the statistics, which are a file on PostgreSQL 14.
 create function lapse.few_leaves() returns bigint
 language sql immutable
 set search_path = pg_catalog, pg_temp
 as $lapse$
   select 16::bigint
 $lapse$;
-comment on function lapse.few_leaves is 'How many leaves with rows that can be due are looked at each time, whatever was written to them.';
+comment on function lapse.few_leaves is 'How many leaves with rows that can be due are checked each time, whatever was written to them.';
 
 -- candidates lists the leaves of a policy's table whose bounds let the column be at or below upto, with their names; all of them
 -- where upto is null, or the bounds say nothing. A row without a leaf says that the division is not kept, and should be by acquaint.
 --
 -- Where there are more than few_leaves, each has a mark: a digest of how many rows were ever written to it, as PostgreSQL's statistics
--- have it. One whose mark is in quiet is left out: the caller has looked at it, nothing was due, and nothing was written since. It is
+-- have it. One whose mark is in quiet is left out: the caller has read it, nothing was due, and nothing was written since. It is
 -- settled if time alone will make none of its rows due: its bounds keep the column at or below that instant. Statistics come late, may be
 -- lost, and can be switched off. So nobody is to name a mark in quiet after until: half the policy's latitude later.
 create function lapse.candidates(policy int, version int, ordered_by name, upto timestamp, settled timestamp, quiet bigint[])
@@ -173,7 +173,7 @@ declare
   marked boolean;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+    raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   root := lapse.same_table(candidates.policy, candidates.version);
   if exists (select from pg_class c where c.oid = root and c.relkind = 'r') then
@@ -212,7 +212,7 @@ end
 $lapse$;
 comment on function lapse.candidates is 'Which leaves of a policy''s table can have due rows, by their bounds and by what was written to them. For looks.';
 
--- inspect asks about a policy's whole table what look asks about one leaf, before a survey reads it: about every leaf, and
+-- inspect asks about a policy's whole table what check_leaf asks about one leaf, before a survey reads it: about every leaf, and
 -- every partitioned partition that has none, and so about all that is above them. It returns the table.
 create function lapse.inspect(policy int, version int) returns oid
 language plpgsql security definer
@@ -247,9 +247,9 @@ begin
   return root;
 end
 $lapse$;
-comment on function lapse.inspect is 'Asks about a policy''s whole table what look asks about a leaf, before a survey reads it.';
+comment on function lapse.inspect is 'Asks about a policy''s whole table what check_leaf asks about a leaf, before a survey reads it.';
 
--- inspect_leaf asks about a leaf what look asks, before a look reads it: name is the one that was locked. spared is as in lapse.place;
+-- inspect_leaf asks about a leaf what check_leaf asks, before a look reads it: name is the one that was locked. spared is as in lapse.place;
 -- kept says that the checks need not be made again by acquaint. Where they would have to be, and checks is false, spared is null, and the
 -- leaf must not be read. low is as in lapse.place, and counts until low_until.
 create function lapse.inspect_leaf(
@@ -263,7 +263,7 @@ declare
   known record;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+    raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   perform lapse.check_caller(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.proof); -- what it returns says which rows are held
   select f.name into known from lapse.familiar(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) f;

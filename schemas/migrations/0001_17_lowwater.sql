@@ -161,7 +161,7 @@ declare
   began timestamptz := clock_timestamp() - greatest(passed.took, interval '0');
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+    raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   update lapse.low_water l
      set full_at = began

@@ -1,7 +1,7 @@
 -- Partitions that are dropped whole ("action: drop_partition"). A function per policy, lapse.drop_<id>_<version>, calls these in this
 -- order, in one transaction that does nothing else. What it does not drop stays for row deletion, by the same policy.
 --
---   enter, look       as in a batch
+--   enter, check_leaf as in a batch
 --   part              may the leaf be dropped, as the catalog has it?
 --                     (the policy's function keeps writers out of the leaf and counts its rows)
 --   record_drop       ledger row, tag
@@ -58,7 +58,7 @@ comment on column lapse.dropped.policy is 'The policy''s name.';
 comment on column lapse.dropped.policy_version is 'The policy''s version.';
 comment on column lapse.dropped.run is 'The run that it was part of.';
 comment on column lapse.dropped.cutoff is 'The instant at which all of its rows were due.';
-comment on column lapse.dropped.hold_version is 'The holds that were looked at.';
+comment on column lapse.dropped.hold_version is 'The holds that were checked.';
 comment on column lapse.dropped.target is 'The partition''s oid. Nothing has it any more, or another relation.';
 comment on column lapse.dropped.cascades is 'As in lapse.batch: what foreign keys would have reached. No row of it went.';
 comment on column lapse.dropped.functions is 'SHA-256 over the text of what ran.';

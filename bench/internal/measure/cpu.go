@@ -97,8 +97,8 @@ func Peak(pid int) (int64, error) {
 	return 0, fmt.Errorf("/proc/%d/status has no VmHWM: the process has ended", pid)
 }
 
-// look is how often WatchPeak looks: what a process takes for less before its end is not seen.
-const look = 10 * time.Millisecond
+// peakInterval is how often WatchPeak reads; what a process takes for a shorter time before its end is not seen.
+const peakInterval = 10 * time.Millisecond
 
 // WatchPeak watches a process until it is told to stop, and says then the most that it has seen resident.
 func WatchPeak(pid int) (stop func() int64) {
@@ -106,7 +106,7 @@ func WatchPeak(pid int) (stop func() int64) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		ticker := time.NewTicker(look)
+		ticker := time.NewTicker(peakInterval)
 		defer ticker.Stop()
 		for {
 			select {

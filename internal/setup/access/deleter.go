@@ -116,7 +116,7 @@ type equipping struct {
 	made  bool   // it was not there when this transaction began
 }
 
-// DeleterState is what LookAtDeleter finds.
+// DeleterState is what InspectDeleter finds.
 type DeleterState struct {
 	// Grants are the statements that EnsureDeleter will run in this session, in their order.
 	Grants []string
@@ -126,8 +126,8 @@ type DeleterState struct {
 	MayGive bool // this login may give functions to it
 }
 
-// LookAtDeleter reports the state of the deleter of a policy's table. It changes nothing and locks nothing.
-func LookAtDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (DeleterState, error) {
+// InspectDeleter reports the state of the deleter of a policy's table. It changes nothing and locks nothing.
+func InspectDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (DeleterState, error) {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
 	d, err := e.find(ctx)
 	s := DeleterState{MayGive: d.MayGive && d.Inherits}
@@ -193,11 +193,11 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 func (e *equipping) find(ctx context.Context) (deleter, error) {
 	rows, err := e.tx.Query(ctx, deleterSQL, e.t.OID, e.name, e.t.oids()[1:], e.t.Column, e.roles.Owner, schemas.DeleterFunctions(), schemas.CallerView)
 	if err != nil {
-		return deleter{}, fmt.Errorf("look at %s: %w", e.name, err)
+		return deleter{}, fmt.Errorf("check %s: %w", e.name, err)
 	}
 	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[deleter])
 	if err != nil {
-		return deleter{}, fmt.Errorf("look at %s, which deletes from %s: %w", e.name, e.t.Name, err)
+		return deleter{}, fmt.Errorf("check %s, which deletes from %s: %w", e.name, e.t.Name, err)
 	}
 	return d, nil
 }
@@ -245,7 +245,7 @@ func (e *equipping) missing(ctx context.Context, d *deleter) (all []statement, e
 	var login string
 	var super bool
 	if err := e.tx.QueryRow(ctx, `select r.rolname, r.rolsuper from pg_roles r where r.rolname = session_user`).Scan(&login, &super); err != nil {
-		return nil, fmt.Errorf("look at the login: %w", err)
+		return nil, fmt.Errorf("check the login: %w", err)
 	}
 	if !d.MayGive && !super {
 		add("grant "+deleter+" to "+schemas.Identifier(login)+set, "%s may not give functions to %s", login, e.name)
@@ -284,7 +284,7 @@ func (e *equipping) ungranted(ctx context.Context) ([]Relation, error) {
 		                    and has_column_privilege(d.oid, c.oid, $3, 'update'), false)`, e.t.oids(), e.name, e.t.Column) // CollectRows has its error
 	oids, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
 	if err != nil {
-		return nil, fmt.Errorf("look at the rights of %s: %w", e.name, err)
+		return nil, fmt.Errorf("check the rights of %s: %w", e.name, err)
 	}
 	var relations []Relation
 	for _, r := range append([]Relation{{OID: e.t.OID, Name: e.t.Name}}, e.t.Leaves...) {

@@ -31,7 +31,7 @@ func (e *RoleError) Fix() string {
 	return fmt.Sprintf("revoke %s from %s", schemas.Identifier(e.Superuser), schemas.Identifier(e.Role))
 }
 
-// CheckRoles looks at the roles that are there. One that is a superuser, or can become one, is a *RoleError: the catalog's
+// CheckRoles checks the roles that are there. One that is a superuser, or can become one, is a *RoleError: the catalog's
 // owner owns the functions that batches call, and becoming it protects from nothing then. What is returned otherwise are
 // warnings, for a person knows whom they trust: of members that are none of the logins, and of roles that the catalog's
 // owner is a member of, although it needs no right on anybody's table.
@@ -54,7 +54,7 @@ func CheckRoles(ctx context.Context, q database.Querier, roles schemas.Roles, lo
 		         order by r.rolname, s.oid <> r.oid, s.rolname
 		         limit 1) found(role, superuser)`, names).Scan(&role, &superuser)
 	if err != nil {
-		return nil, fmt.Errorf("look at the roles: %w", err)
+		return nil, fmt.Errorf("check the roles: %w", err)
 	}
 	if role != "" {
 		return nil, &RoleError{Role: role, Superuser: superuser}
@@ -93,7 +93,7 @@ func LoginOfPower(ctx context.Context, q database.Querier, roles schemas.Roles, 
 	err := q.QueryRow(ctx, `select exists (select from pg_roles o, pg_roles e where o.rolname = $1 and e.rolname = $2 and not e.rolsuper and pg_has_role(e.oid, o.oid, 'member'))`,
 		roles.Owner, executor).Scan(&powerful)
 	if err != nil {
-		return "", fmt.Errorf("look at the login that deletes: %w", err)
+		return "", fmt.Errorf("check the login that deletes: %w", err)
 	}
 	if !powerful {
 		return "", nil
@@ -122,7 +122,7 @@ func LoginTrouble(ctx context.Context, q database.Querier, roles schemas.Roles) 
 		  ) u on true
 		 where r.rolname = $1`, roles.Login, roles.Owner).Scan(&trouble)
 	if err != nil {
-		return "", fmt.Errorf("look at role %s: %w", roles.Login, err)
+		return "", fmt.Errorf("check role %s: %w", roles.Login, err)
 	}
 	return trouble, nil
 }

@@ -44,7 +44,7 @@ func LostRights(ctx context.Context, q database.Querier, roles schemas.Roles) ([
 		 order by w.n`, on, objects, named, privileges, columns) // CollectRows has its error
 	numbers, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil {
-		return nil, fmt.Errorf("look at the rights in schema lapse: %w", err)
+		return nil, fmt.Errorf("check the rights in schema lapse: %w", err)
 	}
 	var lost []LostRight
 	for _, n := range numbers {
@@ -59,11 +59,11 @@ func LostRights(ctx context.Context, q database.Querier, roles schemas.Roles) ([
 		   and not has_function_privilege($1::name, f.oid, 'execute')
 		 order by f.proname`, roles.Executor)
 	if err != nil {
-		return nil, fmt.Errorf("look at the rights on functions: %w", err)
+		return nil, fmt.Errorf("check the rights on functions: %w", err)
 	}
 	functions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[LostRight])
 	if err != nil {
-		return nil, fmt.Errorf("look at the rights on functions: %w", err)
+		return nil, fmt.Errorf("check the rights on functions: %w", err)
 	}
 	return append(lost, functions...), nil
 }

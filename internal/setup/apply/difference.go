@@ -103,7 +103,7 @@ func (c *Change) refused(problems []error) yamldoc.Errors {
 // is changed, and no table of a user's is locked. Its error has all that is
 // wrong, with the file and with the database, of all policies.
 func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Changes, error) {
-	changes, mistakes, err := a.Look(ctx, file)
+	changes, mistakes, err := a.Preview(ctx, file)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 // `lapse plan -f` and `lapse apply` both ask here. Without a connection it asks over Draft, in a database that need not be installed: then
 // nobody knows which login will apply, and what it lacks is not looked for. The changes are of the policies that could be read; one whose Resolved
 // is set can be surveyed, refused or not.
-func (a *Applier) Look(ctx context.Context, file *policyfile.File) (changes Changes, mistakes yamldoc.Errors, err error) {
+func (a *Applier) Preview(ctx context.Context, file *policyfile.File) (changes Changes, mistakes yamldoc.Errors, err error) {
 	look := func(db replication.Querier, differences []change.Change, err error) error {
 		if err != nil && !errors.As(err, &mistakes) {
 			return err
@@ -300,7 +300,7 @@ func (a *Applier) checkDeleter(ctx context.Context, c *Change) (problems []error
 	}
 	var ready bool
 	err = pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
-		d, err := access.LookAtDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
+		d, err := access.InspectDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
 		c.Grant, c.Grants, ready = d.Lacks, d.Grants, !d.Lacks && d.MayGive
 		return err
 	})

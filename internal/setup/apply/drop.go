@@ -72,7 +72,7 @@ func (a *Applier) leavers(ctx context.Context, changes Changes) (Changes, error)
 	return changes, nil
 }
 
-// unneeded are the published tables that no policy of the file whose table was looked at needs.
+// unneeded are the published tables that no policy of the file whose table was checked needs.
 func (cs Changes) unneeded(members []replication.Member) []replication.Member {
 	return slices.DeleteFunc(slices.Clone(members), func(m replication.Member) bool {
 		return m.Publication == replication.Ledger ||

@@ -35,7 +35,7 @@ type Finding struct {
 	Advice string   `json:"advice,omitempty"` // what to do where no statement does it, or none that a stranger should choose
 }
 
-// Doctor looks at a database and says what is wrong with it. It changes nothing, takes no lock that others wait for, and reads
+// Doctor checks a database and says what is wrong with it. It changes nothing, takes no lock that others wait for, and reads
 // the system catalog and schema lapse alone: nothing of a user's table. So it takes any login. What the login may not see is a
 // warning.
 type Doctor struct {
@@ -46,10 +46,10 @@ type Doctor struct {
 	Now    func() time.Time // the clock of this machine
 }
 
-// check is one thing that the doctor looks at.
+// check is one precondition.
 type check struct {
 	name string
-	look func(context.Context) ([]Finding, error)
+	find func(context.Context) ([]Finding, error)
 }
 
 // examination is a Doctor's at work.
@@ -62,7 +62,7 @@ type examination struct {
 	policies  []record.InForce
 }
 
-// Examine goes through all checks. Where nothing is installed it looks at the server alone. An error says that the connection
+// Examine goes through all checks. Where nothing is installed it checks the server alone. An error says that the connection
 // is lost; what a single check cannot be told is a finding.
 func (d Doctor) Examine(ctx context.Context) ([]Finding, error) {
 	e := &examination{Doctor: d}
@@ -70,12 +70,12 @@ func (d Doctor) Examine(ctx context.Context) ([]Finding, error) {
 		not exists (select from unnest($1::text[]) w where not exists (select from pg_roles r where r.rolname = w))`,
 		[]string{d.Roles.Owner, d.Roles.Executor, d.Roles.Auditor}).Scan(&e.database, &e.version, &e.roles)
 	if err != nil {
-		return nil, fmt.Errorf("look at the server: %w", err)
+		return nil, fmt.Errorf("check the server: %w", err)
 	}
 	var all []Finding
 	for _, checks := range []func() []check{e.checks, e.tables} {
 		for _, c := range checks() {
-			found, err := c.look(ctx)
+			found, err := c.find(ctx)
 			var server *pgconn.PgError
 			switch {
 			case err != nil && errors.As(err, &server) && !e.Conn.IsClosed():

@@ -126,7 +126,7 @@ func (e *examination) checkTrackCounts(ctx context.Context) ([]Finding, error) {
 }
 
 func (e *examination) checkReplicationRole(ctx context.Context) ([]Finding, error) {
-	return e.checkSetting(ctx, "session_replication_role", "origin", "foreign keys are not looked at, and batches are refused")
+	return e.checkSetting(ctx, "session_replication_role", "origin", "foreign keys are not checked, and batches are refused")
 }
 
 func (e *examination) checkIsolation(ctx context.Context) ([]Finding, error) {

@@ -51,10 +51,10 @@ func (e *examination) checkPolicy(ctx context.Context, p *record.InForce) ([]Fin
 			strings.Join(i.Changed, ", ")), nil
 	}
 	found := append(intrudersFound(i.Intruders), indexesFound(i)...)
-	for _, look := range []func(context.Context, *record.InForce, *run.Inspection) ([]Finding, error){
+	for _, find := range []func(context.Context, *record.InForce, *run.Inspection) ([]Finding, error){
 		e.identitiesFound, e.deleterFound, e.movesFound,
 	} {
-		more, err := look(ctx, p, i)
+		more, err := find(ctx, p, i)
 		if err != nil {
 			return found, err
 		}

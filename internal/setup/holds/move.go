@@ -80,7 +80,7 @@ func heldTable(ctx context.Context, tx pgx.Tx, id schemas.HoldID) (was hold.Tabl
 	case errors.Is(err, pgx.ErrNoRows):
 		return was, &Error{fmt.Sprintf("there is no hold %d", id)}
 	case err != nil:
-		return was, fmt.Errorf("look at hold %d: %w", id, err)
+		return was, fmt.Errorf("check hold %d: %w", id, err)
 	case was.OID == 0 || state == "released":
 		return was, &Error{fmt.Sprintf("hold %d is released already: place it once more", id)}
 	case state == "releasing":
@@ -110,7 +110,7 @@ func Faults(ctx context.Context, s *site.Session) (faults []string, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look at what holds are on: %w", err)
+		return nil, fmt.Errorf("check what holds are on: %w", err)
 	}
 	return faults, nil
 }
@@ -120,7 +120,7 @@ func ReadFaults(ctx context.Context, q database.Querier) ([]string, error) {
 	rows, _ := q.Query(ctx, `select f.fault from lapse.hold_faults() f`) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return nil, fmt.Errorf("look at the tables of holds: %w", err)
+		return nil, fmt.Errorf("check the tables of holds: %w", err)
 	}
 	return all, nil
 }

@@ -267,7 +267,7 @@ func Settle(ctx context.Context, s *site.Session) error {
 			 cross join lateral (select s.state, s.enforced_until from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s`).Scan(&requested, &over)
 	}
 	if err := pgx.BeginFunc(ctx, s.Conn, look); err != nil {
-		return fmt.Errorf("look at the holds: %w", err)
+		return fmt.Errorf("check the holds: %w", err)
 	}
 	if len(requested) > 0 {
 		s.Log.Info("waiting for the batches that began before the hold", "holds", requested)
@@ -276,7 +276,7 @@ func Settle(ctx context.Context, s *site.Session) error {
 				return err
 			}
 			if err := look(tx); err != nil {
-				return fmt.Errorf("look at the holds: %w", err)
+				return fmt.Errorf("check the holds: %w", err)
 			}
 			for _, id := range requested {
 				if err := writeHoldState(ctx, tx, id, "effective", 0, ""); err != nil {
@@ -297,7 +297,7 @@ func Settle(ctx context.Context, s *site.Session) error {
 			return err
 		}
 		if err := look(tx); err != nil {
-			return fmt.Errorf("look at the holds: %w", err)
+			return fmt.Errorf("check the holds: %w", err)
 		}
 		for _, id := range over {
 			if err := endHold(ctx, tx, id, "its cooling-off is over"); err != nil {
@@ -337,7 +337,7 @@ func Release(ctx context.Context, s *site.Session, id schemas.HoldID, after time
 		case errors.Is(err, pgx.ErrNoRows):
 			return &Error{fmt.Sprintf("there is no hold %d", id)}
 		case err != nil:
-			return fmt.Errorf("look at hold %d: %w", id, err)
+			return fmt.Errorf("check hold %d: %w", id, err)
 		case state == "released":
 			return &Error{fmt.Sprintf("hold %d is released already", id)}
 		case after == 0:

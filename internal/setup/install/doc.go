@@ -2,7 +2,7 @@
 // access and site, which know what each part is. A slot that is gone is refused, until somebody says that another is to be made:
 //
 //	step          does                                          a crash after it leaves, and who repairs it
-//	look          refuses servers and schemas, changes nothing   nothing
+//	inspect       refuses servers and schemas, changes nothing   nothing
 //	roles         makes roles and logins, with their grants      roles that own nothing; the next init uses them
 //	keys          has the keys made                              keys of no database; the next init uses them
 //	catalog       migrates schema lapse, version by version,     a catalog that lets no batch through; the next init goes on;
@@ -17,7 +17,7 @@
 //	              restates the policies
 //	holds         ends what a command that places a hold was  holds that are enforced, and not said to be effective; the next
 //	              killed in                                   command about holds, or init
-//	retention     looks at max_slot_wal_keep_size                all is there
+//	retention     checks max_slot_wal_keep_size                all is there
 //
 // Publications come before the slot: a slot that is older than one is stuck for good.
 package install

@@ -121,7 +121,7 @@ type step struct {
 
 func (w *installing) steps() []step {
 	steps := []step{
-		{"look", w.look}, {"roles", w.roles}, {"keys", w.keys}, {"catalog", w.catalog},
+		{"inspect", w.inspect}, {"roles", w.roles}, {"keys", w.keys}, {"catalog", w.catalog},
 	}
 	if !w.AuditRequired {
 		return append(steps, step{"holds", w.holds}, step{"retention", func(context.Context) error {
@@ -154,14 +154,14 @@ func (w *installing) warn(format string, args ...any) {
 // oldestServer is the first major version that Lapse works with.
 const oldestServer = 140000
 
-// look refuses what nothing can be installed in. It changes nothing.
-func (w *installing) look(ctx context.Context) error {
+// inspect refuses what nothing can be installed in. It changes nothing.
+func (w *installing) inspect(ctx context.Context) error {
 	var version int
 	var standby bool
 	err := w.login.QueryRow(ctx, `select current_setting('server_version_num')::int, pg_is_in_recovery()`).Scan(&version, &standby)
 	switch {
 	case err != nil:
-		return fmt.Errorf("look at the server: %w", err)
+		return fmt.Errorf("check the server: %w", err)
 	case version < oldestServer:
 		return fmt.Errorf("PostgreSQL %d is too old: Lapse needs %d or later", version/10000, oldestServer/10000)
 	case standby:
@@ -232,7 +232,7 @@ func (w *installing) catalog(ctx context.Context) error {
 	return nil
 }
 
-// outdated looks which policies have to be applied again. It changes nothing.
+// outdated finds which policies have to be applied again. It changes nothing.
 func (w *installing) outdated(ctx context.Context) error {
 	policies, err := record.LoadInForce(ctx, w.owner.Conn)
 	if err != nil {
@@ -250,7 +250,7 @@ func (w *installing) outdated(ctx context.Context) error {
 func (w *installing) retention(ctx context.Context) error {
 	var keep string
 	if err := w.owner.Conn.QueryRow(ctx, `select current_setting('max_slot_wal_keep_size')`).Scan(&keep); err != nil {
-		return fmt.Errorf("look at max_slot_wal_keep_size: %w", err)
+		return fmt.Errorf("check max_slot_wal_keep_size: %w", err)
 	}
 	if keep == "-1" {
 		w.warn("max_slot_wal_keep_size is -1: while Kafka or the auditor is away, PostgreSQL keeps its log until " +

@@ -19,7 +19,7 @@ import (
 func (w *installing) publications(ctx context.Context) error {
 	conn := w.owner.Conn
 	if _, err := conn.Exec(ctx, `select lapse.begin_publications()`); err != nil {
-		return fmt.Errorf("look at the publications: %w", err)
+		return fmt.Errorf("check the publications: %w", err)
 	}
 	var there []string
 	if err := conn.QueryRow(ctx, `select coalesce(array_agg(pubname::text), '{}') from pg_publication`).Scan(&there); err != nil {

@@ -144,7 +144,7 @@ func (w *installing) checkLogin(ctx context.Context) error {
 		  from pg_roles r where r.rolname = $1`,
 		w.Roles.Login, []string{w.Roles.Owner, w.Roles.Executor, w.Roles.Auditor}).Scan(&there, &plays)
 	if err != nil {
-		return fmt.Errorf("look at role %s: %w", w.Roles.Login, err)
+		return fmt.Errorf("check role %s: %w", w.Roles.Login, err)
 	}
 	if !there || plays {
 		return nil

@@ -164,7 +164,7 @@ const firstFailover = 170000
 func slotOptions(ctx context.Context, conn *pgx.Conn) ([]replication.SlotOption, error) {
 	var version int
 	if err := conn.QueryRow(ctx, `select current_setting('server_version_num')::int`).Scan(&version); err != nil {
-		return nil, fmt.Errorf("look at the server: %w", err)
+		return nil, fmt.Errorf("check the server: %w", err)
 	}
 	if version < firstFailover {
 		return nil, nil

@@ -100,7 +100,7 @@ func (s *Session) changePublished(
 		return err
 	}
 	if _, err := tx.Exec(ctx, `select lapse.begin_publications()`); err != nil {
-		return fmt.Errorf("look at the publications: %w", err)
+		return fmt.Errorf("check the publications: %w", err)
 	}
 	if err := access.Become(ctx, tx, ""); err != nil {
 		return err

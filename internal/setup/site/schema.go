@@ -54,7 +54,7 @@ func (e *FunctionError) Error() string {
 // owner in pg_shdepend, unless that is the superuser that initdb made, who has oid 10.
 //
 // Where all belongs to the catalog's owner, nobody else could attach code to it but with a right that was given away, or
-// as a superuser. That is looked at too: triggers other than ours, casts, rules but for the one of our view, row security, children, and expressions (of defaults, generated
+// as a superuser. That is checked too: triggers other than ours, casts, rules but for the one of our view, row security, children, and expressions (of defaults, generated
 // columns, checks, indexes, statistics) that use a function, operator or type from outside.
 const schemaSQL = `
 	with installed as (
@@ -134,7 +134,7 @@ const schemaSQL = `
 func CheckSchema(ctx context.Context, q database.Querier, roles schemas.Roles) (there bool, err error) {
 	rows, err := q.Query(ctx, schemaSQL, roles.Owner, roles.DeleterPrefix)
 	if err != nil {
-		return false, fmt.Errorf("look at schema lapse: %w", err)
+		return false, fmt.Errorf("check schema lapse: %w", err)
 	}
 	type facts struct {
 		Owner   string
@@ -143,7 +143,7 @@ func CheckSchema(ctx context.Context, q database.Querier, roles schemas.Roles) (
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[facts])
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("look at schema lapse: %w", err)
+		return false, fmt.Errorf("check schema lapse: %w", err)
 	case len(found) == 0:
 		return false, nil
 	case found[0].Owner != roles.Owner || len(found[0].Foreign) > 0:

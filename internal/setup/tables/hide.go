@@ -44,7 +44,7 @@ const hideSQL = `
 	 where c.oid = $1`
 
 // Look compares the table with what is asked for, and writes the SQL. h is of planner.HideUnder. Nothing is changed.
-func (s *Hider) Look(ctx context.Context, h *planner.Hide) (*Hiding, error) {
+func (s *Hider) Preview(ctx context.Context, h *planner.Hide) (*Hiding, error) {
 	var forced bool
 	var blind string // the deleter, where it has not the rights of the table's owner, as where that is a superuser
 	w := &Hiding{Hide: h}
@@ -55,7 +55,7 @@ func (s *Hider) Look(ctx context.Context, h *planner.Hide) (*Hiding, error) {
 		return nil, &ScaffoldError{"the policy's table is gone"}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at the policy's table: %w", err)
+		return nil, fmt.Errorf("check the policy's table: %w", err)
 	}
 	if blind != "" && s.As == planner.HidePolicy && !s.Drop {
 		table := schemas.Identifier(h.Schema, h.Table)

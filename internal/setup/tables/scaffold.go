@@ -75,7 +75,7 @@ const scaffoldWritersSQL = `
 	 order by 1`
 
 // Look compares what is asked for with the table, and writes the SQL. Nothing is changed. A *ScaffoldError says what to do.
-func (s *Scaffolder) Look(ctx context.Context) (*Scaffolding, error) {
+func (s *Scaffolder) Preview(ctx context.Context) (*Scaffolding, error) {
 	w := &Scaffolding{Scaffold: planner.Scaffold{Option: s.Option, Column: s.Column, Refresh: s.Refresh}}
 	err := pgx.BeginTxFunc(ctx, s.Conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := s.findTable(ctx, tx, w); err != nil {

@@ -49,7 +49,7 @@ begin
   perform set_config('lock_timeout', greatest(1, floor(1000 * extract(epoch from
     least(interval '100 milliseconds', current_setting('deadlock_timeout')::interval / 4))))::text, true);
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
-  select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.look(claim, work, place.leaf) l;
+  select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.check_leaf(claim, work, place.leaf) l;
   kept := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   part := lapse.part(claim, work, 'at');
   if part.why is null and part.upper::timestamp without time zone > bound then

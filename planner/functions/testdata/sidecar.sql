@@ -29,7 +29,7 @@ declare
 begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   lock table public."Reg" in row share mode;
-  select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.look(claim, work, place.leaf) l;
+  select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.check_leaf(claim, work, place.leaf) l;
   due := due || case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   deletion := 'delete from only ' || place.leaf || ' as t
        using public."Reg" as r
@@ -139,7 +139,7 @@ select array_agg(d.at), count(*),
   return aim;
 end
 $lapse$;
-@@ lapse.survey_7_1, in the place of aeef7cbe
+@@ lapse.survey_7_1, in the place of b52c99bd
 1+  bound   timestamp with time zone := at_cutoff - interval '1 day';
 0+  join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
 2+  rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
