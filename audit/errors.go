@@ -15,7 +15,7 @@ import (
 var (
 	// errOtherEvents: what would be written does not follow what a file of events has.
 	errOtherEvents = errors.New("the file cannot be gone on with")
-	// errDisorder: the stream does not come in commit order, on which everything here rests.
+	// errDisorder: the stream does not come in commit order, and everything here depends on that order.
 	errDisorder = errors.New("the stream is out of order")
 )
 

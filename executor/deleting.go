@@ -83,7 +83,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit 
 		end, err := w.failed(ctx, t, a, o, err)
 		return batch.Result{}, end, err
 	}
-	if o.StepOver && done.Picked > done.Deleted || done.Rested > 0 {
+	if o.StepOver && done.Picked > done.Deleted || done.Quarantined > 0 {
 		w.entered(ctx, t, a, &begun)
 	}
 	if done.Locker > 0 {

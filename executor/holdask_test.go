@@ -47,7 +47,7 @@ func questions(p *record.InForce, hold schemas.HoldID) []string {
 	return []string{
 		fmt.Sprintf("select lapse.held_rows(%d, %d, %s)", p.ID, p.Version, schemas.CallerProof),
 		fmt.Sprintf("select i.spared from lapse.inspect_leaf(%d, %d, %d, %s, true, %s) i", p.ID, p.Version, p.TableOID, schemas.Literal(p.TableName), schemas.CallerProof),
-		fmt.Sprintf("select lapse.resting_keys(%d, %d, %d, now(), %s)::text", p.ID, p.Version, p.TableOID, schemas.CallerProof),
+		fmt.Sprintf("select lapse.quarantined_keys(%d, %d, %d, now(), %s)::text", p.ID, p.Version, p.TableOID, schemas.CallerProof),
 		fmt.Sprintf("select lapse.held_keys(%d, %s)::text", hold, schemas.CallerProof),
 	}
 }

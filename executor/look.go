@@ -30,7 +30,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	if p.Unfinished != nil {
 		return nil, turnGoesOn, nil
 	}
-	since, err := w.restingSince(ctx, p)
+	since, err := w.quarantinedSince(ctx, p)
 	if err != nil {
 		return nil, turnGoesOn, err
 	}

@@ -67,8 +67,8 @@ func newMetrics() *Metrics {
 	}
 }
 
-// resting says what a policy has in quarantine.
-func (m *Metrics) resting(p *record.InForce, now time.Time) {
+// inQuarantine says what a policy has in quarantine.
+func (m *Metrics) inQuarantine(p *record.InForce, now time.Time) {
 	age := 0.0
 	if p.Quarantine.Rows > 0 {
 		age = max(0, now.Sub(p.Quarantine.Oldest).Seconds())

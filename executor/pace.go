@@ -28,8 +28,8 @@ const (
 	// gentleLane is how long a batch at gentle pace waits for the end of another one of this process. One that lasts longer
 	// holds up nobody.
 	gentleLane = 10 * time.Millisecond
-	// longestRest is the longest pause after a batch at gentle pace. Like longestPause it is far below the length of a lease.
-	longestRest = longestPause
+	// longestGentlePause is the longest pause after a batch at gentle pace. Like longestPause it is far below the length of a lease.
+	longestGentlePause = longestPause
 )
 
 // throttlePace is the reason of the pauses at gentle pace: a label of throttle_seconds_total.
@@ -163,7 +163,7 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, p *record.InForce) er
 	if err := w.countCompany(work); err != nil {
 		return err
 	}
-	length := min(w.pausedUntil.Sub(w.now()), longestRest)
+	length := min(w.pausedUntil.Sub(w.now()), longestGentlePause)
 	w.pausedUntil = time.Time{}
 	if length > 0 {
 		_ = w.pace.sleep(ctx, length)

@@ -105,7 +105,7 @@ func TestABatchThatFailsIsFollowedByARestToo(t *testing.T) {
 		})
 		e.pace.sleep = r.sleep
 		for range 9 {
-			e.pace.join() // so that it rests for far longer than the clock's steps
+			e.pace.join() // so that it pauses for far longer than the clock's steps
 		}
 		_, _ = e.Once(t.Context(), nil)
 		batches := int(counted(t, e, "lapse_batches_total"))

@@ -100,9 +100,9 @@ func quarantineOf(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyID) 
 	return r, nil
 }
 
-// restingSince returns the server's time where a policy has rows in quarantine: the table is about to be looked through for due ones. Zero
+// quarantinedSince returns the server's time where a policy has rows in quarantine: the table is about to be looked through for due ones. Zero
 // where it has none.
-func (w *worker) restingSince(ctx context.Context, p *record.InForce) (since time.Time, err error) {
+func (w *worker) quarantinedSince(ctx context.Context, p *record.InForce) (since time.Time, err error) {
 	if p.Quarantine.Rows == 0 {
 		return since, nil
 	}

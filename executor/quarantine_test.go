@@ -332,7 +332,7 @@ func TestAStolenLoginEntersNothingIntoTheQuarantine(t *testing.T) {
 			"select lapse.resist(null::lapse.claim, null::lapse.work, '{1}', '23503', null, null, null, null, null)",
 			"insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at) values (1, 1, sha256(''), '{1}', '23503', 'infinity')",
 			"update lapse.quarantine set retry_at = 'infinity'",
-			"select lapse.resting(1, 1, 1)", // it would show keys
+			"select lapse.quarantined(1, 1, 1)", // it would show keys
 		} {
 			if _, err := w.Control.Exec(t.Context(), sql); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
 				t.Errorf("%s: %v", sql, err)

@@ -56,14 +56,14 @@ func statisticsOf(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (st Statis
 
 // remains is what is left at the end of a run; nil counts are not known.
 type remains struct {
-	due, held, resting *int64
+	due, held, quarantined *int64
 	oldest             *time.Time
 }
 
 // closeRun ends a run that is over. The first to say so counts. Durable when it returns.
 func closeRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID, r remains) error {
 	var nothing any
-	if err := conn.QueryRow(ctx, `select lapse.close_run($1, $2, $3, $4, $5)`, run, r.due, r.held, r.resting, r.oldest).Scan(&nothing); err != nil {
+	if err := conn.QueryRow(ctx, `select lapse.close_run($1, $2, $3, $4, $5)`, run, r.due, r.held, r.quarantined, r.oldest).Scan(&nothing); err != nil {
 		return fmt.Errorf("end run %v: %w", run, err)
 	}
 	return nil
@@ -82,7 +82,7 @@ func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest qua
 	if left.lockedRows || left.aside > 0 || rest.rows > 0 || whole.Refreshed > 0 || p.HoldVersion > 0 {
 		r = w.remaining(ctx, p, run)
 	}
-	r.resting = &rest.rows
+	r.quarantined = &rest.rows
 	return closeRun(ctx, w.session.Control, run.ID, r)
 }
 
@@ -102,12 +102,12 @@ func (w *worker) remaining(ctx context.Context, p *record.InForce, run *record.R
 	return remains{}
 }
 
-// restStopped is why a run rests whose executor was asked to stop. The other reasons are those of guards and errors.
-const restStopped = "stop request"
+// stoppedByRequest is why a run is suspended when its executor is asked to stop. The other reasons are those of guards and errors.
+const stoppedByRequest = "stop request"
 
-// noteRest records what a worker's part in a turn came to: why its run rests, where it is not over, and what it did. Only
+// noteSuspension records what a worker's part in a turn came to: why its run is suspended, if it is not over, and what it did. Only
 // people read it: where it cannot be recorded, nothing else changes.
-func (w *worker) noteRest(ctx, work context.Context, t *turn, end turnEnd) {
+func (w *worker) noteSuspension(ctx, work context.Context, t *turn, end turnEnd) {
 	run := t.begun()
 	var why string
 	switch {
@@ -118,19 +118,19 @@ func (w *worker) noteRest(ctx, work context.Context, t *turn, end turnEnd) {
 	case end == turnRefused || end == turnLimited:
 		why = t.heldBy()
 	case ctx.Err() != nil:
-		why = restStopped
+		why = stoppedByRequest
 	default:
 		return
 	}
 	work, cancel := lastWords(work)
 	defer cancel()
 	var nothing any
-	err := w.session.Control.QueryRow(work, `select lapse.rest_run($1, $2)`, run.ID, why).Scan(&nothing)
+	err := w.session.Control.QueryRow(work, `select lapse.suspend_run($1, $2)`, run.ID, why).Scan(&nothing)
 	if err == nil {
 		err = w.askWhatItDid(work, t)
 	}
 	if err != nil {
-		w.log.Warn("why a run rests is not on record", "policy", t.policy.Name, "run", run.ID, "error", stripped("rest", err))
+		w.log.Warn("why a run is suspended is not on record", "policy", t.policy.Name, "run", run.ID, "error", stripped("suspend the run", err))
 	}
 }
 

@@ -287,7 +287,7 @@ func TestAStolenLoginCannotEndARunOrFillTheCatalogWithReports(t *testing.T) {
 		stranger := db.NewRole(t, "stranger")
 		conn := db.ConnectAs(t, stranger)
 		for _, statement := range []string{
-			"select lapse.report('h', '{0}', '{running}', '{\"\"}', '{null}', '{\"\"}')", "select lapse.rest_run(gen_random_uuid(), 'x')", "select lapse.note_due(gen_random_uuid(), 1)",
+			"select lapse.report('h', '{0}', '{running}', '{\"\"}', '{null}', '{\"\"}')", "select lapse.suspend_run(gen_random_uuid(), 'x')", "select lapse.note_due(gen_random_uuid(), 1)",
 			"select lapse.close_run(gen_random_uuid(), 0, 0, 0, null)",
 		} {
 			if _, err := conn.Exec(ctx, statement); err == nil {

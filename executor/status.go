@@ -86,7 +86,7 @@ func (e *Executor) observe(policies []record.InForce) (cut []*policyMemory) {
 		case p.Trouble != "":
 			line.state, line.stopped, line.cause = stateStopped, p.Trouble+": "+p.Remedy(), CauseTable
 		}
-		e.metrics.resting(p, e.now())
+		e.metrics.inQuarantine(p, e.now())
 		e.metrics.in(p, line.state)
 		status = append(status, line)
 	}

@@ -30,7 +30,7 @@ type PolicySummary struct {
 	Obstacles []Obstacle `json:"obstacles,omitempty"`
 	// LeftBehind says that due rows are left that somebody had locked all the time. The next run follows soon.
 	LeftBehind bool `json:"left_behind,omitempty"`
-	// Whole is what the run did by all executors, as far as it was asked for: at its end, and where it rests.
+	// Whole is what the run did by all executors, as far as it was asked for: at its end, and where it is suspended.
 	Whole Statistics `json:"run_by_all"`
 }
 

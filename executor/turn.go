@@ -160,7 +160,7 @@ func (w *worker) work(ctx context.Context, t *turn) (turnEnd, error) {
 	if err != nil {
 		end, err = w.trouble(t, err)
 	}
-	w.noteRest(ctx, work, t, end)
+	w.noteSuspension(ctx, work, t, end)
 	return end, err
 }
 

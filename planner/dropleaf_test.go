@@ -51,7 +51,7 @@ func keptLeaves() []kept {
 		{name: "with a row that never expires", why: notDue, before: sql(`update shop.%s set at = null where id = 7`)},
 		{name: "with a row of minus infinity", why: notDue, before: sql(`update shop.%s set at = '-infinity' where id = 7`)},
 		{name: "with a row that has to stay", why: notDue, before: func(w *world, leaf string, oid uint32) {
-			must(w.t, w.script(fmt.Sprintf(`create or replace function lapse.resting(policy int, version int, leaf oid) returns text language plpgsql stable
+			must(w.t, w.script(fmt.Sprintf(`create or replace function lapse.quarantined(policy int, version int, leaf oid) returns text language plpgsql stable
 				set search_path = pg_catalog, pg_temp as $$ begin return case when leaf = %d then 't.id = 7' end; end $$`, oid)))
 		}},
 		{name: "without rows", why: "it is empty", before: sql(`delete from shop.%s`)},

@@ -21,10 +21,10 @@ func (w *world) rest(p *record.InForce, leaf string, retry string, keys ...[]str
 	}
 }
 
-// resting is how many rows of a leaf rest, as a batch asks for it.
-func (w *world) resting(p *record.InForce, leaf string) (rows int, sql string) {
+// quarantined returns how many rows of a leaf are in quarantine, as a batch asks for it.
+func (w *world) quarantined(p *record.InForce, leaf string) (rows int, sql string) {
 	w.t.Helper()
-	sql = valueOn[string](w.t, w.admin, `select coalesce(lapse.resting($1, $2, $3::text::regclass), '')`, p.ID, p.Version, leaf)
+	sql = valueOn[string](w.t, w.admin, `select coalesce(lapse.quarantined($1, $2, $3::text::regclass), '')`, p.ID, p.Version, leaf)
 	if sql == "" {
 		return 0, ""
 	}
@@ -63,11 +63,11 @@ func TestRowsInQuarantineAreFoundByKeysOfEveryType(t *testing.T) {
 			p := w.named(schemas.PolicyName(fmt.Sprintf("p%d", n)))
 			key := valueOn[[]string](w.t, w.admin, "select "+p.Definition.KeyTexts()+" from "+table+" t")
 			w.rest(&p, table, "1 hour", key)
-			if rows, sql := w.resting(&p, table); rows != 1 {
+			if rows, sql := w.quarantined(&p, table); rows != 1 {
 				t.Errorf("%s: %d rows rest by %s, want the one", c.columns, rows, sql)
 			}
 			must(t, runSQL(w.admin, `update lapse.quarantine set retry_at = now()`))
-			if rows, _ := w.resting(&p, table); rows != 0 {
+			if rows, _ := w.quarantined(&p, table); rows != 0 {
 				t.Errorf("%s: %d rows rest whose next try has come", c.columns, rows)
 			}
 		}
@@ -83,7 +83,7 @@ func TestManyRowsInQuarantineAreOneListInTheCondition(t *testing.T) {
 		must(t, runSQL(w.admin, `
 			insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
 			select $1, 'shop.sessions'::regclass, sha256(g::text::bytea), array[g::text], '23503', now() + interval '1 hour' from generate_series(1, 10000) g`, p.ID))
-		_, sql := w.resting(&p, "shop.sessions")
+		_, sql := w.quarantined(&p, "shop.sessions")
 		rows, err := w.admin.Query(t.Context(), `explain select from shop.sessions t where (`+sql+`) is not true`)
 		must(t, err)
 		var text strings.Builder

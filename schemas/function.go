@@ -90,9 +90,9 @@ var batchFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.check_caller", "lapse.is_caller", "lapse.may_ask",
 	"lapse.hold_fault", "lapse.holds_on", "lapse.changed_columns", "lapse.changed_part", "lapse.made", "lapse.meaning", "lapse.overwrites", "lapse.parts", "lapse.same_columns",
 	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.half_latitude", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.check_leaf", "lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
-	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen", "lapse.worth_a_mark",
+	"lapse.reach", "lapse.record", "lapse.resist", "lapse.quarantined", "lapse.quarantined_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.tally_of", "lapse.removed", "lapse.set_key", "lapse.sets", "lapse.strayed", "lapse.unpromised",
-	"lapse.answers", "lapse.deleter_of", "lapse.kept_by", "lapse.lock_along", "lapse.lock_rows", "lapse.locker", "lapse.readable", "lapse.rest", "lapse.to_lock", "lapse.ways",
+	"lapse.answers", "lapse.deleter_of", "lapse.kept_by", "lapse.lock_along", "lapse.lock_rows", "lapse.locker", "lapse.readable", "lapse.quarantine_kept", "lapse.to_lock", "lapse.ways",
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
 }
 
@@ -101,7 +101,7 @@ var lookFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.check_caller", "lapse.is_caller", "lapse.may_ask", "lapse.leaves",
 	"lapse.hold_fault", "lapse.holds_on", "lapse.changed_columns", "lapse.changed_part", "lapse.made", "lapse.meaning", "lapse.overwrites", "lapse.parts", "lapse.same_columns",
 	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.few_leaves", "lapse.half_latitude", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
-	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen", "lapse.worth_a_mark",
+	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.quarantined", "lapse.quarantined_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.deleter_of", "lapse.set_key", "lapse.sets", "lapse.unpromised", "lapse.ways",
 }
 
@@ -109,7 +109,7 @@ var lookFunctions = []string{
 // in schema lapse but to read CallerView.
 func DeleterFunctions() []string {
 	return []string{
-		"lapse.held_keys(int, bytea)", "lapse.held_rows(int, int, bytea)", "lapse.resting_keys(int, int, oid, timestamptz, bytea)",
+		"lapse.held_keys(int, bytea)", "lapse.held_rows(int, int, bytea)", "lapse.quarantined_keys(int, int, oid, timestamptz, bytea)",
 		"lapse.enter(lapse.claim, lapse.work, int, int, int, bytea)", "lapse.check_leaf(lapse.claim, lapse.work, text)",
 		"lapse.record(lapse.claim, bytea, lapse.work)", "lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text, text, text)",
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, lapse.tally, text[], boolean, boolean, oid[])", "lapse.clear(lapse.claim, lapse.work)", "lapse.inspect(int, int)",
@@ -117,7 +117,7 @@ func DeleterFunctions() []string {
 		"lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz)", "lapse.leave_drop(lapse.claim, lapse.work, text)",
 		"lapse.readable(oid)", "lapse.locker(oid, tid[])", "lapse.lock_along(oid, tid[], jsonb)",
 		"lapse.lock_rows(lapse.claim, lapse.work, lapse.place, lapse.aim, anyelement, text, text, text, text)",
-		"lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[])", "lapse.rest(lapse.claim, lapse.work, text[], oid[])",
+		"lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[])", "lapse.quarantine_kept(lapse.claim, lapse.work, text[], oid[])",
 		"lapse.candidates(int, int, name, timestamp, timestamp, bigint[])", "lapse.inspect_leaf(int, int, oid, text, boolean, bytea)",
 	}
 }

@@ -13,7 +13,7 @@ const (
 	HeldByGuard      HeldBack = "guard"      // a guard refuses, or an error stopped the policy: audit, slot, history, a hold, a trigger, a right
 	HeldByVersion    HeldBack = "held_back"  // a newer version lets more rows fall due than the armed one, and nobody has said yes
 	HeldByBreaker    HeldBack = "breaker"    // more was due at once than was to be expected, and nobody has said yes
-	HeldByQuarantine HeldBack = "quarantine" // rows could not be deleted, and rest until they are tried again
+	HeldByQuarantine HeldBack = "quarantine" // rows could not be deleted, and wait in quarantine until they are tried again
 	HeldByLock       HeldBack = "lock"       // somebody has the rows, the table or a partition locked
 	HeldByWindow     HeldBack = "window"     // the policy's window is closed
 	HeldByLimit      HeldBack = "limit"      // max_rows_per_run or the rate let no more go for the time being
@@ -38,7 +38,7 @@ func (h HeldBack) Means() string {
 	case HeldByLock:
 		return "somebody has the rows, the table or a partition locked"
 	case HeldByQuarantine:
-		return "rows could not be deleted, and rest until they are tried again"
+		return "rows could not be deleted, and wait in quarantine until they are tried again"
 	case HeldByGuard:
 		return "a guard refuses, or an error stopped the policy"
 	case HeldByClock:

@@ -49,7 +49,7 @@ var (
 		"end_run(uuid, text)", "forgive(int, timestamptz)", "intruders(oid[], boolean)", "lease(uuid, text)", "leaves(oid)", "looked(int, int)", "ignore_marks(int)", "passed(int, int, interval)",
 		"meaning(oid, oid)", "measure(int)", "note_due(uuid, bigint)", "open_run(int, int, uuid, oid[], timestamptz[], oid[], bigint)", "part_of(oid, oid, timestamptz, name)", "parts(oid[])",
 		"prune(int)", "put_aside(bigint, bigint, text, text)", "reach(oid[])", "release(bigint, bigint, text)",
-		"remember(uuid)", "report(text, int[], text[], text[], timestamptz[], text[])", "rest_run(uuid, text)", "statistics(uuid)", "take_rows(bigint, bigint, text, int)",
+		"remember(uuid)", "report(text, int[], text[], text[], timestamptz[], text[])", "suspend_run(uuid, text)", "statistics(uuid)", "take_rows(bigint, bigint, text, int)",
 		"trip(int, int, text, bigint, bigint, bigint)", "unseen(oid[], boolean)",
 	}
 )

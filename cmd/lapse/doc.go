@@ -34,7 +34,7 @@
 // Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done,
 // and it found something that needs a person.
 //
-// The end of `lapse serve`, after SIGINT, SIGTERM or an error that only a person can settle:
+// The end of `lapse serve`, after SIGINT, SIGTERM or an error that only a person can resolve:
 //
 //  1. the executor begins no new batch; the open one is committed or rolled back
 //  2. the audit publishes what it has read and confirms what is acknowledged

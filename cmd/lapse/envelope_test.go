@@ -38,7 +38,7 @@ var results = map[string]any{
 	"policy arm": stateChanges{}, "policy pause": stateChanges{}, "policy resume": stateChanges{},
 	"pause": status.Halt{}, "resume": status.Halt{}, "plan": []plan{},
 	"hold place": placedHold{}, "hold move": holds.Record{}, "hold release": holds.Record{}, "hold list": holdList{}, "hold show": shownHold{},
-	"quarantine list": restingList{}, "quarantine retry": changedRows{}, "quarantine forgive": changedRows{},
+	"quarantine list": quarantineList{}, "quarantine retry": changedRows{}, "quarantine forgive": changedRows{},
 	"clock": clocks{}, "clock accept": acceptance{}, "history": historyView{}, "history accept": acceptedHistory{},
 	"status": status.Status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": exported{}, "version": versions{},
 	"uninstall": uninstalled{},

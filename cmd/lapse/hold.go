@@ -207,7 +207,7 @@ type holdList struct {
 
 // listHolds prints the holds, and what is wrong with them.
 func (a *app) listHolds(ctx context.Context, owner *site.Session, all bool) error {
-	if err := holds.Settle(ctx, owner); err != nil {
+	if err := holds.Finish(ctx, owner); err != nil {
 		return err
 	}
 	faults, err := holds.Faults(ctx, owner)

@@ -61,7 +61,7 @@ there are any.`,
 				return err
 			}
 			if a.asJSON {
-				err = a.printJSON(restingList{rows})
+				err = a.printJSON(quarantineList{rows})
 			} else {
 				err = a.printQuarantine(rows)
 			}
@@ -76,10 +76,10 @@ there are any.`,
 	return cmd
 }
 
-// restingList is what `lapse quarantine list` prints, and changedRows what retry and forgive do.
+// quarantineList is what `lapse quarantine list` prints, and changedRows what retry and forgive do.
 type (
-	restingList struct {
-		Rows []tables.Resting `json:"rows"`
+	quarantineList struct {
+		Rows []tables.Quarantined `json:"rows"`
 	}
 	changedRows struct {
 		Policy string `json:"policy"`
@@ -87,7 +87,7 @@ type (
 	}
 )
 
-func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]tables.Resting, error) {
+func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]tables.Quarantined, error) {
 	owner, _, err := a.openOwner(ctx, "lapse quarantine")
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func quarantineMistake(err error) error {
 	return err
 }
 
-func (a *app) printQuarantine(rows []tables.Resting) error {
+func (a *app) printQuarantine(rows []tables.Quarantined) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(a.out, "no row is in quarantine")
 		return err
@@ -140,7 +140,7 @@ func (a *app) printQuarantine(rows []tables.Resting) error {
 }
 
 // quarantineTable has a line for each row.
-func (a *app) quarantineTable(rows []tables.Resting) *table {
+func (a *app) quarantineTable(rows []tables.Quarantined) *table {
 	t := newTable("POLICY…", "KEY…", "SQLSTATE", "TRIES")
 	if a.verbose {
 		t = newTable("POLICY…", "TABLE…", "KEY…", "SQLSTATE", "IN THE WAY…", "TRIES", "SINCE", "NEXT TRY")
@@ -156,7 +156,7 @@ func (a *app) quarantineTable(rows []tables.Resting) *table {
 }
 
 // inTheWay names what kept a row from being deleted, "-" where PostgreSQL gave no name.
-func inTheWay(r *tables.Resting) string {
+func inTheWay(r *tables.Quarantined) string {
 	switch {
 	case r.Constraint != "":
 		return r.Constraint + " of " + r.Relation

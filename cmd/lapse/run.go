@@ -164,7 +164,7 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, d
 	}
 	switch {
 	case err != nil && onlyResisted(summary):
-		return errNeedsPerson // what rests is in the summary
+		return errNeedsPerson // what is in quarantine is in the summary
 	case errors.Is(err, executor.ErrStopping) && errors.Is(context.Cause(ctx), errSignalled):
 		return fmt.Errorf("%w before the pass was over; the next one goes on with it", errSignalled)
 	}

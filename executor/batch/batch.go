@@ -66,20 +66,20 @@ type Start struct {
 
 // Result is what one batch did.
 type Result struct {
-	Batch    uuid.UUID
-	XID      schemas.XID
-	Shape    string // in which it found its rows
-	Picked   int64
-	Deleted  int64         // from the target
-	Cascaded int64         // from relations that refer to it
-	PassOver bool          // it ended because no more rows were there, not because it may be no larger
-	Finished bool          // nothing is left in the shard
-	leftRows bool          // finished, but for due rows that somebody has locked
-	Rested   int64         // rows that a careful batch entered in the quarantine
-	Locker   int32         // a process that has rows locked which were left; 0: none, or it is gone
-	Took     time.Duration // from BEGIN to the answer to COMMIT
-	Work     time.Duration // the deletion function's call
-	First    bool          // it is the first of its policy in its session, which makes plans
+	Batch       uuid.UUID
+	XID         schemas.XID
+	Shape       string // in which it found its rows
+	Picked      int64
+	Deleted     int64         // from the target
+	Cascaded    int64         // from relations that refer to it
+	PassOver    bool          // it ended because no more rows were there, not because it may be no larger
+	Finished    bool          // nothing is left in the shard
+	leftRows    bool          // finished, but for due rows that somebody has locked
+	Quarantined int64         // rows that a careful batch entered in the quarantine
+	Locker      int32         // a process that has rows locked which were left; 0: none, or it is gone
+	Took        time.Duration // from BEGIN to the answer to COMMIT
+	Work        time.Duration // the deletion function's call
+	First       bool          // it is the first of its policy in its session, which makes plans
 }
 
 // Order is what one batch is to do.
@@ -170,14 +170,14 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	done := Result{Batch: claim.Batch, XID: begun.xid, Shape: o.Shape}
 	counts := map[string]int64{}
 	batch := &pgx.Batch{}
-	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(rested, 0), coalesce(locker, 0) from `+functions.DeleteFunction(a.Policy, a.version)+deleteCall,
+	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(quarantined, 0), coalesce(locker, 0) from `+functions.DeleteFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.MAC(key), a.Lease, s.holder, o)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
 	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
 	began := time.Now()
 	answers := s.Batches.SendBatch(ctx, batch)
 	versions, held := "", false
-	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, &done.leftRows, &counts, &done.PassOver, &done.Rested, &done.Locker)
+	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, &done.leftRows, &counts, &done.PassOver, &done.Quarantined, &done.Locker)
 	if err == nil {
 		_, err = answers.Exec()
 	}

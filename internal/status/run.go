@@ -45,7 +45,7 @@ func (r *LastRun) Notes() []string {
 		notes = append(notes, "its last run was cut short")
 	}
 	if r.Rests != "" && r.RestsSince != nil {
-		notes = append(notes, fmt.Sprintf("its run rests since %s: %s", r.RestsSince.UTC().Format(time.RFC3339), r.Rests))
+		notes = append(notes, fmt.Sprintf("its run has been suspended since %s: %s", r.RestsSince.UTC().Format(time.RFC3339), r.Rests))
 	}
 	if left := r.Left(); left != "" {
 		notes = append(notes, left)
@@ -61,9 +61,9 @@ func (r *LastRun) Left() string {
 			kinds = append(kinds, fmt.Sprintf("%d %s", n, what))
 		}
 	}
-	due, resting, held := value(r.LeftDue), value(r.LeftResting), value(r.LeftHeld)
-	count(max(due-resting, 0), "locked or resisting")
-	count(resting, "in quarantine")
+	due, quarantined, held :=  value(r.LeftDue), value(r.LeftResting), value(r.LeftHeld)
+	count(max(due-quarantined, 0), "locked or resisting")
+	count(quarantined, "in quarantine")
 	text := strings.Join(kinds, ", ")
 	switch {
 	case text == "":

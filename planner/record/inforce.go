@@ -162,7 +162,7 @@ const inForceSQL = `
 		       (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()), coalesce(g.held_back, 0), coalesce(last.left_behind, false),
 		       case when b.accepted is null then b.at end, b.due, b.table_rows, b.cause, b.compared,
 		       coalesce(case when b.accepted_at > coalesce(last.started_at, '-infinity') then b.accepted end, 0),
-		       coalesce(resting.entries, 0), resting.oldest, resting.next_try,
+		       coalesce(quarantined.entries, 0), quarantined.oldest, quarantined.next_try,
 		       coalesce(last.aside, 0), ended.ended_at, ended.limited, ended.left_due, ended.left_held, ended.watermark, success.ended_at, mark.watermark,
 		       counted.counted_at, counted.due, counted.exact, counted.oldest, coalesce(extract(epoch from (p.spec ->> 'latitude')::interval), 86400)::float8,
 		       said.reasons, said.texts, refused.at, coalesce(refused.held_back, ''), coalesce(refused.reason, ''),
@@ -239,7 +239,7 @@ const inForceSQL = `
 		    select q.policy_id, count(*) as entries, min(q.entered_at) as oldest, min(q.retry_at) as next_try
 		      from lapse.quarantine q
 		     group by q.policy_id
-		  ) resting on resting.policy_id = g.policy_id
+		  ) quarantined on quarantined.policy_id = g.policy_id
 		 where g.state <> 'dropped'
 		 order by g.name`
 

@@ -480,8 +480,8 @@ as $lapse$
 $lapse$;
 comment on function lapse.note_due is 'Records how much was due when a run was opened. For the executor.';
 
--- rest_run says why nobody is at work on a run that is not over, until somebody is again.
-create function lapse.rest_run(run uuid, reason text) returns void
+-- suspend_run says why nobody is at work on a run that is not over, until somebody is again.
+create function lapse.suspend_run(run uuid, reason text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -490,11 +490,11 @@ begin
     raise exception 'only a member of % may say so', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   update lapse.run r
-     set rests_since = clock_timestamp(), rests_because = left(rest_run.reason, 70)
-   where r.run = rest_run.run and r.outcome is null;
+     set rests_since = clock_timestamp(), rests_because = left(suspend_run.reason, 70)
+   where r.run = suspend_run.run and r.outcome is null;
 end
 $lapse$;
-comment on function lapse.rest_run is 'Says why nobody is at work on a run that is not over. For the executor.';
+comment on function lapse.suspend_run is 'Says why nobody is at work on a run that is not over. For the executor.';
 
 -- close_run ends a run that has no shard left to work on. What is left of the rows that were due is counted by the caller, null where
 -- it did not count: due ones, held ones, and those in quarantine among the due; oldest is when the oldest of them fell due. The first one

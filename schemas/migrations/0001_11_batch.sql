@@ -59,7 +59,7 @@ comment on column lapse.tally.deleted is 'Rows deleted from each.';
 comment on column lapse.tally.updated is 'Rows of the target updated.';
 
 -- What enter and check_leaf tell a deletion function of its shard, and the shard's place. leaf is its name in SQL. spared is SQL that is true of rows t
--- which must stay, whatever the policy says: held (lapse.held), or resting because they could not be deleted (lapse.resting); it is
+-- which must stay, whatever the policy says: held (lapse.held), or in quarantine because they could not be deleted (lapse.quarantined); it is
 -- '' where there are none. low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun.
 create type lapse.place as (
   leaf text, cursor text[], pass smallint, lower text[], upper text[], modulus int, remainder int, spared text, low
@@ -80,7 +80,7 @@ comment on column lapse.place.answers is 'SQL that finds the rows of the leaf th
 
 -- What a batch did. pass_over says that the pass came to its end: a batch without it ended because it may be no larger.
 create type lapse.outcome as (
-  picked bigint, deleted bigint, finished boolean, left_behind boolean, by_relation jsonb, pass_over boolean, rested bigint,
+  picked bigint, deleted bigint, finished boolean, left_behind boolean, by_relation jsonb, pass_over boolean, quarantined bigint,
   locker int
 );
 comment on type lapse.outcome is 'What a batch did.';
@@ -90,7 +90,7 @@ comment on column lapse.outcome.finished is 'Whether the shard is done.';
 comment on column lapse.outcome.left_behind is 'Whether due rows were left because somebody had them locked.';
 comment on column lapse.outcome.by_relation is 'Rows deleted, by the relation''s oid, cascades included.';
 comment on column lapse.outcome.pass_over is 'Whether the pass came to its end: without it the batch ended because it may be no larger.';
-comment on column lapse.outcome.rested is 'Rows that a careful batch entered in the quarantine.';
+comment on column lapse.outcome.quarantined is 'Rows that a careful batch entered in the quarantine.';
 comment on column lapse.outcome.locker is 'A process that has rows locked which were left.';
 
 -- What lock_along found of some rows of a leaf: those whose rows that go along are all locked; those that something refers to which stays,
@@ -109,7 +109,7 @@ comment on column lapse.along.locked is 'The relation of each row that goes alon
 --   found_by  'place': a range of the order, above after and up to last; 'tie': the same, where both have the same first value; 'page': a
 --             range of the table's file; 'row': the rows at rows_at, which lapse.lock_rows locks first
 create type lapse.aim as (
-  found_by text, after text[], last text[], rows_at tid[], counted bigint, ended boolean, more boolean, again boolean, rested bigint, locker int,
+  found_by text, after text[], last text[], rows_at tid[], counted bigint, ended boolean, more boolean, again boolean, quarantined bigint, locker int,
   key text[], locked oid[]
 );
 comment on type lapse.aim is 'How the DELETE of a batch finds its rows, by values.';
@@ -121,7 +121,7 @@ comment on column lapse.aim.counted is 'How many rows were found.';
 comment on column lapse.aim.ended is 'Whether the pass comes to its end with these rows.';
 comment on column lapse.aim.more is 'Whether due rows are left out because somebody has them locked.';
 comment on column lapse.aim.again is 'Whether the next batch is to begin where this one does: what refers to its rows goes first.';
-comment on column lapse.aim.rested is 'Rows that were entered in the quarantine.';
+comment on column lapse.aim.quarantined is 'Rows that were entered in the quarantine.';
 comment on column lapse.aim.locker is 'A process that has rows locked which are left out.';
 comment on column lapse.aim.key is 'Of the one row that a batch steps over if it resists: its key.';
 comment on column lapse.aim.locked is 'The relation of each row that was locked to go along; null where none was.';
@@ -352,7 +352,7 @@ begin
   if found_so.touched is distinct from claim.cascades then
     raise exception 'the relations that foreign keys reach are not those of the claim' using errcode = 'LP002';
   end if;
-  spared := concat_ws(' or ', held, lapse.resting(shard.policy_id, shard.version, claim.target));
+  spared := concat_ws(' or ', held, lapse.quarantined(shard.policy_id, shard.version, claim.target));
   if held is not null or work.careful then
     ways := lapse.to_lock(shard.policy_id, shard.version, claim, coalesce(work.careful, false));
     answers := case when ways is not null then lapse.answers(claim.target, ways) end;

@@ -38,27 +38,27 @@ comment on column lapse.quarantine.entered_at is 'When it was tried first.';
 comment on column lapse.quarantine.tried_at is 'When it was tried last.';
 comment on column lapse.quarantine.retry_at is 'Not tried again before.';
 
--- resting_keys are the keys of a leaf's rows that are in quarantine and not to be tried at an instant. Conditions call it, in a batch, a
+-- quarantined_keys are the keys of a leaf's rows that are in quarantine and not to be tried at an instant. Conditions call it, in a batch, a
 -- look or a survey, as the deleter: in a statement's text the server would log them with the first error.
-create function lapse.resting_keys(policy int, version int, leaf oid, at timestamptz, proof bytea) returns table (key text[])
+create function lapse.quarantined_keys(policy int, version int, leaf oid, at timestamptz, proof bytea) returns table (key text[])
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
 #variable_conflict use_column
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may ask which rows rest', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+    raise exception 'only a member of % may ask which rows are in quarantine', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  perform lapse.check_caller(resting_keys.policy, resting_keys.version, resting_keys.proof);
+  perform lapse.check_caller(quarantined_keys.policy, quarantined_keys.version, quarantined_keys.proof);
   return query
   select q.key from lapse.quarantine q
-   where q.policy_id = resting_keys.policy and q.leaf = resting_keys.leaf and q.retry_at > resting_keys.at;
+   where q.policy_id = quarantined_keys.policy and q.leaf = quarantined_keys.leaf and q.retry_at > quarantined_keys.at;
 end
 $lapse$;
-comment on function lapse.resting_keys is 'The keys of a leaf''s rows that are not to be tried yet, for the conditions of deletion and look functions.';
+comment on function lapse.quarantined_keys is 'The keys of a leaf''s rows that are not to be tried yet, for the conditions of deletion and look functions.';
 
--- resting is SQL that is true of the rows t of a leaf that are in quarantine and not to be tried yet, null where none are.
-create function lapse.resting(policy int, version int, leaf oid) returns text
+-- quarantined is SQL that is true of the rows t of a leaf that are in quarantine and not to be tried yet, null where none are.
+create function lapse.quarantined(policy int, version int, leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set datestyle = 'ISO, YMD'
@@ -69,7 +69,7 @@ declare
   names text;
   keys  text;
 begin
-  if not exists (select from lapse.quarantine q where q.policy_id = resting.policy and q.leaf = resting.leaf and q.retry_at > at) then
+  if not exists (select from lapse.quarantine q where q.policy_id = quarantined.policy and q.leaf = quarantined.leaf and q.retry_at > at) then
     return null;
   end if;
   select string_agg(case when k.plain then format('t.%I', k.name) else format('(t.%I)::text collate "C"', k.name) end, ', ' order by k.n),
@@ -77,12 +77,12 @@ begin
     into names, keys
     from lapse.policy p
    cross join lateral rows from (jsonb_to_recordset(p.spec -> 'key') as (name text, type text, plain boolean)) with ordinality as k(name, type, plain, n)
-   where p.id = resting.policy and p.version = resting.version;
-  return format('(%s) in (select %s from lapse.resting_keys(%s, %s, %s, %L, (select caller.proof from lapse.caller)) k)', names, keys, resting.policy, resting.version,
-    resting.leaf, at);
+   where p.id = quarantined.policy and p.version = quarantined.version;
+  return format('(%s) in (select %s from lapse.quarantined_keys(%s, %s, %s, %L, (select caller.proof from lapse.caller)) k)', names, keys, quarantined.policy, quarantined.version,
+    quarantined.leaf, at);
 end
 $lapse$;
-comment on function lapse.resting is 'SQL that is true of the rows of a leaf that are in quarantine and not to be tried yet; null where there are none.';
+comment on function lapse.quarantined is 'SQL that is true of the rows of a leaf that are in quarantine and not to be tried yet; null where there are none.';
 
 -- resist enters the row of a batch that is one row and was told to step over it: the deletion failed, and its subtransaction has been
 -- rolled back. It is tried again after a minute, and after each further failure after twice as long, a day at most. It returns what record
@@ -92,7 +92,7 @@ comment on function lapse.resting is 'SQL that is true of the rows of a leaf tha
 -- Where more than half of what a run tries for the first time resists, or a policy has 10,000 rows here, the cause is the schema and no
 -- row: the batch is refused, and the policy stops. Rows that are here already say nothing anew, and a run goes on by a hundred
 -- every five minutes at most: those that resist are the oldest, and all that do not may come after them. Rows that are only
--- referred to (lapse.rest) do not count.
+-- referred to (lapse.quarantine_kept) do not count.
 create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text,
                              column_name text, stack text)
 returns lapse.tally

@@ -317,7 +317,7 @@ begin
     execute 'select array_agg((' || key || ')::text order by t.ctid) from only ' || place.leaf || ' as t where t.tableoid = $1 and t.ctid = any ($2)'
       into keys using claim.target, along.referred;
     perform lapse.pin();
-    aim.rested := lapse.rest(claim, work, keys, along.keys);
+    aim.quarantined := lapse.quarantine_kept(claim, work, keys, along.keys);
   end if;
   if cardinality(along.free) > work.row_limit then
     aim.again := true;
@@ -334,10 +334,10 @@ end
 $lapse$;
 comment on function lapse.lock_rows is 'Locks the rows of a batch, and what goes along with them, and leaves out what is locked or kept. For deletion functions.';
 
--- rest enters rows of a careful batch in the quarantine that something refers to which stays, as far as there is room: 10,000 of a
+-- quarantine_kept enters rows of a careful batch in the quarantine that something refers to which stays, as far as there is room: 10,000 of a
 -- policy's, beside those that failed. The others are found again by each run, and stop nothing: any login that may write a row that refers to
 -- one which is due must not be able to stop what else is due. They are tried again as those of lapse.resist.
-create function lapse.rest(claim lapse.claim, work lapse.work, keys text[], by oid[]) returns bigint
+create function lapse.quarantine_kept(claim lapse.claim, work lapse.work, keys text[], by oid[]) returns bigint
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -358,7 +358,7 @@ begin
   select shard.policy_id, claim.target, sha256(decode(replace(r.key, '\', '\\'), 'escape')), r.key::text[],
          case when k.confdeltype = 'r' and current_setting('server_version_num')::int >= 180000 then '23001' else '23503' end,
          format('%I.%I', n.nspname, c.relname), k.conname, true, at + interval '1 minute'
-    from unnest(rest.keys, rest.by) with ordinality r(key, by, n)
+    from unnest(quarantine_kept.keys, quarantine_kept.by) with ordinality r(key, by, n)
     join pg_constraint k on k.oid = r.by
     join pg_class c on c.oid = k.conrelid
     join pg_namespace n on n.oid = c.relnamespace
@@ -374,4 +374,4 @@ begin
   return rows;
 end
 $lapse$;
-comment on function lapse.rest is 'Enters rows in the quarantine that something refers to which stays. For deletion functions.';
+comment on function lapse.quarantine_kept is 'Enters rows in the quarantine that something refers to which stays. For deletion functions.';

@@ -277,7 +277,7 @@ begin
     raise exception '% is not a leaf of the policy''s table', inspect_leaf.name using errcode = 'LP005';
   end if;
   spared := concat_ws(' or ', lapse.held(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf),
-                              lapse.resting(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf));
+                              lapse.quarantined(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf));
   select m.upto, m.until into low, low_until
     from lapse.low_mark(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) m;
 end

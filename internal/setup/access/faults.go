@@ -76,7 +76,7 @@ func (e *equipping) excess(d *deleter) error {
 	return nil
 }
 
-// refusal is what no grant of this session's has settled.
+// refusal is a fault that no grant of this session has fixed.
 func (e *equipping) refusal(d *deleter) error {
 	switch {
 	case d.Refused != "" && d.RefusedOf != e.t.Owner:

@@ -61,7 +61,7 @@ func Move(ctx context.Context, s *site.Session, id schemas.HoldID, to, reason st
 	if err != nil {
 		return err
 	}
-	if err := Settle(ctx, s); err != nil {
+	if err := Finish(ctx, s); err != nil {
 		return &PendingError{id, err}
 	}
 	return nil

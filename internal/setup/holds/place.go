@@ -95,7 +95,7 @@ func Place(ctx context.Context, s *site.Session, order Order) (placed Placed, er
 	if err != nil {
 		return Placed{}, err
 	}
-	if err := Settle(ctx, s); err != nil {
+	if err := Finish(ctx, s); err != nil {
 		return placed, &PendingError{placed.ID, err}
 	}
 	return placed, nil
@@ -245,7 +245,7 @@ func stoppedPolicies(ctx context.Context, tx pgx.Tx) (problems []string, err err
 		})
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) && refused.Code == schemas.SQLStateHold {
-			problems = append(problems, fmt.Sprintf("policy %s deletes nothing until this is settled: %s", p.Name, refused.Message))
+			problems = append(problems, fmt.Sprintf("policy %s deletes nothing until this is fixed: %s", p.Name, refused.Message))
 			continue
 		}
 		if err != nil {
@@ -255,9 +255,9 @@ func stoppedPolicies(ctx context.Context, tx pgx.Tx) (problems []string, err err
 	return problems, nil
 }
 
-// Settle ends what a crash left unfinished: of each hold that is requested it waits until no batch that did not see it can
+// Finish completes what a crash left unfinished: of each hold that is requested it waits until no batch that did not see it can
 // commit, and says effective; what a hold held whose time is over is forgotten. Nothing waits where there is nothing to end.
-func Settle(ctx context.Context, s *site.Session) error {
+func Finish(ctx context.Context, s *site.Session) error {
 	var requested, over []schemas.HoldID
 	look := func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `
@@ -324,7 +324,7 @@ const CoolingOff = 30 * 24 * time.Hour
 
 // Release ends a hold: after so long, or at once for 0. Durable when it returns.
 func Release(ctx context.Context, s *site.Session, id schemas.HoldID, after time.Duration, reason string) error {
-	if err := Settle(ctx, s); err != nil {
+	if err := Finish(ctx, s); err != nil {
 		return err
 	}
 	return s.Locked(ctx, fmt.Sprintf("release hold %d", id), func(tx pgx.Tx) error {

@@ -141,7 +141,7 @@ func (w *installing) steps() []step {
 }
 
 // holds ends what a command that placed a hold was killed in.
-func (w *installing) holds(ctx context.Context) error { return holds.Settle(ctx, w.owner) }
+func (w *installing) holds(ctx context.Context) error { return holds.Finish(ctx, w.owner) }
 
 func (w *installing) did(what, format string, args ...any) {
 	w.result.Done = append(w.result.Done, Made{what, fmt.Sprintf(format, args...)})

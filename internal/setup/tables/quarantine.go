@@ -15,8 +15,8 @@ import (
 	"lapse/schemas"
 )
 
-// Resting is a row that could not be deleted. Its key is personal data: it is for a person who asked for it, and for no log.
-type Resting struct {
+// Quarantined is a row that could not be deleted. Its key is personal data: it is for a person who asked for it, and for no log.
+type Quarantined struct {
 	Policy     schemas.PolicyName `json:"policy"`
 	Table      string             `json:"table"` // or partition
 	Key        RowKey             `json:"key"`
@@ -90,15 +90,15 @@ func (e *UnknownKeysError) Error() string {
 }
 
 // Quarantine lists the rows in quarantine of a policy, or of all policies in force if it is "", those first that are tried next.
-func Quarantine(ctx context.Context, s *site.Session, policy schemas.PolicyName) ([]Resting, error) {
-	inForce, err := quarantined(ctx, s, policy)
+func Quarantine(ctx context.Context, s *site.Session, policy schemas.PolicyName) ([]Quarantined, error) {
+	inForce, err := namedOrAll(ctx, s, policy)
 	if err != nil {
 		return nil, err
 	}
-	all := []Resting{}
+	all := []Quarantined{}
 	queries := map[[2]string]string{}
 	for i := range inForce {
-		rows, err := resting(ctx, s, &inForce[i])
+		rows, err := quarantinedRows(ctx, s, &inForce[i])
 		if err != nil {
 			return nil, err
 		}
@@ -117,8 +117,8 @@ func Quarantine(ctx context.Context, s *site.Session, policy schemas.PolicyName)
 	return all, nil
 }
 
-// quarantined are the policies in force that are meant.
-func quarantined(ctx context.Context, s *site.Session, policy schemas.PolicyName) ([]record.InForce, error) {
+// namedOrAll returns the policy in force of that name, or all without a name.
+func namedOrAll(ctx context.Context, s *site.Session, policy schemas.PolicyName) ([]record.InForce, error) {
 	inForce, err := record.LoadInForce(ctx, s.Conn)
 	if err != nil || policy == "" {
 		return inForce, err
@@ -145,7 +145,7 @@ func (e *UnknownPolicyError) Error() string {
 	return fmt.Sprintf("there is no policy %q in force", e.Policy)
 }
 
-func resting(ctx context.Context, s *site.Session, p *record.InForce) ([]Resting, error) {
+func quarantinedRows(ctx context.Context, s *site.Session, p *record.InForce) ([]Quarantined, error) {
 	rows, err := s.Conn.Query(ctx, `
 		select coalesce(format('%I.%I', n.nspname, c.relname), 'relation ' || q.leaf || ', which is gone'), q.key, q.sqlstate, coalesce(q.relation, ''),
 		       coalesce(q.constraint_name, ''), coalesce(q.column_name, ''), coalesce(q.trigger_name, ''), coalesce(q.trigger_function, ''), q.tries, q.entered_at, q.tried_at, q.retry_at
@@ -157,8 +157,8 @@ func resting(ctx context.Context, s *site.Session, p *record.InForce) ([]Resting
 	if err != nil {
 		return nil, fmt.Errorf("list the rows in quarantine: %w", err)
 	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Resting, error) {
-		r := Resting{Policy: p.Name, Key: RowKey{Columns: p.KeyNames()}}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Quarantined, error) {
+		r := Quarantined{Policy: p.Name, Key: RowKey{Columns: p.KeyNames()}}
 		return r, row.Scan(&r.Table, &r.Key.Values, &r.SQLState, &r.Relation, &r.Constraint, &r.Column, &r.Trigger, &r.Function, &r.Tries, &r.Since, &r.Tried, &r.NextTry)
 	})
 	if err != nil {
@@ -180,7 +180,7 @@ func ForgiveQuarantined(ctx context.Context, s *site.Session, policy schemas.Pol
 }
 
 func changeQuarantine(ctx context.Context, s *site.Session, policy schemas.PolicyName, keys [][]string, change string) (changed int64, err error) {
-	inForce, err := quarantined(ctx, s, policy)
+	inForce, err := namedOrAll(ctx, s, policy)
 	if err != nil {
 		return 0, err
 	}

@@ -79,7 +79,7 @@ begin
   outcome := lapse.leave(claim, work, greatest(aim.counted, gone), gone, before,
     case when aim.again and gone > 0 then place.cursor else aim.last end, aim.ended and not (aim.again and gone > 0),
     aim.more or aim.found_by in ('page', 'tie') and aim.counted > gone, aim.locked);
-  outcome.locker := aim.locker; outcome.rested := aim.rested;
+  outcome.locker := aim.locker; outcome.quarantined := aim.quarantined;
   return outcome;
 end
 $lapse$;
