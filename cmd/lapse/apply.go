@@ -24,18 +24,18 @@ func (a *app) applyCommand() *cobra.Command {
 functions and publication membership. Everything is checked before anything is written. Each policy is one transaction; if
 the command is interrupted, some policies are applied whole and the others not at all, and running it again goes on.
 
-What pauses, drops, observes or lengthens a policy comes first. It takes no lock on a table and checks nothing of it: it
-works when the table is in use, no longer fits, or is gone. A policy in force whose table became unfit is reported, and keeps
-nothing else from being applied; the exit code is 3 then. A new policy, or one that lets more fall due, on a table that is
-not fit refuses the whole file.
+Changes that pause, drop, observe or lengthen a policy come first. They take no lock on a table and do not read it: they
+work when the table is in use, no longer fits, or is gone. A policy in force whose table no longer fits is reported, and keeps
+nothing else from being applied; the exit code is then 3. A new policy, or one that lets more rows fall due, on a table that
+does not fit makes apply refuse the whole file.
 
-Where the newest values of a column without a zone are hours from now, as if they were written in the database's own zone, it asks, and ends
-with 3 where nobody can be asked: zone: in the policy is the answer.
+If the newest values of a column without a zone are hours from now, as if written in the database's own zone, it asks, and ends
+with 3 if it cannot ask: set zone: in the policy.
 
-A version that may let more fall due than the one in force, or than what was armed last, is not armed by its file: it is
-held back until --arm or "lapse policy arm" says yes, and the exit code is 3. Meanwhile the version in force goes on if the other one
-would delete all that it deletes; otherwise nothing is deleted. What lets no more fall due, limits and schedule for instance, comes into
-force at once. How many rows fall due, and how many newly, is counted before anything is written.
+If a version may let more rows fall due than the one in force, or than the last armed one, its file does not arm it: it is
+held back until --arm or "lapse policy arm" says yes, and the exit code is 3. Meanwhile the version in force goes on if the new one
+would delete all that it deletes; otherwise nothing is deleted. Changes that let no more rows fall due, such as limits and schedule, come into
+force at once. The rows that fall due, and those that newly do, are counted before anything is written.
 
 Policies that are in force and not in the file stay, unless --prune is given.`,
 		Example: `  lapse apply -f policies.yaml --dry-run

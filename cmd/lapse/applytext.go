@@ -41,7 +41,7 @@ func (a *applier) print(changes apply.Changes) {
 		}
 		a.printStatements("make the index that finds its due rows", c.Build)
 		for _, index := range c.DropIndexes {
-			fmt.Fprintf(a.out, "  drop index %s, which Lapse made and no policy asks for\n", index)
+			fmt.Fprintf(a.out, "  drop index %s, which Lapse made and no policy needs\n", index)
 		}
 		if len(c.Leave) > 0 {
 			fmt.Fprintf(a.out, "  no longer publish %s\n", strings.Join(c.Leave, ", "))

@@ -25,11 +25,11 @@ func (a *app) auditCommand() *cobra.Command {
 		Use:   "audit",
 		Short: "Publish what was deleted and keep the log, until stopped",
 		Long: `Runs the auditor: it reads the replication slot, tells system, user and unverified deletes apart, and puts each into
-its topic once. With --once it goes up to the present end of the write-ahead log and ends. One auditor runs per database; a
-second one waits until the first has gone, with --once only if --wait says so.
+its topic once. With --once it reads to the current end of the write-ahead log and exits. One auditor runs per database; a
+second one waits until the first has ended; with --once it waits only with --wait.
 
 With --to the events go to a file, or with --to - to standard output, one line each, as they would be in the topics. They are read from a
-temporary copy of the slot: nothing is taken from Kafka, which need not be there, and an auditor may run beside. A file that is there is
+temporary copy of the slot: Kafka loses nothing and is not needed, and an auditor may run at the same time. An existing file is
 continued after its last whole line, as long as the slot has not moved on past it.`,
 		Example: `  lapse audit --once
   lapse audit --http 127.0.0.1:7433
@@ -46,7 +46,7 @@ continued after its last whole line, as long as the slot has not moved on past i
 		}
 		if to != "" {
 			if a.overrides.HTTP != "" {
-				return wrongUsage("--to and --http exclude one another")
+				return wrongUsage("--to and --http exclude each other")
 			}
 			return a.copyEvents(cmd.Context(), s, to, once)
 		}
@@ -59,7 +59,7 @@ continued after its last whole line, as long as the slot has not moved on past i
 		}
 		if once && !wait {
 			auditor.config.SlotPatience = slotPatience
-			a.log.Info("reading up to the present end of the log; if another auditor has the slot, this waits 5 s for it", "slot", s.Slot)
+			a.log.Info("reading to the current end of the log; if another auditor has the slot, this waits 5 s for it", "slot", s.Slot)
 		}
 		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{auditor.readiness()}, auditor.Collectors())
 		if err != nil {
@@ -70,9 +70,9 @@ continued after its last whole line, as long as the slot has not moved on past i
 		}
 		return auditor.printReached(cmd.Context())
 	})
-	cmd.Flags().BoolVar(&once, "once", false, "go up to the present end of the write-ahead log and end")
-	cmd.Flags().BoolVar(&wait, "wait", false, "with --once: wait until an auditor that runs has gone")
-	cmd.Flags().StringVar(&to, "to", "", "write events to this `file`, or - for standard output, and not to Kafka")
+	cmd.Flags().BoolVar(&once, "once", false, "read to the current end of the write-ahead log and exit")
+	cmd.Flags().BoolVar(&wait, "wait", false, "with --once: wait until a running auditor has ended")
+	cmd.Flags().StringVar(&to, "to", "", "write events to this `file`, or - for standard output, instead of Kafka")
 	cmd.Flags().StringVar(&a.overrides.HTTP, "http", "", "serve /healthz, /readyz and /metrics at this `address` (default: not at all)")
 	a.jsonFlag(cmd)
 	return cmd
@@ -84,7 +84,7 @@ const slotPatience = 5 * time.Second
 // besideAnother says what an auditor that runs means for --once.
 func besideAnother(err error) error {
 	if errors.Is(err, replication.ErrSlotActive) {
-		return fmt.Errorf("%w: another auditor runs, which publishes all of this too; --wait waits until it has gone", err)
+		return fmt.Errorf("%w: another auditor is running, and publishes all of this; --wait waits until it has ended", err)
 	}
 	return err
 }

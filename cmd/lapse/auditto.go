@@ -11,7 +11,7 @@ import (
 // copyEvents writes events into a file, or to standard output, from a copy of the slot.
 func (a *app) copyEvents(ctx context.Context, s *config.Settings, to string, once bool) (err error) {
 	if to == "-" && a.asJSON {
-		return wrongUsage("--json and --to - exclude one another: what is printed are events, which are JSON")
+		return wrongUsage("--json and --to - exclude each other: --to - prints events, which are JSON already")
 	}
 	login, err := a.auditorLogin(ctx, s, once)
 	if err != nil {

@@ -18,7 +18,7 @@ func (a *app) clockCommand() *cobra.Command {
 		Use:   "clock",
 		Short: "Show the clock that rows fall due by, and whether Lapse trusts it",
 		Long: `Shows the server's clock, this machine's, and for each policy the instant that its next run's cutoff is compared with. A cutoff before
-it, or so far after it that nobody would expect it, is refused: a wrong clock deletes rows that are not due, or none for years.
+it, or unexpectedly far after it, is refused: a wrong clock deletes rows that are not due, or none for years.
 The exit code is 3 if a run would be refused.
 
 Set the server's clock right first. If it is right, say so: "lapse clock accept".`,
@@ -43,7 +43,7 @@ func (a *app) clockAcceptCommand() *cobra.Command {
 		Use:   "accept --reason TEXT",
 		Short: "Say that the server's clock is right",
 		Long: `Says that the server's clock is right. Lapse no longer compares the clock with the runs so far. Unfinished runs whose cutoff is ahead of the
-clock are given up: their rows go in a later run, once they are due. See "lapse clock" first.`,
+clock are given up: a later run deletes their rows, once they are due. See "lapse clock" first.`,
 		Example: `  lapse clock accept --reason "the server's clock was in 2031 for an hour"`,
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {

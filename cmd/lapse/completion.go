@@ -16,7 +16,7 @@ func (a *app) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
 		Short: "Print the script that completes lapse's arguments in a shell",
-		Long: `Prints a script for a shell. Once the shell has read it, the tab key completes commands, flags, files and, where the database answers
+		Long: `Prints a script for a shell. Once the shell has read it, the tab key completes commands, flags, files and, if the database answers
 within a second, the names of policies.`,
 		Example: `  source <(lapse completion bash)
   lapse completion fish > ~/.config/fish/completions/lapse.fish`,

@@ -18,11 +18,11 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is wrong with server, installation, roles and tables, and how to mend it",
-		Long: `Goes through every precondition that a database can be asked, one line each: ok, warn or fail. What mends it follows, as
-SQL that a superuser can run as it is printed, in this database; what is no SQL follows two dashes.
+		Short: "Report what is wrong with server, installation, roles and tables, and how to fix it",
+		Long: `Checks every precondition that the database can tell, one line each: ok, warn or fail. The fix follows, as
+SQL that a superuser can run as printed, in this database; text that is not SQL follows two dashes.
 
-It changes nothing and reads the system catalog alone. It takes any login, before "lapse init" too; what the login may not see
+It changes nothing and reads the system catalog alone. It takes any login, before "lapse init" too; what the login may not read
 is a warning. The exit code is 3 when a check fails, and 0 with warnings only.`,
 		Example: `  lapse doctor
   lapse doctor --json`,

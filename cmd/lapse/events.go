@@ -25,19 +25,19 @@ func (a *app) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Print events from the topics: the reference consumer",
-		Long: `Reads the system and the user topic from their beginning to their present end, in the order in which the rows were
-deleted, and prints one line per event. With --json the line is the event as it is in the topic. With --follow it goes on
-with what is still to come, in the order of its arrival.
+		Long: `Reads the system and the user topic from beginning to current end, in the order in which the rows were
+deleted, and prints one line per event. With --json the line is the event as it is in the topic. With --follow it then
+prints new events as they arrive.
 
-The filters read the records' headers, keys and times only, as any consumer can. Gaps and rewinds are printed whatever is asked for:
-they say that events are missing, or that events which are there never happened. --since and --until are about the commit; a --key is a
-value, several as CSV in the order of the table's identity, or a JSON object, and what took all rows (truncate, drop) is printed with it.
-A --table without its schema is the one of that name, where there is one alone. A table or policy that neither catalog nor topics know is an
-error: of one that they know, no line says that nothing was deleted.
-With the key named hash at hand, hashed keys are found too.
+The filters read the records' headers, keys and times only, as any consumer can. Gaps and rewinds are always printed:
+they say that events are missing, or that some events never happened. --since and --until compare the commit time; a --key is one
+value, several as CSV in the order of the table's identity, or a JSON object; truncates and drops, which remove every key, are printed too.
+A --table without a schema is the only table of that name. A table or policy that neither catalog nor topics know is an
+error; for a known one, no output means that nothing was deleted.
+If the key file named hash is there, hashed keys are found too.
 
 Whatever the filter, every record is checked against the promise of the topics: in one partition events are in the order of
-the database's history, each once, and only the system topic has policies' deletes, and nothing else. What breaks it is named on stderr, and the exit code is 3.
+the database's history, each once, and policies' deletes are in the system topic only, with nothing else in it. What breaks the promise is named on stderr, and the exit code is 3.
 
 With --export every record of the topics and of the log goes into files of a folder, byte for byte, with its key, headers and offset.`,
 		Example: `  lapse events --cause user --table public.sessions
@@ -72,9 +72,9 @@ With --export every record of the topics and of the log goes into files of a fol
 	flags.StringVar(&since, "since", "", "only events of commits at this `time` or later")
 	flags.StringVar(&until, "until", "", "only events of commits before this `time`")
 	flags.StringVar(&key, "key", "", "only events of the row with this `key`")
-	flags.IntVar(&c.limit, "limit", 0, "end after this `number` of events (default: no limit)")
+	flags.IntVar(&c.limit, "limit", 0, "stop after this `number` of events (default: no limit)")
 	flags.StringVar(&export, "export", "", "write all records, and the log's, into files of this `folder`")
-	flags.BoolVar(&c.follow, "follow", false, "go on with events that are still to come, until stopped")
+	flags.BoolVar(&c.follow, "follow", false, "then print new events as they arrive, until stopped")
 	a.jsonFlag(cmd)
 	return cmd
 }

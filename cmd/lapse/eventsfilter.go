@@ -133,10 +133,10 @@ func (c *consumer) setFilters(since, until, key string, s *config.Settings) (err
 		return err
 	}
 	if !c.until.IsZero() && !c.since.Before(c.until) {
-		return wrongUsage("--since %s and --until %s: nothing lies between", since, until)
+		return wrongUsage("--since %s and --until %s: there is nothing between them", since, until)
 	}
 	if c.follow && !c.until.IsZero() && c.until.Before(time.Now()) {
-		return wrongUsage("--until %s is past, and --follow waits for what is to come: leave one of them out", until)
+		return wrongUsage("--until %s is past, and --follow waits for new events: leave one of them out", until)
 	}
 	if key == "" {
 		return nil
@@ -160,4 +160,4 @@ func (c *consumer) within(at time.Time) bool {
 }
 
 // errEnough ends a replay that has printed as many events as were asked for.
-var errEnough = errors.New("as many events as were asked for")
+var errEnough = errors.New("the limit of events is reached")

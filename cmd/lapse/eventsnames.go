@@ -141,7 +141,7 @@ func (c *consumer) checkNames(ctx context.Context) error {
 		mistake = unknownPolicy(c.policy, slices.Sorted(maps.Keys(c.known.policies)))
 	}
 	if c.known.unasked != nil {
-		return wrongUsage("%w; the topics and the log have been asked, the catalog could not be: %w", mistake, c.known.unasked)
+		return wrongUsage("%w; the topics and the log were asked, the catalog could not be: %w", mistake, c.known.unasked)
 	}
 	return mistake
 }

@@ -105,7 +105,7 @@ func unescaped(v any) ([]byte, error) {
 func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
 	for _, other := range []string{"cause", "policy", "table", "since", "until", "key", "limit", "follow"} {
 		if cmd.Flags().Changed(other) {
-			return wrongUsage("--export and --%s exclude one another: an export is of everything", other)
+			return wrongUsage("--export and --%s exclude each other: an export has everything", other)
 		}
 	}
 	if err := emptyDir(dir); err != nil {

@@ -53,11 +53,11 @@ func TestEventsArePrintedAsTheyCome(t *testing.T) {
 			t.Errorf("events %q: want %d, got\n%s", c.args, c.want, said)
 		}
 	}
-	if said := s.m.exits(exitInvalid, "events", "--since", "2026-01-01", "--until", "2026-01-01"); !strings.Contains(said, "nothing lies between") {
+	if said := s.m.exits(exitInvalid, "events", "--since", "2026-01-01", "--until", "2026-01-01"); !strings.Contains(said, "there is nothing between them") {
 		t.Errorf("no time at all: %s", said)
 	}
 
-	if said := s.m.exits(exitInvalid, "events", "--follow", "--until", "2026-01-01"); !strings.Contains(said, "--follow waits for what is to come") {
+	if said := s.m.exits(exitInvalid, "events", "--follow", "--until", "2026-01-01"); !strings.Contains(said, "--follow waits for new events") {
 		t.Errorf("following the past: %s", said)
 	}
 

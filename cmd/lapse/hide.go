@@ -21,22 +21,22 @@ func (a *app) hideCommand() *cobra.Command {
 	var as string
 	cmd := &cobra.Command{
 		Use:   "hide --policy NAME",
-		Short: "Hide the rows that are due at once, before they are deleted",
-		Long: `Prints, or with --execute runs, the SQL that hides the rows of a policy's table from the moment on at which they are due:
+		Short: "Hide rows as soon as they are due, before they are deleted",
+		Long: `Prints, or with --execute runs, the SQL that hides the rows of a policy's table as soon as they are due:
 
   view     a view beside the table, TABLE_live, without them; the application reads it instead of the table
   policy   row security on the table itself; the application changes nothing
 
-Row security does not apply to the table's owner, nor to Lapse's deleter, which has the owner's rights: due rows are deleted all
-the same. An application that logs in as the owner sees them all: let it read the view. Superusers, and roles with BYPASSRLS, see
+Row security does not apply to the table's owner, nor to Lapse's deleter, which has the owner's rights: due rows are still
+deleted. An application that logs in as the owner sees them all: let it read the view. Superusers, and roles with BYPASSRLS, see
 them too. Under row security nobody else can change or delete a due row, or make a row due by an UPDATE. Queries of a partition
 by its own name are not filtered.
 
-Under a policy with action: soft, rows whose column is set, by anybody, are hidden too. Of a policy that deletes such rows
-later there is nothing more to hide.
+Under a policy with action: soft, rows whose column is set, by anybody, are hidden too. A policy that deletes such rows
+later has nothing more to hide.
 
-What is hidden is what the policy says now: after a change of it, run this again. Running it twice changes nothing, and --drop takes
-it back, of a policy that was dropped too. A table's columns cannot be dropped, or change their type, while a view or a policy reads them: --drop first.`,
+It hides what the policy says now: run it again after the policy changes. Running it twice changes nothing. --drop takes
+it back, also for a policy that was dropped. A table's columns cannot be dropped, or change their type, while a view or a policy reads them: --drop first.`,
 		Example: `  lapse hide --policy sessions-30d
   lapse hide --policy sessions-30d --as policy --execute
   lapse hide --policy sessions-30d --as policy --drop --execute`,
@@ -115,7 +115,7 @@ func (c *hider) run(ctx context.Context) error {
 	case c.does.As == planner.HideView:
 		_, err = fmt.Fprintf(c.out, "%s: due rows are not in %s\n", c.policy, schemas.Identifier(w.Schema, w.ViewName()))
 	default:
-		_, err = fmt.Fprintf(c.out, "%s: due rows are hidden, but from the table's owner and the deleter\n", c.policy)
+		_, err = fmt.Fprintf(c.out, "%s: due rows are hidden, except from the table's owner and the deleter\n", c.policy)
 	}
 	return err
 }

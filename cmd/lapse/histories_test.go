@@ -300,7 +300,7 @@ func TestAForgedEventIsRefusedUntilAPersonGoesOnAboveIt(t *testing.T) {
 		says(t, s.m.exits(1, "audit", "--once"), "an event in a topic is not of this database's past")
 		bent := s.m.types(3, "", `lapse history`)
 		says(t, bent, "bent: ", "an event in a topic is not of this database's past", s.name+".user/",
-			"next: find out who can write to the topics, and close that; then, to go on above the event, by another history: "+
+			"next: find out who can write to the topics, and stop that; then, to go on above the event with a new history: "+
 				"lapse history accept --reason TEXT\n")
 		if n := strings.Count(bent, "next: "); n != 1 {
 			t.Errorf("%d lines say what to type, want 1\n%s", n, bent)

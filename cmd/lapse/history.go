@@ -27,11 +27,11 @@ func (a *app) historyCommand() *cobra.Command {
 		Use:   "history",
 		Short: "Show whether the log and the database agree",
 		Long: `A database's past can change: a snapshot is restored, a clone is started, a standby is promoted. The log remembers what was. This
-compares the two, as the auditor does each time it starts, and says what the log has and the database has not, and what to type.
+compares the two, as the auditor does each time it starts, and says what the log has that the database lacks, and what to type.
 It changes nothing. The exit code is 3 if a person has to decide.
 
-While an auditor reads the slot nobody else can compare; an auditor that reads has compared. Where the database is not the log's,
-the auditor holds the slot for moments only: this waits for them, up to half a minute.`,
+While an auditor reads the slot nobody else can compare; a reading auditor has compared already. If the database is not the log's,
+the auditor holds the slot only briefly, and this command waits for it, up to half a minute.`,
 		Example: `  lapse history
   lapse history accept --reason "restored last night's backup, ticket 4711"`,
 		Args: cobra.ArbitraryArgs,

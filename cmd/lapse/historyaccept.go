@@ -22,15 +22,15 @@ func (a *app) historyAcceptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept --reason TEXT",
 		Short: "Say that the log goes on with this database",
-		Long: `Compares like "lapse history". Where the log and the database are not one history it shows both, asks, and writes down that the log
-goes on with this database, as the next history. The auditor then tells every consumer by a rewind record which events never
+		Long: `Compares like "lapse history". If the log and the database are not one history it shows both, asks, and records that the log
+goes on with this database, as the next history. The auditor then tells every consumer, by a rewind record, which events never
 happened here, and goes on in the same topics within seconds. Policies that were armed delete again once the auditor has passed
-this moment. Where there is nothing to accept, it says so and changes nothing.
+this moment. If there is nothing to accept, it says so and changes nothing.
 
-A log whose last heartbeat is younger than two minutes may be another auditor's, which lives and would be ended: the log is watched
-until that is told. --unwatched leaves that out, where you know that the other server is gone.
+If the log's last heartbeat is younger than two minutes, another auditor may still run and would be ended: the command watches the log
+until it knows. --unwatched skips that, if you know that the other server is gone.
 
-With audit: off it accepts the server, its timeline and system, and the database as it is, whatever an executor remembers of another.`,
+With audit: off it accepts the server, its timeline and system, and the database as they are, whatever an executor remembers.`,
 		Example: `  lapse history accept --reason "restored last night's backup, ticket 4711"`,
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {

@@ -18,13 +18,13 @@ func (p *historyView) advise() {
 			"the server was started since the last heartbeat in it")
 	}
 	if p.found != nil && p.Outcome != history.OutcomeGap && len(p.found.Lacking) > 0 {
-		p.Next = append(p.Next, strings.Join(p.found.Lacking, " and ")+" lacks what was acknowledged in it: the audit writes a gap")
+		p.Next = append(p.Next, strings.Join(p.found.Lacking, " and ")+" lacks records that it had acknowledged: the audit writes a gap")
 	}
 	switch p.Outcome {
 	case history.OutcomeBent:
 		p.adviseToAccept()
 	case history.OutcomeGap, history.OutcomePromoted, history.OutcomeAccepted, history.OutcomeNew:
-		p.Next = append(p.Next, "nothing: the audit goes on by itself when it runs (lapse audit, lapse serve)")
+		p.Next = append(p.Next, "nothing: the audit continues by itself when it runs (lapse audit, lapse serve)")
 	case outcomePending:
 		p.Next = append(p.Next, "wait for two minutes, or see what the auditor's /readyz says; then: lapse history")
 	}
@@ -32,7 +32,7 @@ func (p *historyView) advise() {
 
 func (p *historyView) adviseToAccept() {
 	if p.found != nil && p.found.ForeignTail {
-		p.Next = append(p.Next, "find out who can write to the topics, and close that; then, to go on above the event, by another history: "+
+		p.Next = append(p.Next, "find out who can write to the topics, and stop that; then, to go on above the event with a new history: "+
 			"lapse history accept --reason TEXT")
 		return
 	}

@@ -69,10 +69,10 @@ func (a *app) holdReleaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release HOLD --reason TEXT",
 		Short: "End a hold, after a cooling-off",
-		Long: `Ends a hold. It stays enforced for 30 days more, or as long as --after says, so that a mistake can be found: to keep it, place it once
-more meanwhile. --now ends it at once. It needs a reason too, and a new one if the hold is being released already.
+		Long: `Ends a hold. It stays enforced for 30 days more, or as long as --after says, so that a mistake can be found: to keep it, place it again
+meanwhile. --now ends it at once. It needs a reason too, and a new one if the hold is being released already.
 
-What the hold was on, its keys or its condition, is forgotten when it is over. That it was there stays on record.`,
+When the hold is over, its keys or its condition are deleted. The record says that the hold existed.`,
 		Example: `  lapse hold release 3 --reason "settled, file closed"
   lapse hold release 3 --now --reason "order of the court, 2026-12-01"`,
 		Args: oneHold("release"),
@@ -178,8 +178,8 @@ func (a *app) holdListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the holds that are enforced",
-		Long: `Lists the holds that are enforced, or all that there ever were. Where a command that placed a hold was killed before it was done, it is
-finished first: it waits until no batch can commit any more that did not see the hold. It records what has come below held tables.
+		Long: `Lists the holds that are enforced, or all that ever were. If a command that placed a hold was killed before it was done, the hold is
+finished first: this waits until no batch that did not see the hold can commit any more. It also records tables that were added below held ones.
 
 It ends with 3 where policies stop because they cannot enforce a hold (its table is gone, or has changed), and says what to do.`,
 		Example: `  lapse hold list
@@ -194,7 +194,7 @@ It ends with 3 where policies stop because they cannot enforce a hold (its table
 			return a.listHolds(cmd.Context(), owner, all)
 		}),
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "those that are over too")
+	cmd.Flags().BoolVar(&all, "all", false, "also those that are over")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -273,8 +273,8 @@ func (a *app) holdShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show HOLD",
 		Short: "Show a hold: who, when, why, and what became of it",
-		Long: `Shows a hold and every change of its state. --content also prints what it is on, keys and all, while it is enforced: they name people's
-rows, so mind where that goes.`,
+		Long: `Shows a hold and every change of its state. --content also prints its keys or condition while it is enforced: they name people's
+rows, so take care where the output goes.`,
 		Example: `  lapse hold show 3
   lapse hold show 3 --content --json`,
 		Args: oneHold("show"),
@@ -307,7 +307,7 @@ rows, so mind where that goes.`,
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&content, "content", false, "print what it is on too")
+	cmd.Flags().BoolVar(&content, "content", false, "also print its keys or condition")
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -17,12 +17,12 @@ func (a *app) holdMoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move HOLD --to TABLE --reason TEXT",
 		Short: "Say which table took the place of a held one",
-		Long: `Moves a hold to the table that took the place of its own: one that was made anew under another name, or what a partition was split
-into. It is on the same keys there, or under the same condition; the columns that it reads must be there with the same types. What it
+		Long: `Moves a hold to the table that took the place of its own: one that was rebuilt under another name, or a table that a partition was split
+into. It keeps the same keys or condition there; the columns that it reads must exist with the same types. What it
 was on before, as far as it still exists, stays held.
 
-Every batch that begins from then on heeds it. The command returns when no batch that did not see that can commit any more. A hold of
-which the rows are in several tables now is moved to the partitioned table above them, or placed once more on each.`,
+Every batch that begins afterwards obeys it. The command returns when no batch that did not see the move can commit any more. If the rows
+of a hold are in several tables now, move it to the partitioned table above them, or place it again on each.`,
 		Example: `  lapse hold move 3 --to shop.orders_v2 --reason "orders was made anew, ticket 4711"`,
 		Args:    oneHold("move"),
 		RunE: a.does(func(cmd *cobra.Command, args []string) error {

@@ -36,18 +36,18 @@ func (a *app) holdPlaceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "place --table TABLE (--keys KEYS | --keys-file FILE | --where CONDITION) --matter CODE --reason TEXT",
 		Short: "Place a hold",
-		Long: `Places a hold on rows of a table or partition: those with the keys, or those that meet the condition. Every batch that begins from then
-on heeds it. The command returns when no batch that did not see it can commit any more, and prints the position of the log above which
-that is so. Killed in between, the hold is enforced; "lapse hold list" waits for the rest.
+		Long: `Places a hold on rows of a table or partition: those with the keys, or those that meet the condition. Every batch that begins
+afterwards obeys it. The command returns when no batch that did not see it can commit any more, and prints the log position above which
+that is so. If the command is killed before that, the hold is enforced, and "lapse hold list" does the rest.
 
-Keys are values of the table's replica identity, or of the columns that --column names. They are CSV: of one column, several keys
-in a line; of several columns, one key in a line. A condition is SQL over the row's own columns, as a policy's where is; a row of
-which it is unknown whether it meets the condition is held.
+Keys are values of the table's replica identity, or of the columns that --column names. They are CSV: for one column, several keys
+in a line; for several columns, one key in a line. A condition is SQL over the row's own columns, as a policy's where is; if PostgreSQL
+cannot tell whether a row meets it (null), the row is held.
 
-It then says which keys match no row of the table, by their numbers, as far as the login or the role that deletes may read the table:
-mistyped, most likely, or deleted before. The hold is in force for them too.
+It then says which keys match no row of the table, by their numbers, if the login or the role that deletes may read the table:
+they are probably mistyped, or were deleted before. The hold is in force for them too.
 
-The same hold for the same matter is not placed twice. What it is on is kept in the database while the hold is enforced, and is
+The same hold for the same matter is not placed twice. Its keys or condition are kept in the database while the hold is enforced, and are
 published nowhere.`,
 		Example: `  lapse hold place --table shop.orders --keys 1017,1018 --matter 2026-14 --reason "claim of a customer"
   lapse hold place --table shop.orders --column customer --keys-file customers.csv --matter 2026-14 --reason "claim of a customer"

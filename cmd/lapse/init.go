@@ -25,17 +25,17 @@ func (a *app) initCommand() *cobra.Command {
 		Long: `Makes what is missing: the roles, the keys, the schema "lapse", the publications, and the replication slot.
 Safe to repeat: what is there stays as it is.
 
-As a superuser it makes everything, the login for all other commands included: the logins that lapse.yaml names, or else
-one, "lapse". As anybody else it needs the roles to be there; --grants prints what a superuser has to run, without
+As a superuser it makes everything, including the login for all other commands: the logins that lapse.yaml names, or else
+one, "lapse". As any other login it needs the roles to exist; --grants prints what a superuser has to run, without
 connecting. A schema "lapse" that is not Lapse's is refused before anything in it is touched.
 
-A slot that is gone, or that the server gave up, is made again with --new-slot only. So is one that is older than a publication
+A slot that is gone, or that the server dropped, is made again only with --new-slot. So is one that is older than a publication
 that had to be made again: it cannot be read past that. The log goes on in the same topics, and a gap record in them says what is
 missing.
 
-Keys are made where --keys says, or, if nothing says where keys are, in the user's configuration folder, and never for a
-database that is installed. Where LAPSE_KEYS or lapse.yaml says that they are, they have to be: a folder that was not mounted, or not
-copied, gets no second set. Copy them to every machine that runs Lapse on this database, and keep them: they prove which
+Keys are made where --keys says or, without any setting, in the user's configuration folder; never for a
+database that is installed. If LAPSE_KEYS or lapse.yaml names a folder, the keys must be there: a folder that was not mounted, or not
+copied, does not get a second set. Copy them to every machine that runs Lapse on this database, and keep them: they prove which
 deletions were Lapse's. The database has their fingerprints, and commands refuse other keys.`,
 		Example: `  lapse init --database postgres://postgres@127.0.0.1/app --keys ./keys
   lapse init --grants --database postgres://lapse@127.0.0.1/app`,
@@ -58,7 +58,7 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 	})
 	cmd.Flags().BoolVar(&grants, "grants", false, "print the SQL that a superuser must run, and do nothing")
 	managedFlag(cmd, &managed)
-	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone, lost or older than a publication again; the evidence has a gap, in the same topics")
+	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone, lost or older than a publication again; the evidence gets a gap, in the same topics")
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -16,7 +16,7 @@ func (a *app) pauseCommand() *cobra.Command {
 		Use:   "pause --all",
 		Short: "Stop every deletion in this database",
 		Long: `Stops every deletion in this database, whatever the state of its policies, until "lapse resume --all". When it returns, no batch runs
-and none begins. Each batch asks for the switch itself. To stop one policy: "lapse policy pause NAME".`,
+and none begins. Each batch checks the switch itself. To stop one policy: "lapse policy pause NAME".`,
 		Example: `  lapse pause --all --reason "incident 17"`,
 	})
 }

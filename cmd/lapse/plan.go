@@ -27,14 +27,14 @@ func (a *app) planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [POLICY...]",
 		Short: "Show what is due and how it would be found; delete nothing",
-		Long: `Counts what is due under each policy in force (or those named), says how old the oldest is, what would go along by cascade, by
+		Long: `Counts what is due under each policy in force (or those named), says how old the oldest is, what a cascade would delete, by
 which index it is found, in which shards, how long deleting it would take, and what blocks it. It counts through the
-policies' own functions. A version that is held back is planned beside the one in force, with how many rows newly fall due.
+policies' own functions. A version that is held back is planned next to the one in force, with the number of rows that newly fall due.
 
-With -f it reads the policies of a file instead, which need not be applied; the database needs no "lapse init". It says everything that
-"lapse apply" of that file would refuse, missing rights included, and counts what can be counted all the same. It has the
-rights of the login and no more, a superuser's too: nothing is written, the transaction is read only when rows are counted, and
-what is counted is counted with the rights of the table's owner. In an installed database the grants that are missing are tried, and undone.
+With -f it reads the policies of a file instead, which need not be applied; the database needs no "lapse init". It reports everything that
+"lapse apply" of that file would refuse, including missing rights, and still counts what can be counted. It has the
+rights of the login and no more, even a superuser's: nothing is written, the transaction is read only while rows are counted, and
+rows are counted with the rights of the table's owner. In an installed database missing grants are tried, and undone.
 
 Beyond a million rows, or a minute, a count is an estimate and says so; --exact counts all.
 

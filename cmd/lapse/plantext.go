@@ -125,7 +125,7 @@ func (c *surveyor) printWay(s *survey.Survey) {
 	}
 	inOrder := "in the order of " + strings.Join(order, ", ")
 	if s.Shape == functions.ShapeHeap {
-		inOrder = "because much of it is due, and the index would lead to and fro over it, or there is none"
+		inOrder = "because much of it is due, and the index would read it in random order, or there is none"
 	}
 	c.line("found by", "%s, %s", foundBy(s), inOrder)
 	if s.Better != "" {
@@ -165,7 +165,7 @@ func (c *surveyor) printTime(s *survey.Survey) {
 	}
 	c.line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, speed)
 	if s.Beside > s.Estimate && s.Beside >= time.Second {
-		c.line("", "about %s beside an application, to which gentle pace leaves most of the time", s.Beside.Round(time.Second))
+		c.line("", "about %s while an application runs, which gentle pace leaves most of the time", s.Beside.Round(time.Second))
 	}
 }
 
@@ -218,7 +218,7 @@ func dropped(all []survey.Drop) string {
 	}
 	text := strings.Join(names, ", ")
 	if !known {
-		return text + "; how many rows that is, is not known: analyze them"
+		return text + "; the number of rows is not known: analyze them"
 	}
 	return text + "; about " + counted(rows, "row")
 }

@@ -16,7 +16,7 @@ func TestThePlanOfAGentlePolicySaysHowLongItTakesBesideAnApplication(t *testing.
 	}{
 		{
 			survey.Survey{Gentle: true, Estimate: 4 * time.Second, Beside: 100 * time.Second, RowsPerSecond: 250, SpeedFrom: survey.Measured},
-			"about 4s at 250 rows per second (measured, at gentle pace) | about 1m40s beside an application, to which gentle pace leaves most of the time",
+			"about 4s at 250 rows per second (measured, at gentle pace) | about 1m40s while an application runs, which gentle pace leaves most of the time",
 		},
 		{
 			survey.Survey{Gentle: true, Estimate: time.Millisecond, Beside: 25 * time.Millisecond, RowsPerSecond: 25000, SpeedFrom: survey.Stated},

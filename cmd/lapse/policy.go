@@ -13,7 +13,7 @@ func (a *app) policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "State of policies",
-		Long: `Lists policies, shows one and its history, and says something about policies beside their file. What they say is in the policy file, and
+		Long: `Lists policies, shows one and its history, and changes their state. Their terms are in the policy file, and
 "lapse apply" brings it into force.`,
 		Example: "  lapse policy list\n  lapse policy show sessions-30d\n  lapse policy pause sessions-30d",
 		Args:    cobra.ArbitraryArgs,
@@ -28,8 +28,8 @@ func (a *app) policyListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the policies in force and their state",
-		Long: `Lists the policies in force, and what a person should know of each: that it is held back, that every deletion is paused, that its table
-is gone, that a row of a shard resisted. Roles that nothing needs any more are listed below it.`,
+		Long: `Lists the policies in force, and what a person should know about each: it is held back, every deletion is paused, its table
+is gone, or rows could not be deleted. Roles that nothing needs any more are listed below it.`,
 		Example: "  lapse policy list --json",
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {

@@ -17,11 +17,11 @@ func (a *app) policyHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history NAME",
 		Short: "List every version and state of a policy: who, when, why, and what differed",
-		Long: `Lists what became of a policy, oldest first: every version, with what differs from the one before, and every state that it came into,
-each with who did it, when and why. Policies that were dropped have their history too. With --json each version also has its entry of
+		Long: `Lists the history of a policy, oldest first: every version, with what differs from the one before, and every state that it entered,
+each with who did it, when and why. Dropped policies have a history too. With --json each version also has its entry of
 the policy file as it was written, and the one before.
 
-The login needs no more than the executor's or the auditor's rights.`,
+The login needs only the executor's or the auditor's rights.`,
 		Example: `  lapse policy history sessions-30d
   lapse policy history sessions-30d --json`,
 		Args:              onePolicy("history"),

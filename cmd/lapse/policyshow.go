@@ -20,12 +20,12 @@ func (a *app) policyShowCommand() *cobra.Command {
 	var version int
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show what a policy says, and what that was found to mean",
-		Long: `Shows the version of a policy that is in force, or was last: its entry of the policy file as it was written, what that was found to
+		Short: "Show what a policy says, and what it means in this database",
+		Long: `Shows the version of a policy that is in force, or was last: its entry of the policy file as it was written, what it was found to
 mean in this database (key, cascades, owner of the table, index), its state and since when. --version shows another one.
 
 --sql adds the version's functions as they are in the database, what deletes first, and says so if they are not as
-this lapse makes them. The login needs no more than the executor's or the auditor's rights.`,
+this lapse makes them. The login needs only the executor's or the auditor's rights.`,
 		Example: `  lapse policy show sessions-30d
   lapse policy show sessions-30d --sql
   lapse policy show sessions-30d --version 2 --json`,
@@ -170,10 +170,10 @@ func (v *shownPolicy) print(a *app) {
 	for _, f := range v.Functions {
 		switch {
 		case f.Text == "" && f.Differs == "":
-			fmt.Fprintf(a.out, "\n%s: there is none: only a version in force or held back has functions\n", f.Name)
+			fmt.Fprintf(a.out, "\n%s: none: only a version in force or held back has functions\n", f.Name)
 			continue
 		case f.Differs != "":
-			fmt.Fprintf(a.out, "\n%s %s: it is not as this lapse makes it, and `lapse apply` refuses what it did not make\n", f.Name, f.Differs)
+			fmt.Fprintf(a.out, "\n%s %s: it differs from what this lapse makes, and `lapse apply` refuses functions that it did not make\n", f.Name, f.Differs)
 		default:
 			fmt.Fprintf(a.out, "\n%s, as this lapse makes it:\n", f.Name)
 		}

@@ -32,7 +32,7 @@ func (a *app) policyStateCommands() []*cobra.Command {
 			long: `Lets policies delete that observe, are paused, or have a version that is held back because more falls due under it. It is the yes to
 all that is due under them: "lapse plan NAME" counts it. They wait until the auditor has read past this moment, and are armed then.
 --version names the version that is said yes to, as plan and apply showed it: if it is another one by now, nothing is changed.
-Where the breaker stopped a policy because more was due at once than was to be expected, --accept says how many rows may go, once.`,
+If the breaker stopped a policy because more rows were due at once than expected, --accept says how many may be deleted, once.`,
 			example: `  lapse policy arm sessions-30d --version 3 --reason "ticket 4711"`,
 			change:  armPolicy,
 			arms:    true,
@@ -40,7 +40,7 @@ Where the breaker stopped a policy because more was due at once than was to be e
 		a.policyStateCommand(stateCommand{
 			use:   "pause NAME...",
 			short: "Stop policies",
-			long: `Stops policies until "lapse policy resume". When it returns, none of their batches runs. It works whatever became of their tables.
+			long: `Stops policies until "lapse policy resume". When it returns, none of their batches runs. It works whatever happened to their tables.
 A later "lapse apply" of a file that says "state: armed" arms them again: write "state: paused" there for a longer pause.`,
 			example: `  lapse policy pause sessions-30d orders-7y --reason "migration"`,
 			change: func(_ context.Context, _ *pgx.Conn, p *record.InForce, _ schemas.PolicyVersion) (change.Change, error) {
@@ -49,7 +49,7 @@ A later "lapse apply" of a file that says "state: armed" arms them again: write 
 		}),
 		a.policyStateCommand(stateCommand{
 			use:   "resume NAME...",
-			short: "Take paused policies back to where they were",
+			short: "Return paused policies to the state they had",
 			long: `Takes paused policies back to the state before the pause. One that was armed is armed again, unless more falls due under it than under
 what was armed last: it is held back then, until "lapse policy arm".`,
 			example: `  lapse policy resume sessions-30d`,
@@ -86,7 +86,7 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 				return fmt.Errorf("name the policies: lapse policy %s", c.use)
 			}
 			if cmd.Flags().Changed("version") && (version < 1 || len(args) != 1) {
-				return errors.New("--version N is a version of one policy, from 1: name that policy alone")
+				return errors.New("--version N is a version of one policy, from 1: name only that policy")
 			}
 			return nil
 		},
@@ -107,7 +107,7 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
 	if c.arms {
 		cmd.Flags().Int32Var(&version, "version", 0, "say yes to this `version` and to no other (default: the one that is held back, or else in force)")
-		cmd.Flags().Var(&accept, "accept", "let so many `rows` of a policy that its breaker stopped go, once")
+		cmd.Flags().Var(&accept, "accept", "delete so many `rows` of a policy that its breaker stopped, once")
 	}
 	a.jsonFlag(cmd)
 	return cmd

@@ -17,7 +17,7 @@ func (a *app) printPolicies(l *status.List) error {
 		fmt.Fprintln(a.out, l.Suspended)
 	}
 	if l.AuditOff {
-		fmt.Fprintln(a.out, "audit: off: policies are armed without an auditor, and what is deleted leaves no evidence outside this database")
+		fmt.Fprintln(a.out, "audit: off: policies are armed without an auditor, and deletions leave no evidence outside this database")
 	}
 	if err := a.printTable(policyTable(l, a.verbose)); err != nil {
 		return err

@@ -20,19 +20,19 @@ func (a *app) quarantineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quarantine",
 		Short: "Rows that could not be deleted",
-		Long: `Lists rows that are due and could not be deleted, says that they are to be tried again, or forgets them. A foreign key that still refers to a
-row keeps it, for instance, or a trigger that raises an error. Such a row waits here while all others go: a minute first, and
-after each further try twice as long, up to a day. A row that is gone, or not due any more, leaves by itself.`,
+		Long: `Lists rows that are due and could not be deleted, retries them, or forgets them. A foreign key that still refers to a
+row keeps it, for instance, or a trigger that raises an error. Such a row waits here while all others are deleted: a minute first, and
+twice as long after each further try, up to a day. A row that is gone, or no longer due, leaves by itself.`,
 		Example: "  lapse quarantine list sessions-30d\n  lapse quarantine retry sessions-30d --all",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    noCommand,
 	}
 	cmd.AddCommand(
 		a.quarantineListCommand(),
-		a.quarantineChangeCommand("retry", "Let the next run try rows again", `Lets the next run try rows again that are in quarantine, whatever their next try: after their cause was mended, for instance. How often each
-was tried stays on record, and one that resists again waits twice as long as before.`, "to be tried in the next run", tables.RetryQuarantined),
-		a.quarantineChangeCommand("forgive", "Take rows out of the quarantine", `Takes rows out of the quarantine, as if they had never been tried. Nothing is deleted by that and nothing is kept: the next run finds them
-as it finds every due row, tries them, and enters those that resist again, with a pause of a minute. To keep a row, place a
+		a.quarantineChangeCommand("retry", "Make the next run retry rows", `Makes the next run retry rows in quarantine, whenever their next try would be; for instance after their cause was fixed. How often each
+was tried stays on record, and a row that fails again waits twice as long as before.`, "to be tried in the next run", tables.RetryQuarantined),
+		a.quarantineChangeCommand("forgive", "Take rows out of the quarantine", `Takes rows out of the quarantine, as if they had never been tried. This neither deletes nor keeps a row: the next run finds them
+as it finds every due row, tries them, and enters those that fail again, with a pause of a minute. To keep a row, place a
 hold on it, or make it not due.`, "taken out, and found by the next run where still due", tables.ForgiveQuarantined),
 	)
 	return cmd
@@ -42,8 +42,8 @@ func (a *app) quarantineListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [POLICY]",
 		Short: "List the rows in quarantine",
-		Long: `Lists the rows in quarantine, those first that are tried next: key, what PostgreSQL said, and how often each was tried. What is in
-the way is said below them; --verbose says of each row in which table it is, since when, and when it is tried again.
+		Long: `Lists the rows in quarantine, those first that are tried next: key, PostgreSQL's message, and how often each was tried. What
+blocks them is printed below; --verbose prints each row's table, since when it is here, and when it is tried again.
 Where a foreign key blocks them, a query below finds the rows that refer to due ones.
 
 Keys are personal data: nothing else of Lapse prints them. The login must be able to become the catalog's owner. The exit code is 3 if
@@ -179,7 +179,7 @@ func (a *app) quarantineChangeCommand(verb, short, long, done string, change qua
 		Short: short,
 		Long: long + `
 
-Name rows by --key, once for each: the value of the key's column, or a JSON array of texts where the key has several, in the order in
+Name rows by --key, once for each: the value of the key's column, or a JSON array of texts if the key has several columns, in the order in
 which "lapse quarantine list" shows them.`,
 		Example: fmt.Sprintf("  lapse quarantine %[1]s sessions-30d --all\n  lapse quarantine %[1]s sessions-30d --key 4711\n  lapse quarantine %[1]s visits-1y --key '[\"4711\",\"7\"]'", verb),
 		Args: func(_ *cobra.Command, args []string) error {

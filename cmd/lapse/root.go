@@ -93,14 +93,14 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "lapse",
 		Short: "Row TTL for PostgreSQL, with proof",
 		Long: `Lapse deletes what a retention policy says must go, and shows from the database's own write-ahead log what was
-deleted, by which policy, and what anybody else deleted beside it.
+deleted, by which policy, and what anybody else deleted.
 
 Settings come from flags, then the environment (LAPSE_DATABASE_URL, or _OWNER, _EXECUTOR and _AUDITOR appended for a login each;
 LAPSE_KAFKA_BROKERS, LAPSE_KEYS, LAPSE_KEY_TAG and its kin, LAPSE_STATE, LAPSE_SLOT, LAPSE_ROLES_PREFIX, LAPSE_HTTP, PG*), then --config
 lapse.yaml (or LAPSE_CONFIG).
 
-A superuser's login is for init, apply, doctor and uninstall; the others refuse one. LAPSE_SUPERUSER=allow in the environment lets it
-pass, for throw-away databases.
+A superuser's login is for init, apply, doctor and uninstall; the others refuse one. LAPSE_SUPERUSER=allow in the environment allows it
+for throw-away databases.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it found something that needs a person.`,
 		Example: `  export LAPSE_DATABASE_URL=postgres://lapse@127.0.0.1/app LAPSE_KAFKA_BROKERS=127.0.0.1:9092

@@ -23,12 +23,12 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Delete what is due, until stopped",
-		Long: `Runs the executor: it deletes what is due under the policies that are armed, in batches, as long as the audit is
+		Long: `Runs the executor: it deletes what is due under armed policies, in batches, as long as the audit is
 healthy. limits.workers in lapse.yaml says how many shards it works on at once. With --once it makes one pass over the
-policies that are due and ends; with --now it makes one pass over the policies named, whatever their schedules say.
+policies that are due and exits; with --now it makes one pass over the named policies, whatever their schedules say.
 
-At its end it prints what it did under each policy. A signal ends it within ten seconds; a pass that it interrupts has the exit code 1,
-and the next one goes on with it.`,
+At the end it prints what it did under each policy. A signal stops it within ten seconds; a pass that the signal interrupts exits with 1,
+and the next pass continues it.`,
 		Example: `  lapse run --once
   lapse run --now sessions-30d --json`,
 		Args: cobra.NoArgs,
@@ -90,7 +90,7 @@ func (a *app) newExecutor(s *config.Settings, compared func() bool) (e *executor
 		},
 	}
 	if err := c.State.Writable(); err != nil {
-		a.log.Warn("no memory of this database outside of it: a restored copy of it would be deleted from at once", "state", s.State, "error", err)
+		a.log.Warn("nothing outside this database remembers it: rows of a restored copy would be deleted at once", "state", s.State, "error", err)
 	}
 	done = func() {}
 	if a.shows {
@@ -166,7 +166,7 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, d
 	case err != nil && onlyResisted(summary):
 		return errNeedsPerson // what is in quarantine is in the summary
 	case errors.Is(err, executor.ErrStopping) && errors.Is(context.Cause(ctx), errSignalled):
-		return fmt.Errorf("%w before the pass was over; the next one goes on with it", errSignalled)
+		return fmt.Errorf("%w before the pass was over; the next one continues it", errSignalled)
 	}
 	return err
 }

@@ -18,18 +18,18 @@ func (a *app) scaffoldCommand() *cobra.Command {
 	var option string
 	cmd := &cobra.Command{
 		Use:   "scaffold --table SCHEMA.TABLE --option expires_at|ttl|sidecar --after DURATION",
-		Short: "Give the rows of a table without a timestamp a time to go",
-		Long: `Prints, or with --execute runs, the SQL that gives each row of a table a time to go, and the policy for it:
+		Short: "Give the rows of a table without a timestamp a due time",
+		Long: `Prints, or with --execute runs, the SQL that gives each row of a table a due time, and the policy for it:
 
   expires_at   a column, which a trigger sets to so long after the INSERT unless the row has one
   ttl          created_at and ttl_seconds, with defaults, and the column computed from the two by triggers
   sidecar      a registry beside the table, with its primary key, filled by a trigger; the table stays as it is
 
-Rows that are there already get no time, and never go. --backfill prints the SQL that gives them one too; run it as the
+Existing rows get no due time, and are never deleted. --backfill prints the SQL that gives them one too; run it as the
 table's owner. Nothing rewrites the table, and nothing waits for its lock longer than a quarter of a second at a time.
 
-Running it twice changes nothing. --drop takes triggers and functions away and leaves the data; --drop-columns takes what was
-added to the table, and the sidecar, too. Columns that were there before stay.`,
+Running it twice changes nothing. --drop removes triggers and functions and leaves the data; --drop-columns also removes what was
+added to the table, and the sidecar. Columns that were there before stay.`,
 		Example: `  lapse scaffold --table app.sessions --option expires_at --after "90 days" --refresh
   lapse scaffold --table app.sessions --option sidecar --after "30 days" --execute
   lapse scaffold --table app.sessions --option sidecar --drop --execute`,
@@ -47,11 +47,11 @@ added to the table, and the sidecar, too. Columns that were there before stay.`,
 	flags.StringVar(&option, "option", "", "`how`: expires_at, ttl or sidecar")
 	flags.StringVar(&c.does.After, "after", "", "how long a row is kept: a `duration` as in the policy file")
 	flags.StringVar(&c.does.Column, "column", "expires_at", "the `name` of the column with the due time")
-	flags.BoolVar(&c.does.Refresh, "refresh", false, "an UPDATE starts the time anew")
-	flags.BoolVar(&c.does.Backfill, "backfill", false, "print the SQL for the rows that are there, too")
+	flags.BoolVar(&c.does.Refresh, "refresh", false, "an UPDATE restarts the time")
+	flags.BoolVar(&c.does.Backfill, "backfill", false, "also print the SQL for existing rows")
 	flags.BoolVar(&c.execute, "execute", false, "run the SQL instead of printing it")
-	flags.BoolVar(&c.does.Drop, "drop", false, "take the triggers and functions away")
-	flags.BoolVar(&c.does.DropData, "drop-columns", false, "with --drop: the columns and the sidecar that were made, too")
+	flags.BoolVar(&c.does.Drop, "drop", false, "remove the triggers and functions")
+	flags.BoolVar(&c.does.DropData, "drop-columns", false, "with --drop: also remove the columns and the sidecar that were made")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -73,9 +73,9 @@ func (c *scaffolder) check() error {
 	case d.After == "" && !d.Drop:
 		return wrongUsage("say how long a row is kept: --after \"90 days\"")
 	case d.DropData && !d.Drop:
-		return wrongUsage("--drop-columns goes with --drop")
+		return wrongUsage("--drop-columns needs --drop")
 	case d.Backfill && d.Drop:
-		return wrongUsage("--backfill and --drop exclude one another")
+		return wrongUsage("--backfill and --drop exclude each other")
 	case d.Backfill && c.execute:
 		return wrongUsage("a backfill runs the table's own triggers, and is for its owner to run: leave --execute or --backfill out")
 	}
@@ -123,9 +123,9 @@ func (c *scaffolder) run(ctx context.Context) error {
 	case c.asJSON:
 		return c.printJSON(scaffolded{c.does.Table, c.execute, w.SQL, w.Backfill, entry})
 	case c.execute && c.does.Drop:
-		_, err = fmt.Fprintf(c.out, "%s: the scaffold is gone\n", c.does.Table)
+		_, err = fmt.Fprintf(c.out, "%s: the scaffold was removed\n", c.does.Table)
 	case c.execute:
-		_, err = fmt.Fprintf(c.out, "%s: the scaffold is there. For the policy file:\n\npolicies:\n%s", c.does.Table, entry)
+		_, err = fmt.Fprintf(c.out, "%s: the scaffold was made. For the policy file:\n\npolicies:\n%s", c.does.Table, entry)
 	default:
 		_, err = fmt.Fprint(c.raw(), w.SQL, w.Backfill)
 	}

@@ -13,9 +13,9 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Delete and audit in one process, until stopped",
-		Long: `Runs the executor and the auditor side by side and serves /healthz, /readyz and /metrics. If either of them cannot go
-on without a person, both are stopped in order and the process ends with 1: what is not confirmed is read again by the next
-one. With audit: off only the executor runs.`,
+		Long: `Runs the executor and the auditor side by side and serves /healthz, /readyz and /metrics. If either of them cannot continue
+without a person, both are stopped in order and the process exits with 1: the next process reads again what is not
+confirmed. With audit: off only the executor runs.`,
 		Example: `  lapse serve --config lapse.yaml
   lapse serve --http 127.0.0.1:7432 --log-format json`,
 		Args: cobra.NoArgs,

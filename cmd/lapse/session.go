@@ -79,7 +79,7 @@ func (a *app) unsaid(to config.ConnString) bool {
 }
 
 // whichDatabase is said to somebody who has not said it.
-const whichDatabase = "nothing says which database: set LAPSE_DATABASE_URL (postgres://LOGIN@HOST/DATABASE), --database, or database: in lapse.yaml"
+const whichDatabase = "no database is configured: set LAPSE_DATABASE_URL (postgres://LOGIN@HOST/DATABASE), --database, or database: in lapse.yaml"
 
 // openInstalled is open in a database with an installation that this program and its settings fit to.
 func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) (*pgx.Conn, *site.Installation, error) {
@@ -130,7 +130,7 @@ func (e *connectError) Unwrap() error { return e.cause }
 
 func (e *connectError) Error() string {
 	if e.unsaid {
-		return fmt.Sprintf("%s; without it %s was tried: %s", whichDatabase, e.session.to, e.what())
+		return fmt.Sprintf("%s; %s was tried instead: %s", whichDatabase, e.session.to, e.what())
 	}
 	return fmt.Sprintf("connect to %s: %s", e.session.to, e.what())
 }

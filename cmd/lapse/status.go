@@ -24,13 +24,13 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of policies, deletion and audit",
-		Long: fmt.Sprintf(`Shows in one screen whether deletion is paused, whether executors and auditor are at work, how far the replication slot is behind, and of
-each policy its state, its last run, how far it is behind its schedule and what holds it back. It reads the catalog alone and counts
-no rows of a table: "lapse plan" does. Where due rows stay it says why, in one of these words, how many and since when:
+		Long: fmt.Sprintf(`Shows in one screen whether deletion is paused, whether executors and auditor run, how far the replication slot is behind, and for
+each policy its state, its last run, how late it is and what holds it back. It reads only the catalog and counts
+no rows of a table: "lapse plan" does. If due rows stay it says why, in one of these words, how many and since when:
 
 %s
-The exit code is 3 where that needs a person: breaker, held_back, quarantine, guard and clock always, lock and limit once the oldest due row is
-past the policy's latitude (a day where it has none); and where an armed policy is late by more than its latitude while no executor runs. With --watch it looks again every two seconds until Ctrl-C.`, reasonsHelp()),
+The exit code is 3 if that needs a person: breaker, held_back, quarantine, guard and clock always, lock and limit once the oldest due row is
+past the policy's latitude (a day if it has none); and if an armed policy is late by more than its latitude while no executor runs. With --watch it refreshes every two seconds until Ctrl-C.`, reasonsHelp()),
 		Example: "  lapse status\n  lapse status --watch\n  lapse status --json",
 		Args:    cobra.NoArgs,
 	}
@@ -50,7 +50,7 @@ past the policy's latitude (a day where it has none); and where an armed policy 
 		}
 		return nil
 	})
-	cmd.Flags().BoolVar(&watch, "watch", false, "look again every two seconds, until stopped")
+	cmd.Flags().BoolVar(&watch, "watch", false, "refresh every two seconds, until stopped")
 	a.verboseFlag(cmd, "print the tables too")
 	a.jsonFlag(cmd)
 	return cmd
@@ -93,7 +93,7 @@ func (a *app) watchStatus(ctx context.Context) error {
 		case err != nil && (first || !passing(err)):
 			return err
 		case err != nil:
-			a.log.Warn("the server does not answer; looking again", "error", err)
+			a.log.Warn("the server does not answer; trying again", "error", err)
 		default:
 			if a.width != nil && !a.asJSON {
 				fmt.Fprint(a.raw(), clearScreen)

@@ -35,7 +35,7 @@ func statusText(s *status.Status, width int, verbose bool) (string, error) {
 	fmt.Fprintln(&b, "audit: "+s.Audit.Text(s.At))
 	fmt.Fprintln(&b, "executors: "+onOneLine(s.ExecutorsText()))
 	if len(s.Policies) == 0 {
-		fmt.Fprintln(&b, "no policy is in force: lapse apply -f FILE brings some")
+		fmt.Fprintln(&b, "no policy is in force: lapse apply -f FILE adds some")
 		return b.String(), nil
 	}
 	if err := statusTable(s, verbose).write(&b, width); err != nil {

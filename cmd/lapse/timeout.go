@@ -45,7 +45,7 @@ func (a *app) canceled(ctx context.Context, s *config.Settings, w session, err e
 	defer database.Close(conn)
 	var value, alter string
 	if failed := conn.QueryRow(ctx, whereTimeout).Scan(&value, &alter); failed != nil {
-		return fmt.Errorf("%w; where nobody canceled it, statement_timeout is too short in postgresql.conf or in the connection string", err)
+		return fmt.Errorf("%w; if nobody canceled it, statement_timeout is too short in postgresql.conf or in the connection string", err)
 	}
 	return fmt.Errorf("%w; statement_timeout is set to %s, which is too short for this command: set a longer one, or run: %s reset statement_timeout", err, value, alter)
 }

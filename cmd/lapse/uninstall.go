@@ -20,17 +20,17 @@ func (a *app) uninstallCommand() *cobra.Command {
 	u := &uninstaller{app: a}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Print, or run, the way back",
-		Long: `Without --execute it changes nothing, and prints the SQL that takes Lapse out of the database, for psql in this database.
+		Short: "Print, or run, the removal of Lapse",
+		Long: `Without --execute it changes nothing, and prints the SQL that removes Lapse from the database, for psql in this database.
 
 With --execute it asks, and does the same: it pauses every deletion, drops the indexes that Lapse made, then in one transaction the
-publications, the schema "lapse" and the roles that deleted, and last the slot. Interrupted, it goes on when it is run again. A login
-that is no superuser's may do it too: before anything is changed, what it lacks is said, as grants to run. Both refuse while an auditor
-reads from the slot: what was not read would be in no evidence. Both refuse while legal holds are in force, unless --drop-holds says that they may
-go: nothing would keep their rows any more.
+publications, the schema "lapse" and the roles that deleted, and last the slot. If it is interrupted, run it again. A login
+without superuser rights can do it too: the grants that it lacks are printed before anything is changed. Both refuse while an auditor
+reads from the slot: changes not yet read would be missing from the evidence. Both refuse while legal holds are in force, unless --drop-holds is
+given: nothing would keep their rows any more.
 
-The topics and the keys stay: they are the proof of what was deleted. The roles stay too, because they belong to the cluster: how
-to drop those that Lapse made is printed.`,
+The topics and the keys stay: they are the proof of what was deleted. The roles stay too, because they belong to the cluster; the output says how
+to drop those that Lapse made.`,
 		Example: `  lapse uninstall > uninstall.sql
   lapse uninstall --execute --yes --reason "moved to another system"`,
 		Args: cobra.NoArgs,
@@ -58,7 +58,7 @@ to drop those that Lapse made is printed.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&u.Executed, "execute", false, "do it")
 	flags.BoolVar(&u.yes, "yes", false, "do not ask")
-	flags.BoolVar(&u.dropHolds, "drop-holds", false, "legal holds that are in force may go too")
+	flags.BoolVar(&u.dropHolds, "drop-holds", false, "also drop legal holds that are in force")
 	flags.StringVar(&u.reason, "reason", "", "`why`, for the record")
 	a.jsonFlag(cmd)
 	return cmd
@@ -99,8 +99,8 @@ func (u *uninstaller) print(ctx context.Context) error {
 	if u.Roles, err = uninstall.DropRolesSQL(ctx, conn, u.settings.Roles); err != nil || u.asJSON {
 		return err
 	}
-	fmt.Fprintf(u.raw(), "-- This takes Lapse out of database %s. Run it there with psql, not in one transaction, as a superuser or who has what the first\n"+
-		"-- statement asks for. It is safe to repeat.\n\\set ON_ERROR_STOP on\n", onOneLine(conn.Config().Database))
+	fmt.Fprintf(u.raw(), "-- This removes Lapse from database %s. Run it there with psql, not in one transaction, as a superuser or a login with the rights that the first\n"+
+		"-- statement checks. It is safe to repeat.\n\\set ON_ERROR_STOP on\n", onOneLine(conn.Config().Database))
 	for _, sql := range u.SQL {
 		fmt.Fprintf(u.out, "\n%s;\n", strings.TrimSuffix(strings.TrimSpace(sql), ";"))
 	}
@@ -131,7 +131,7 @@ func (u *uninstaller) execute(ctx context.Context) error {
 		return err
 	}
 	defer database.Close(auditor)
-	if err := u.confirm(ctx, u.yes, "take Lapse out of database "+owner.Config().Database, "to look: without --execute", "nothing was changed"); err != nil {
+	if err := u.confirm(ctx, u.yes, "remove Lapse from database "+owner.Config().Database, "to look: without --execute", "nothing was changed"); err != nil {
 		return err
 	}
 	text := u.out

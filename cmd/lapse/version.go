@@ -28,7 +28,7 @@ func (a *app) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print version, commit and the versions of the formats",
-		Long: `Prints the version and the commit that this lapse was built from, and the versions of what it writes: the catalog in a database, the
+		Long: `Prints the version and the commit that this lapse was built from, and the versions of what it writes: a database's catalog, the
 events, and the records of the log. "lapse --version" prints the same.`,
 		Example: "  lapse version --json",
 		Args:    cobra.NoArgs,

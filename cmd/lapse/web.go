@@ -38,7 +38,7 @@ const (
 func buildInfo() prometheus.Collector {
 	v := readVersions()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "lapse", Name: "build_info", Help: "1; its labels say which program this is.",
+		Namespace: "lapse", Name: "build_info", Help: "Always 1; its labels say which program this is.",
 		ConstLabels: prometheus.Labels{"version": v.Version, "commit": v.Commit, "goversion": v.Go},
 	}, func() float64 { return 1 })
 }
