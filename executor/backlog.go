@@ -19,11 +19,11 @@ func newBacklogMetrics() backlogMetrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "lapse", Name: name, Help: help}, labels())
 	}
 	return backlogMetrics{
-		backlog:   gauge("expired_backlog_rows", "Rows that are due and there: what a run has not deleted yet of what it expects to, and at its end what it left."),
+		backlog:   gauge("expired_backlog_rows", "Rows that are due: during a run those that it expects and has not deleted yet, at its end those that it left."),
 		oldest:    gauge("oldest_expired_age_seconds", "How long the oldest row has been due that the last run left, or that stays because something keeps the policy from deleting it; 0 for none."),
-		watermark: gauge("watermark_timestamp_seconds", "Nothing that fell due before was left when the last run ended."),
+		watermark: gauge("watermark_timestamp_seconds", "When the last run ended, no row that fell due before this time was left."),
 		held:      gauge("rows_held", "Rows that were due and held when the last run ended."),
-		success:   gauge("last_success_timestamp_seconds", "When a run of the policy last ended that tried all that was due, or a look found nothing; rows in quarantine do not matter."),
+		success:   gauge("last_success_timestamp_seconds", "When a run of the policy last ended that tried all due rows, or a look found none; rows in quarantine are ignored."),
 	}
 }
 

@@ -39,9 +39,9 @@ func (b *beats) beat(ctx context.Context, q guard.Querier, f *guard.Facts, now t
 	if failed := err != nil; failed != b.failed {
 		b.failed = failed
 		if failed {
-			b.log.Warn("what was deleted is not remembered, so that a restored copy would not be noticed", "error", err)
+			b.log.Warn("the deletions are not remembered, so a restored copy would not be noticed", "error", err)
 		} else {
-			b.log.Info("what was deleted is remembered again")
+			b.log.Info("the deletions are remembered again")
 		}
 	}
 	return nil

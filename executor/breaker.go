@@ -55,16 +55,16 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		if state == schemas.SQLStateLockNotAvailable {
 			level = t.memory.locks.level()
 		}
-		w.log.Log(ctx, level, "what is due could not be compared with what was to be expected", "policy", p.Name, "error", stripped("count what is due", err))
+		w.log.Log(ctx, level, "what is due could not be compared with what is expected", "policy", p.Name, "error", stripped("count what is due", err))
 		return turnGoesOn, nil
 	case errors.Is(err, database.ErrAwaited), state == schemas.SQLStateLockNotAvailable:
 		pause := t.memory.pauses.retry(w.now())
 		t.memory.pauses.change(func(d *delay) { d.throttled = throttleLock })
-		w.log.Log(ctx, t.memory.locks.level(), "what is due is counted later, for max_fraction: somebody has the table or a partition locked, or waits to change it",
+		w.log.Log(ctx, t.memory.locks.level(), "counting what is due, for max_fraction, is postponed: somebody has locked the table or a partition, or waits to change it",
 			"policy", p.Name, "pause_seconds", pause.Seconds())
 		return turnBlocked, nil
 	case state == schemas.SQLStateQueryCanceled:
-		err = errors.New("max_fraction cannot be judged: counting what is due takes too long; take the key out, make the index that `lapse plan` names, or analyze " + p.TableName)
+		err = errors.New("max_fraction cannot be checked: counting what is due takes too long; remove the key, make the index that `lapse plan` names, or analyze " + p.TableName)
 	case err != nil:
 		return turnGoesOn, err
 	}
@@ -85,7 +85,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	w.countStay(ctx, p)
 	a := guard.Tripped(p, &j.Trip)
 	w.metrics.limited(p, string(a.Reason))
-	w.log.Warn("what is due is not what was to be expected, and nothing is deleted", "policy", p.Name, "reason", a.Reason, "due", j.Due,
+	w.log.Warn("more is due than expected, and nothing is deleted", "policy", p.Name, "reason", a.Reason, "due", j.Due,
 		"table_rows", j.Rows, "compared_with", j.Compared, "max_fraction", p.Limits.MaxFraction, "fix", a.Fix)
 	return w.refused(t, &a), nil
 }

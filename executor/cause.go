@@ -21,7 +21,7 @@ const (
 	CausePermission Cause = "permission lost"  // of the deleter or the executor
 	CauseRows       Cause = "row security"     // would hide rows from the deleter
 	CauseFunction   Cause = "function changed" // what would run is not what apply made
-	CauseResisting  Cause = "most rows resist" // so many that the schema is to blame
+	CauseResisting  Cause = "most rows resist" // so many that the schema must be the cause
 	CauseSlow       Cause = "no index"         // not even one row is found in time
 	CauseClock      Cause = "clock"            // the server's is not believed
 	CauseDamage     Cause = "damaged data"     // PostgreSQL says so

@@ -12,16 +12,16 @@ import (
 // the connection that found out. The error where nobody can tell is no fault of the policy's.
 func (w *worker) unanswered(ctx context.Context, t *turn, done *batch.Result, unknown *batch.UnknownCommit) error {
 	p := t.policy
-	w.log.Warn("a commit was not answered; asking what became of it", "policy", p.Name, "batch", done.Batch,
+	w.log.Warn("a commit was not answered; checking whether it committed", "policy", p.Name, "batch", done.Batch,
 		"error", stripped("commit", unknown.Cause))
 	w.guards.memory.Unconfirmed.Ended(w.now())
 	committed, err := w.awaitOutcome(ctx, done)
 	if err != nil {
-		w.log.Error("what became of a batch is not known; its ledger row would say", "policy", p.Name, "batch", done.Batch,
+		w.log.Error("it is not known whether a batch committed; its ledger row would show it", "policy", p.Name, "batch", done.Batch,
 			"error", stripped("ask", err))
 		return &batch.UnknownCommit{Cause: err}
 	}
-	w.log.Info("what became of the commit is known", "policy", p.Name, "batch", done.Batch, "committed", committed)
+	w.log.Info("it is known whether the batch committed", "policy", p.Name, "batch", done.Batch, "committed", committed)
 	if committed {
 		w.count(t, done)
 	} else {

@@ -31,7 +31,7 @@ func (w *worker) entered(ctx context.Context, t *turn, a *batch.Assignment, begu
 		query, err = run.Referring(ctx, w.session.Control, t.policy, cause.Table, cause.Constraint)
 	}
 	if err != nil {
-		w.log.Warn("a row was entered in the quarantine; why is not known", "policy", a.Name, "error", stripped("look into the quarantine", err))
+		w.log.Warn("a row was entered in the quarantine; the cause is not known", "policy", a.Name, "error", stripped("read the quarantine", err))
 		return
 	}
 	if !t.memory.run.newCause(cause) {
@@ -41,7 +41,7 @@ func (w *worker) entered(ctx context.Context, t *turn, a *batch.Assignment, begu
 	if query != "" {
 		facts = append(facts, "finds_referring_rows", query)
 	}
-	w.log.Warn("a row could not be deleted, and is in quarantine; others of this run with the same cause are not logged", facts...)
+	w.log.Warn("a row could not be deleted, and is in quarantine; other rows of this run with the same cause are not logged", facts...)
 }
 
 // obstacleColumns are what the quarantine has of an error, and fields where it goes.

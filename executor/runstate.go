@@ -32,7 +32,7 @@ func leftOf(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (r runState, err
 		          from lapse.shard
 		         where run = $1) s`, run, schemas.SQLStateLockNotAvailable).Scan(&r.unfinished, &r.aside, &r.state, &r.retryAt, &r.lockedRows, &r.limited)
 	if err != nil {
-		return r, fmt.Errorf("look what is left of run %v: %w", run, err)
+		return r, fmt.Errorf("read what is left of run %v: %w", run, err)
 	}
 	return r, nil
 }

@@ -57,7 +57,7 @@ func statisticsOf(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (st Statis
 // remains is what is left at the end of a run; nil counts are not known.
 type remains struct {
 	due, held, quarantined *int64
-	oldest             *time.Time
+	oldest                 *time.Time
 }
 
 // closeRun ends a run that is over. The first to say so counts. Durable when it returns.
@@ -97,7 +97,7 @@ func (w *worker) remaining(ctx context.Context, p *record.InForce, run *record.R
 		}
 	}
 	if err != nil {
-		w.log.Info("what the run left is not counted", "policy", p.Name, "run", run.ID, "error", stripped("count", err))
+		w.log.Info("the rows that the run left are not counted", "policy", p.Name, "run", run.ID, "error", stripped("count", err))
 	}
 	return remains{}
 }

@@ -162,5 +162,5 @@ func lockText(by *locker) string {
 }
 
 func rateText(p *record.InForce) string {
-	return fmt.Sprintf("%s: its rate lets %s go each second, of all executors together", limitRate, rowsOf(int64(p.Limits.Rate)))
+	return fmt.Sprintf("%s: its rate allows %s each second, for all executors together", limitRate, rowsOf(int64(p.Limits.Rate)))
 }

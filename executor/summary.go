@@ -72,7 +72,7 @@ func (e *NotArmedError) Error() string {
 	case schemas.Observing:
 		fix = fmt.Sprintf("`lapse policy arm %s` lets it delete, and so does `lapse apply` of a file with state: armed, if no more falls due than before", e.Policy)
 	case schemas.Paused:
-		fix = fmt.Sprintf("`lapse policy resume %s` takes it back to where it was, and `lapse apply` of a file with state: armed lets it go on", e.Policy)
+		fix = fmt.Sprintf("`lapse policy resume %s` returns it to the state it had, and `lapse apply` of a file with state: armed lets it continue", e.Policy)
 	case schemas.Arming:
 		fix = "it waits until the auditor has read the log up to the position at which its table was published: see that `lapse audit` runs"
 	}

@@ -253,7 +253,7 @@ func (s *story) say(ctx context.Context, sql string) error {
 
 // until waits for a query to say true.
 func (s *story) until(ctx context.Context, sql string) error {
-	tick :=  time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		var done bool

@@ -22,7 +22,7 @@ var eightFaults = []struct{ plant, named string }{
 	{`drop index public.visits_at_id_idx`, "no index on public.visits_all begins with at"},
 	{`create table public.child (visit int, at timestamptz, foreign key (visit, at) references public.visits on delete set null)`, "no index serves foreign key"},
 	{`alter table public.visits_all replica identity full`, "the deletes of public.visits_all cannot be published"},
-	{`grant delete on public.visits to public`, "beside the deletion functions"},
+	{`grant delete on public.visits to public`, "without the deletion functions"},
 }
 
 func TestWhatTheDoctorPrintsMendsEightFaults(t *testing.T) {

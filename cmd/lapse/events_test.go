@@ -79,8 +79,8 @@ func TestATruncateIsPrintedOnceThoughOthersComeInBetween(t *testing.T) {
 
 func TestAMarkerIsReadInEachFormat(t *testing.T) {
 	body := `{"lapse":{"reason":"slot","from":{"history":1,"timeline":1,"lsn":"0/19C2A40"},"to":{"history":1,"timeline":1,"lsn":"0/1A00000"}}}`
-	want := "gap from 1/1/0/19C2A40 to 1/1/0/1A00000: what was deleted in between is not in the topics, or not as what it was " +
-		"(the slot was gone, and another was made)"
+	want := "gap from 1/1/0/19C2A40 to 1/1/0/1A00000: deletions in between are missing from the topics, or have the wrong cause " +
+		"(the slot was gone, and was made again)"
 	for _, value := range []string{body, `{"specversion":"1.0","data":` + body + `}`, `{"op":"m",` + body[1:]} {
 		gap := logRecord("gap")
 		gap.Value = []byte(value)
@@ -114,11 +114,11 @@ func TestGapsAndRewindsArePrintedOnceInWords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := "1970-01-01T00:00:00.000Z rewind above 1/1/0/19C2A40: what was published above it, up to 1/1/0/1A00000, never happened in the " +
-		"database that goes on here (a person accepted this database's past)\n" +
+	want := "1970-01-01T00:00:00.000Z rewind above 1/1/0/19C2A40: the events above it, up to 1/1/0/1A00000, never happened in this " +
+		"database (a person accepted this database's history)\n" +
 		"1970-01-01T00:00:00.000Z user       delete   public.t {\"id\":\"1\"} lsn=0/19C2A50 seq=00000000\n" +
-		"1970-01-01T00:00:00.000Z gap from 1/1/0/19C2A40 to 1/1/0/1A00000: what was deleted in between is not in the topics, or not as " +
-		"what it was (records are gone from topic lapse.log)\n"
+		"1970-01-01T00:00:00.000Z gap from 1/1/0/19C2A40 to 1/1/0/1A00000: deletions in between are missing from the topics, or have " +
+		"the wrong cause (records are gone from topic lapse.log)\n"
 	if out.String() != want {
 		t.Errorf("printed\n%swant\n%s", out.String(), want)
 	}

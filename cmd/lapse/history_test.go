@@ -110,7 +110,7 @@ func TestARestoredSnapshotStopsEverythingUntilAPersonAcceptsIt(t *testing.T) {
 		s.overdue(2001, 2005) // due at once: nobody may delete them yet
 		bent := s.m.types(3, "", `lapse history`)
 		says(t, bent, "bent: the log and the database are not one history: ", "nothing is published, confirmed or deleted",
-			"above that the log has what this database has not: ", "10 user events", "30 system events",
+			"above that the log has what this database lacks: ", "10 user events", "30 system events",
 			"next: if this database is the one to go on with: lapse history accept --reason TEXT")
 		says(t, s.m.exits(2, "history", "accept", "--reason", "restored"), "there is nobody to ask: give --yes")
 		s.passed(ctx, "nothing was deleted", `select count(*) = 5 from public.sessions where id > 2000`)

@@ -40,7 +40,7 @@ func (p *historyView) adviseToAccept() {
 		"if this database is the one to go on with: lapse history accept --reason TEXT",
 		"if it is not: point database: in lapse.yaml at the one that is")
 	if p.found != nil {
-		p.Next = append(p.Next, "if it is a copy that is to live beside the original: give it topics of its own (topics: in lapse.yaml)")
+		p.Next = append(p.Next, "if it is a copy that runs next to the original: give it topics of its own (topics: in lapse.yaml)")
 	}
 }
 
@@ -48,7 +48,7 @@ func (p *historyView) adviseToAccept() {
 func (p *historyView) verdict() string {
 	switch p.Outcome {
 	case history.OutcomeNew:
-		return "there is no log yet: the audit begins it"
+		return "there is no log yet: the audit will begin it"
 	case history.OutcomeStraight:
 		if p.Log == nil {
 			return "this server is the one that was accepted (audit: off: there is no log to compare with)"
@@ -57,13 +57,13 @@ func (p *historyView) verdict() string {
 	case history.OutcomeGap:
 		return "the log and the database are one history, and " + p.Why + ": the audit writes a gap"
 	case history.OutcomePromoted:
-		return "this server was promoted without what the log has last, which is within failover_tolerance: the audit writes a rewind"
+		return "this server was promoted without the end of the log, which is within failover_tolerance: the audit writes a rewind"
 	case history.OutcomeAccepted:
 		return fmt.Sprintf("history %d was accepted: the audit writes a rewind to %s", p.History.Number, p.Fork)
 	case outcomeRead:
 		return "the log and the database are one history: an auditor reads the slot, and it compares before it reads"
 	case outcomePending:
-		return "an auditor has the slot, and has not said yet whether the log and the database are one history"
+		return "an auditor has the slot, and has not reported yet whether the log and the database are one history"
 	case history.OutcomeBent:
 		if p.Log == nil {
 			return "nobody has accepted this database as it is: " + p.Why + "; nothing is deleted"
@@ -110,7 +110,7 @@ func (p *historyView) printSides(w io.Writer) {
 		fmt.Fprintf(w, "the same\tup to %s\n", p.Fork)
 	}
 	if l := p.Lost; l != nil && l.Transactions+l.Heartbeats > 0 {
-		fmt.Fprintf(w, "lost\tabove that the log has what this database has not: %s\n", p.Lost)
+		fmt.Fprintf(w, "lost\tabove that the log has what this database lacks: %s\n", p.Lost)
 	}
 }
 

@@ -106,7 +106,7 @@ When the hold is over, its keys or its condition are deleted. The record says th
 func coolingOff(after string, now bool) (time.Duration, error) {
 	switch {
 	case now && after != "":
-		return 0, wrongUsage("--now and --after exclude one another")
+		return 0, wrongUsage("--now and --after exclude each other")
 	case now:
 		return 0, nil
 	case after == "":
@@ -152,7 +152,7 @@ func readHold(ctx context.Context, owner *site.Session, id schemas.HoldID) (*hol
 			return &all[i], nil
 		}
 	}
-	return nil, wrongUsage("there is no hold %d: lapse hold list --all prints those that there are", id)
+	return nil, wrongUsage("there is no hold %d: lapse hold list --all prints all", id)
 }
 
 // holdLine is a hold in one line.

@@ -50,7 +50,7 @@ of a hold are in several tables now, move it to the partitioned table above them
 func (a *app) moveHold(ctx context.Context, id schemas.HoldID, to, reason string) error {
 	r, err := a.changeHold(ctx, id, func(owner *site.Session) error { return holds.Move(ctx, owner, id, to, reason) })
 	if err == nil && !a.asJSON {
-		_, err = fmt.Fprintf(a.out, "every batch that commits above %s has heeded it there\n", r.EffectiveAt)
+		_, err = fmt.Fprintf(a.out, "every batch that commits above %s obeys it there\n", r.EffectiveAt)
 	}
 	return err
 }

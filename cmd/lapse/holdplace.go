@@ -110,7 +110,7 @@ func (p *placing) run(ctx context.Context) error {
 	defer database.Close(owner.Conn)
 	placed, err := holds.Place(ctx, owner, order)
 	for _, warning := range placed.Warnings {
-		p.log.Warn("the hold is placed, and there is something to do", "what", warning)
+		p.log.Warn("the hold is placed, but something is left to do", "what", warning)
 	}
 	if err != nil {
 		return holdError(err)
@@ -143,7 +143,7 @@ func (p *placing) print(ctx context.Context, owner *site.Session, placed *holds.
 	if p.asJSON {
 		return p.printJSON(placedHold{r, placed.Warnings, m})
 	}
-	_, err = fmt.Fprintf(p.out, "%s\nevery batch that commits above %s has heeded it\n%s", holdLine(r), r.EffectiveAt, matchLine(placed.Hold.Table, &m))
+	_, err = fmt.Fprintf(p.out, "%s\nevery batch that commits above %s obeys it\n%s", holdLine(r), r.EffectiveAt, matchLine(placed.Hold.Table, &m))
 	return err
 }
 
@@ -154,11 +154,11 @@ const mostNumbers = 20
 func matchLine(table string, m *hold.Matches) string {
 	switch {
 	case m.Trouble != "":
-		return fmt.Sprintf("whether there are rows in %s that it holds is not known: %s\n", table, m.Trouble)
+		return fmt.Sprintf("it is not known whether it holds rows in %s: %s\n", table, m.Trouble)
 	case len(m.Without) == 0:
 		return ""
 	case m.Given == 0:
-		return fmt.Sprintf("warning: no row of %s meets the condition now; the hold is in force for those to come\n", table)
+		return fmt.Sprintf("warning: no row of %s meets the condition now; the hold is in force for later rows\n", table)
 	}
 	numbers := make([]string, 0, mostNumbers)
 	for _, n := range m.Without[:min(len(m.Without), mostNumbers)] {
@@ -168,7 +168,7 @@ func matchLine(table string, m *hold.Matches) string {
 	if more := len(m.Without) - len(numbers); more > 0 {
 		which += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("warning: %d of %d keys match no row of %s now: number %s, as they were given; the hold is in force for them too\n",
+	return fmt.Sprintf("warning: %d of %d keys match no row of %s now: number %s, in the order given; the hold is in force for them too\n",
 		len(m.Without), m.Given, table, which)
 }
 

@@ -135,7 +135,7 @@ func applyAgain(policies []schemas.PolicyName) string {
 	for i, name := range policies {
 		names[i] = string(name)
 	}
-	return fmt.Sprintf("run `lapse apply` with the policy files of %s: another lapse wrote their functions, and nothing is deleted under them until then",
+	return fmt.Sprintf("run `lapse apply` with the policy files of %s: another version of lapse wrote their functions, and they delete nothing until then",
 		strings.Join(names, ", "))
 }
 

@@ -20,7 +20,7 @@ func checkKeys(s *config.Settings, i *site.Installation, names ...config.KeyName
 	}
 	for _, name := range names {
 		if i.Keys[string(name)] == "" {
-			return fmt.Errorf("this database has no fingerprint of key %s on record: run lapse init, where the keys are that it was installed with", name)
+			return fmt.Errorf("this database has no fingerprint of key %s on record: run lapse init on the machine with the keys that it was installed with", name)
 		}
 	}
 	err = site.CompareKeys(i.Keys, given)
@@ -35,7 +35,7 @@ func checkKeys(s *config.Settings, i *site.Installation, names ...config.KeyName
 func otherKey(s *config.Settings, e *site.KeysError) error {
 	err := fmt.Errorf("%s: %w", s.Keys.Place(config.KeyName(e.Name)), e)
 	if e.Name == string(config.HashKey) {
-		err = fmt.Errorf("%w; if this one is to follow it, leave the former one beside it, as a file whose name begins with hash-", err)
+		err = fmt.Errorf("%w; if this key replaces it, keep the former one next to it, in a file whose name begins with hash-", err)
 	}
 	return err
 }
@@ -63,7 +63,7 @@ func lackingKeys(s *config.Settings, i *site.Installation, missing []config.KeyN
 	for _, name := range slices.Sorted(maps.Keys(i.Keys)) {
 		recorded = append(recorded, name+" "+i.Keys[name])
 	}
-	return invalid(fmt.Errorf("key %s: %w in %s, and others are not made for a database that is installed: copy the folder of keys that "+
+	return invalid(fmt.Errorf("key %s: %w in %s, and no new keys are made for an installed database: copy the folder of keys that "+
 		"it was installed with (fingerprints: %s) to %s, or name it with keys: in lapse.yaml, LAPSE_KEYS or --keys",
 		joined(missing), config.ErrNoKey, s.Keys.Dir, strings.Join(recorded, ", "), s.Keys.Dir))
 }

@@ -46,23 +46,23 @@ func markerLine(r *schemas.Record) string {
 	m := body.facts()
 	why := reasonText(m)
 	if op == evidence.Rewind.String() {
-		return fmt.Sprintf("rewind above %s: what was published above it, up to %s, never happened in the database that goes on here (%s)",
+		return fmt.Sprintf("rewind above %s: the events above it, up to %s, never happened in this database (%s)",
 			m.From, m.To, why)
 	}
-	return fmt.Sprintf("gap from %s to %s: what was deleted in between is not in the topics, or not as what it was (%s)",
+	return fmt.Sprintf("gap from %s to %s: deletions in between are missing from the topics, or have the wrong cause (%s)",
 		m.From, m.To, why)
 }
 
 func reasonText(m *markerFacts) string {
 	switch m.Reason {
 	case evidence.ReasonSlot:
-		return "the slot was gone, and another was made"
+		return "the slot was gone, and was made again"
 	case evidence.ReasonPublications:
-		return "somebody changed what is published"
+		return "somebody changed the publications"
 	case evidence.ReasonTopic:
 		return strings.TrimSpace("records are gone from topic " + m.Topic)
 	case evidence.ReasonAccepted:
-		return "a person accepted this database's past"
+		return "a person accepted this database's history"
 	case evidence.ReasonTimeline:
 		return "a standby was promoted without it"
 	default:

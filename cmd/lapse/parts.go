@@ -42,7 +42,7 @@ func runParts(ctx context.Context, log *slog.Logger, parts ...part) error {
 			defer close(r.done)
 			defer over()
 			if r.err = r.run(own); r.err != nil {
-				log.Warn("a part has failed; the process ends with its error", "part", r.name)
+				log.Warn("a part has failed; the process exits with its error", "part", r.name)
 			}
 		}()
 	}

@@ -63,7 +63,7 @@ or seems to read local times by the wrong zone.`,
 	})
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&c.files, "file", "f", nil, policyFilesFlag+"; applied or not")
-	flags.StringVar(&at, "at", "", "what is due at this `time`, not now")
+	flags.StringVar(&at, "at", "", "count what is due at this `time` instead of now")
 	flags.BoolVar(&c.exact, "exact", false, "count all, however long it takes")
 	flags.BoolVar(&c.sql, "sql", false, "print the statement that finds the rows, and its EXPLAIN")
 	a.jsonFlag(cmd)

@@ -13,7 +13,7 @@ import (
 
 func (c *surveyor) printAll(plans []plan) {
 	if len(plans) == 0 {
-		fmt.Fprintln(c.out, "no policy is in force: lapse apply -f FILE brings some, lapse plan -f FILE shows what they would do")
+		fmt.Fprintln(c.out, "no policy is in force: lapse apply -f FILE adds some, lapse plan -f FILE shows what they would do")
 	}
 	for i := range plans {
 		if i > 0 {
@@ -42,7 +42,7 @@ func (c *surveyor) print(p *plan) {
 		if s.Table == "" {
 			counted = ": nothing was counted"
 		}
-		c.line("mistakes", "%d, said below%s", len(p.Errors), counted)
+		c.line("mistakes", "%d, listed below%s", len(p.Errors), counted)
 		if s.Table == "" {
 			return
 		}
@@ -53,7 +53,7 @@ func (c *surveyor) print(p *plan) {
 		c.printCounts(s)
 	}
 	if p.NewlyDue != nil {
-		c.line("newly", "%s beside those of the version in force: `lapse policy arm %s --version %d` says yes", rowsOf(*p.NewlyDue, survey.Exact), s.Policy, s.Version)
+		c.line("newly", "%s in addition to those of the version in force: `lapse policy arm %s --version %d` says yes", rowsOf(*p.NewlyDue, survey.Exact), s.Policy, s.Version)
 	}
 	for _, warning := range s.Warnings {
 		c.line("warning", "%s", warning)

@@ -105,7 +105,7 @@ const heldCursors = `exists (select from pg_cursors c where c.is_holdable)`
 var ErrCursorLeft = errors.New("code inside a batch left a cursor that would be read at COMMIT, with this login's rights: find out who put it there, see docs/security.md")
 
 // ErrNoFunction says that the policy's function is gone: another version is in force, or is about to be.
-var ErrNoFunction = errors.New("the policy's deletion function is gone")
+var ErrNoFunction = errors.New("the policy's deletion function does not exist")
 
 // compare reads the functions in the transaction of a batch and holds them against what they must be. versions are those
 // of the same transaction.

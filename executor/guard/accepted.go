@@ -24,10 +24,10 @@ func (accepted) Ask(q *Question) Answer {
 	case f.required:
 		return Answer{}
 	case f.server != f.accepted:
-		why = fmt.Sprintf("this server is at %v, and what was accepted last is %v: a standby was promoted, or a copy restored or started", f.server, f.accepted)
+		why = fmt.Sprintf("this server is at %v, and the last accepted one is %v: a standby was promoted, or a copy restored or started", f.server, f.accepted)
 	case f.blind != nil:
-		return refuse(StateUnreadable, "what is remembered of this database cannot be read: "+f.blind.Error(),
-			"let the executor read it; or remove it, and it is not noticed if this is a restored copy")
+		return refuse(StateUnreadable, "the file about this database cannot be read: "+f.blind.Error(),
+			"let the executor read it; or remove it, but then a restored copy is not noticed")
 	case why == "":
 		return Answer{}
 	}

@@ -28,7 +28,7 @@ func (breaker) Ask(q *Question) Answer {
 // Tripped is the answer for a policy whose breaker is open.
 func Tripped(p *record.InForce, t *record.Trip) Answer {
 	return refuse(Reason(t.Cause), fmt.Sprintf("policy %s: %v", p.Name, t),
-		fmt.Sprintf("look at `lapse plan %s`; `lapse policy arm %s --accept N` lets N rows go, once", p.Name, p.Name))
+		fmt.Sprintf("see `lapse plan %s`; `lapse policy arm %s --accept N` deletes N rows, once", p.Name, p.Name))
 }
 
 // ByBreaker reports whether an error is the refusal of an open breaker.

@@ -41,5 +41,5 @@ func (clock) Ask(q *Question) Answer {
 		return Answer{}
 	}
 	return refuse(ClockJumped, fmt.Sprintf("the server's clock jumped ahead by %s", b.ahead.Round(time.Hour)),
-		"set the server's clock right; if it is right, say so with `lapse clock accept --reason TEXT`")
+		"set the server's clock right; if it is right, run `lapse clock accept --reason TEXT`")
 }

@@ -19,12 +19,12 @@ func (slot) Ask(q *Question) Answer {
 	case !f.required:
 		return Answer{}
 	case !f.exists:
-		return refuse(NoSlot, name+"does not exist", "run `lapse init --new-slot`; what was deleted meanwhile is a gap in the evidence")
+		return refuse(NoSlot, name+"does not exist", "run `lapse init --new-slot`; the evidence gets a gap for what was deleted meanwhile")
 	case !f.local:
 		return refuse(ForeignSlot, name+"belongs to another database", "give each database a slot of its own: slot: in lapse.yaml")
 	case f.status == "lost" || f.status == "unreserved" || f.confirmed == 0:
 		return refuse(LostSlot, name+"is losing or has lost its log (wal_status "+f.status+")",
-			"see that `lapse audit` runs and raise max_slot_wal_keep_size; a lost slot is dropped and made again by `lapse init --new-slot`, and the evidence has a gap")
+			"see that `lapse audit` runs and raise max_slot_wal_keep_size; `lapse init --new-slot` replaces a lost slot, and the evidence gets a gap")
 	}
 	return Answer{}
 }

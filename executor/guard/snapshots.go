@@ -17,6 +17,6 @@ func (s snapshots) Ask(q *Question) Answer {
 	if s.OldSnapshot < 0 || held <= s.OldSnapshot || q.unlimited() {
 		return Answer{}
 	}
-	return slow(3, OldSnapshot, fmt.Sprintf("a transaction has held its snapshot for %s, so that deleted rows stay in their tables", held.Round(time.Second)),
-		"`lapse doctor` names it: end it, or let it be")
+	return slow(3, OldSnapshot, fmt.Sprintf("a transaction has held its snapshot for %s, so deleted rows stay in their tables", held.Round(time.Second)),
+		"`lapse doctor` names it: end it, or wait for it")
 }

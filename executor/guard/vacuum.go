@@ -20,6 +20,6 @@ func (vacuum) Ask(q *Question) Answer {
 	if t == nil || q.Policy == nil || q.unlimited() || t.Dead <= deadFloor || float64(t.Dead) <= deadFactor*t.Trigger {
 		return Answer{}
 	}
-	return slow(3, VacuumBehind, fmt.Sprintf("%s has %d dead rows beside %d live ones: autovacuum does not keep up", q.Policy.TableName, t.Dead, t.Live),
-		"run VACUUM on it, and see why autovacuum is late: a long transaction, its cost limit, or switched off")
+	return slow(3, VacuumBehind, fmt.Sprintf("%s has %d dead rows and %d live ones: autovacuum does not keep up", q.Policy.TableName, t.Dead, t.Live),
+		"run VACUUM on it, and see why autovacuum is late: a long transaction, its cost limit, or it is off")
 }

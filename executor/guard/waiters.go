@@ -23,5 +23,5 @@ func (waiters) Ask(q *Question) Answer {
 	if n > 0 {
 		detail = fmt.Sprintf("sessions that wait for locks of our batches: %d", n)
 	}
-	return slow(between(float64(n), 1, 5), LockWaiters, detail, "set a smaller batch: or a rate: in the policy, or a window: in which the application is quiet")
+	return slow(between(float64(n), 1, 5), LockWaiters, detail, "set a smaller batch: or a rate: in the policy, or a window: for hours when the application is quiet")
 }

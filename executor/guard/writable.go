@@ -11,5 +11,5 @@ func (writable) Ask(q *Question) Answer {
 		return Answer{}
 	}
 	return refuse(ReadOnly, "default_transaction_read_only is on for this login, database or server",
-		"take it back, and see first who set it and why: `lapse doctor` prints how")
+		"find out who set it and why, then reset it: `lapse doctor` prints how")
 }

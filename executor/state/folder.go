@@ -134,7 +134,7 @@ func (m *Recalled) difference(s *Seen) string {
 	case newest == nil || continues:
 		return ""
 	case newest.history() != s.history():
-		return fmt.Sprintf("this database is of a time before the history that was in force at %s: a copy was restored or started", instant(newest.At))
+		return fmt.Sprintf("this database is older than the history that was in force at %s: a copy was restored or started", instant(newest.At))
 	}
 	return fmt.Sprintf("what was deleted from last, at %s, is database %d at %s; this is database %d at %s, of a server that was started since: "+
 		"a copy was restored or started, or the server moved", instant(newest.At), newest.Database, newest.Address, s.Database, m.folder.address)

@@ -169,7 +169,7 @@ func TestTheDoctorWorksWhereNothingIsInstalledAndForAnybody(t *testing.T) {
 		p.applies(file(t, "", p.table("app")))
 		// A stranger is told what cannot be asked, and nothing fails to be said.
 		if found := p.examined(nobody, access.OneLogin("postgres"), 0); !slices.ContainsFunc(found, func(f doctor.Finding) bool {
-			return f.Check == "schema lapse" && f.Grade == doctor.Warn && strings.Contains(f.Text, "could not be asked")
+			return f.Check == "schema lapse" && f.Grade == doctor.Warn && strings.Contains(f.Text, "could not be checked")
 		}) {
 			t.Errorf("got %+v", found)
 		}
@@ -182,7 +182,7 @@ func TestTheDoctorWorksWhereNothingIsInstalledAndForAnybody(t *testing.T) {
 			{"", "clock", "differ by", doctor.Warn, -3 * time.Second},
 			{"create publication lapse_x; alter publication lapse_deletes set (publish = 'insert')", "publications", "lapse_deletes", doctor.Fail, 0},
 			{"insert into lapse.halt (halted, reason) values (true, 'a test')", "paused", "a test", doctor.Warn, 0},
-			{"create table test_blocked (id int references " + db.Name + "_app.t)", "policy " + db.Name + "_app-t", "has no action", doctor.Warn, 0},
+			{"create table test_blocked (id int references " + db.Name + "_app.t)", "policy " + db.Name + "_app-t", "has no delete action", doctor.Warn, 0},
 			{"create table " + db.Name + "_app.cascaded (id int primary key references " + db.Name + "_app.t on delete cascade)", "policy " + db.Name + "_app-t", "cascaded is not published", doctor.Fail, 0},
 			{"select pg_drop_replication_slot('lapse_" + db.Name + "')", "slot", "does not exist", doctor.Fail, 0},
 			{"alter table " + db.Name + "_app.t rename to u", "paused", "is " + db.Name + "_app.u now", doctor.Fail, 0},

@@ -61,7 +61,7 @@ func (r *LastRun) Left() string {
 			kinds = append(kinds, fmt.Sprintf("%d %s", n, what))
 		}
 	}
-	due, quarantined, held :=  value(r.LeftDue), value(r.LeftResting), value(r.LeftHeld)
+	due, quarantined, held := value(r.LeftDue), value(r.LeftResting), value(r.LeftHeld)
 	count(max(due-quarantined, 0), "locked or resisting")
 	count(quarantined, "in quarantine")
 	text := strings.Join(kinds, ", ")

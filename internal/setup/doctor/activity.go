@@ -21,7 +21,7 @@ func (e *examination) checkPrepared(ctx context.Context) ([]Finding, error) {
 	type prepared struct{ GID, Database, Age string }
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[prepared])
 	if err != nil || len(all) == 0 {
-		return ok("none that is older than %s", old), err
+		return ok("none older than %s", old), err
 	}
 	var found []Finding
 	for _, p := range all {
@@ -69,9 +69,9 @@ func (e *examination) checkLong(ctx context.Context) ([]Finding, error) {
 		if err := e.Conn.QueryRow(ctx, `select quote_ident(session_user)`).Scan(&login); err != nil {
 			return nil, err
 		}
-		found = append(found, one(Warn, []string{"grant pg_read_all_stats to " + login}, "how long others' transactions are open is not shown to %s", login)...)
+		found = append(found, one(Warn, []string{"grant pg_read_all_stats to " + login}, "%s may not see how long others' transactions have been open", login)...)
 	case len(found) == 0:
-		return ok("none that is older than %s, in any database", old), nil
+		return ok("none older than %s, in any database", old), nil
 	}
 	return found, nil
 }
@@ -96,13 +96,13 @@ func (e *examination) checkLoad(ctx context.Context) ([]Finding, error) {
 	case err != nil:
 		return nil, err
 	case sees:
-		return ok("the lag of standbys and old snapshots are shown to %s", quoted), nil
+		return ok("%s may see the lag of standbys and old snapshots", quoted), nil
 	}
-	what := "old snapshots are not shown to %s, and batches do not slow down for them"
+	what := "%s may not see old snapshots, so batches do not slow down for them"
 	if lags {
-		what = "the lag of standbys and old snapshots are not shown to %s, and batches do not slow down for them"
+		what = "%s may not see the lag of standbys and old snapshots, so batches do not slow down for them"
 	}
 	f := one(Warn, []string{"grant pg_read_all_stats to " + quoted}, what, quoted)
-	f[0].Advice = "it shows the texts of others' statements too; without it everything else works"
+	f[0].Advice = "it also shows the text of others' statements; everything else works without it"
 	return f, nil
 }

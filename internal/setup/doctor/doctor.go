@@ -79,7 +79,7 @@ func (d Doctor) Examine(ctx context.Context) ([]Finding, error) {
 			var server *pgconn.PgError
 			switch {
 			case err != nil && errors.As(err, &server) && !e.Conn.IsClosed():
-				found = append(found, Finding{Grade: Warn, Text: fmt.Sprintf("this could not be asked (%s, SQLSTATE %s)", server.Message, server.Code)})
+				found = append(found, Finding{Grade: Warn, Text: fmt.Sprintf("this could not be checked (%s, SQLSTATE %s)", server.Message, server.Code)})
 			case err != nil:
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}

@@ -26,8 +26,8 @@ func (e *examination) checkCatalog(ctx context.Context) ([]Finding, error) {
 			return nil, err
 		}
 		if len(missing) > 0 {
-			return advise(Fail, "run lapse init: it makes them again; a restore into another cluster wants its roles first (pg_dumpall --roles-only)",
-				"the schema is there, and these roles are not: %s", strings.Join(missing, ", ")), nil
+			return advise(Fail, "run lapse init: it makes them again; a restore into another cluster needs its roles first (pg_dumpall --roles-only)",
+				"the schema exists, but these roles do not: %s", strings.Join(missing, ", ")), nil
 		}
 		return ok("not installed yet: lapse init does it"), nil
 	}
@@ -62,7 +62,7 @@ func (e *examination) checkSlot(ctx context.Context) ([]Finding, error) {
 	case e.installed == nil:
 		return nil, nil
 	case !e.audited():
-		return advise(Warn, "set audit: required and run lapse init", "audit is off: what is deleted leaves no evidence"), nil
+		return advise(Warn, "set audit: required and run lapse init", "audit is off: deletions leave no evidence"), nil
 	}
 	s, err := replication.ReadSlot(ctx, e.Conn, e.installed.Slot)
 	if err != nil {
@@ -76,7 +76,7 @@ func (e *examination) checkSlot(ctx context.Context) ([]Finding, error) {
 		return advise(Warn, "start lapse serve or lapse audit", "slot %s is there and nobody reads from it: %d MB of the log wait, and nothing is deleted",
 			s.Name, s.Held()>>20), nil
 	case s.WALStatus != "reserved":
-		return advise(Warn, "see why the auditor is behind: lapse audit, Kafka, long transactions", "slot %s is %s: %d MB of the log wait, and the server may give the slot up",
+		return advise(Warn, "see why the auditor is behind: lapse audit, Kafka, long transactions", "slot %s is %s: %d MB of the log wait, and the server may drop the slot",
 			s.Name, s.WALStatus, s.Held()>>20), nil
 	}
 	return ok("%s is read from, %d MB behind", s.Name, s.Behind()>>20), nil
@@ -91,7 +91,7 @@ func (e *examination) checkPublications(ctx context.Context) ([]Finding, error) 
 		return nil, err
 	}
 	if fault != "" {
-		return advise(Fail, "find out who did it, then run lapse init and lapse apply: they put it right and keep on record that it was wrong", "%s", fault), nil
+		return advise(Fail, "find out who did it, then run lapse init and lapse apply: they fix it and record that it was wrong", "%s", fault), nil
 	}
 	return ok("as Lapse left them"), nil
 }
@@ -118,7 +118,7 @@ func (e *examination) checkCopy(ctx context.Context) ([]Finding, error) {
 			"schema lapse was installed on another server: this is a dump or a copy of it"), nil
 	case otherDatabase || name != "":
 		return advise(Fail, "lapse uninstall in the copy, or lapse init with a slot of its own",
-			"this database is a copy of %s: its policies are the other's, and nothing is deleted here", cmp.Or(name, "another one of this cluster")), nil
+			"this database is a copy of %s: its policies belong to the original, and nothing is deleted here", cmp.Or(name, "another one of this cluster")), nil
 	}
 	return ok("this is the database that Lapse was installed in"), nil
 }
@@ -148,7 +148,7 @@ func (e *examination) checkPaused(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	if len(stuck) > 0 {
-		return advise(Fail, "apply the policies again, with the table that is meant", "%s", strings.Join(stuck, "; ")), nil
+		return advise(Fail, "apply the policies again, with the right table", "%s", strings.Join(stuck, "; ")), nil
 	}
 	return ok("deletions are not paused"), nil
 }
@@ -184,7 +184,7 @@ func (e *examination) checkHolds(ctx context.Context) ([]Finding, error) {
 	}
 	text := fmt.Sprintf("%d in force, the oldest since %s", len(all), oldest.UTC().Format(time.RFC3339))
 	if requested > 0 {
-		return advise(Warn, "run lapse hold list: it waits for that", "%s; %d were requested, and nobody has waited until no batch runs that did not see them", text, requested), nil
+		return advise(Warn, "run lapse hold list: it waits for that", "%s; %d are requested, and a batch that did not see them may still run", text, requested), nil
 	}
 	return ok("%s", text), nil
 }

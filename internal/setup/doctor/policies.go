@@ -22,9 +22,9 @@ func (e *examination) checkExecutors(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	if len(late) > 0 {
-		return advise(Fail, "start `lapse run` or `lapse serve`", "no executor has said within two minutes that it runs: %s", record.UnattendedText(late)), nil
+		return advise(Fail, "start `lapse run` or `lapse serve`", "no executor has reported within two minutes: %s", record.UnattendedText(late)), nil
 	}
-	return ok("no policy is late by more than its latitude for want of one"), nil
+	return ok("no policy is late by more than its latitude because none runs"), nil
 }
 
 // checkStays asks why due rows stay: a policy that keeps them until a person has done something is as bad as one that cannot work.

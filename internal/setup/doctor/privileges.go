@@ -18,7 +18,7 @@ func (e *examination) checkRoles(ctx context.Context) ([]Finding, error) {
 	warnings, err := access.CheckRoles(ctx, e.Conn, e.Roles, e.Logins)
 	var super *access.RoleError
 	if errors.As(err, &super) {
-		return one(Fail, []string{super.Fix()}, "%s is or can become a superuser, and what runs as it runs inside deletions", super.Role), nil
+		return one(Fail, []string{super.Fix()}, "%s is or can become a superuser, and its code would run inside deletions", super.Role), nil
 	}
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (e *examination) checkRoles(ctx context.Context) ([]Finding, error) {
 		found = append(found, one(Warn, nil, "%s", power)...)
 	}
 	if len(found) == 0 {
-		return ok("%s, %s and %s are nobody else's", e.Roles.Owner, e.Roles.Executor, e.Roles.Auditor), nil
+		return ok("only Lapse uses %s, %s and %s", e.Roles.Owner, e.Roles.Executor, e.Roles.Auditor), nil
 	}
 	return found, nil
 }
@@ -64,7 +64,7 @@ func (e *examination) checkAttributes(ctx context.Context) ([]Finding, error) {
 	for _, x := range all {
 		if x.Attributes != "" {
 			found = append(found, one(Fail, []string{"alter role " + schemas.Identifier(x.Role) + " " + x.Attributes},
-				"%s has attributes that it needs none of: %s", x.Role, strings.ReplaceAll(x.Attributes, "no", ""))...)
+				"%s has attributes that it does not need: %s", x.Role, strings.ReplaceAll(x.Attributes, "no", ""))...)
 		}
 	}
 	if len(found) == 0 {
@@ -111,7 +111,7 @@ func (e *examination) checkGrants(ctx context.Context) ([]Finding, error) {
 	if len(statements) > 0 {
 		return one(Fail, statements, "the logins of the settings lack rights"), nil
 	}
-	return ok("%s may play the roles", strings.Join(logins, ", ")), nil
+	return ok("%s may use the roles", strings.Join(logins, ", ")), nil
 }
 
 // checkTableRights asks for rights on the tables of policies that executor, auditor and catalog's owner must not have: the
@@ -150,7 +150,7 @@ func (e *examination) checkTableRights(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	if fix = append(fix, members...); len(fix) > 0 {
-		return one(Fail, fix, "roles of Lapse may change tables of policies beside the deletion functions"), nil
+		return one(Fail, fix, "roles of Lapse may change tables of policies without the deletion functions"), nil
 	}
 	return ok("the deletion functions are the only way to the tables of policies"), nil
 }
@@ -164,7 +164,7 @@ func (e *examination) checkMessages(ctx context.Context) ([]Finding, error) {
 		   and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee = 0 and a.privilege_type = 'EXECUTE')
 		 order by 1`)
 	if err != nil || len(open) == 0 {
-		return ok("only who was given the right writes them"), err
+		return ok("only logins with the right write them"), err
 	}
 	var fix []string
 	for _, function := range open {

@@ -20,7 +20,7 @@ func (e *examination) checkVersion(context.Context) ([]Finding, error) {
 		return advise(Fail, "move to PostgreSQL 14 or later", "PostgreSQL %d is too old", major), nil
 	case minor < leastMinor[major]:
 		return advise(Warn, fmt.Sprintf("install PostgreSQL %d.%d or later, and restart the server", major, leastMinor[major]),
-			"PostgreSQL %d.%d has known faults in deletes of rows that moved and in what publications send", major, minor), nil
+			"PostgreSQL %d.%d has known bugs in deletes of moved rows and in what publications send", major, minor), nil
 	}
 	return ok("PostgreSQL %d.%d", major, minor), nil
 }
@@ -67,7 +67,7 @@ func (e *examination) checkFree(ctx context.Context) ([]Finding, error) {
 		if left > 0 || c.ours {
 			continue
 		}
-		f := one(Fail, []string{fmt.Sprintf("alter system set %s = %d", c.name, c.most+5)}, "%s is %d, and %d are taken: none is left for the audit", c.name, c.most, c.taken)
+		f := one(Fail, []string{fmt.Sprintf("alter system set %s = %d", c.name, c.most+5)}, "%s is %d, and %d are in use: none is left for the audit", c.name, c.most, c.taken)
 		f[0].Advice = "then restart the server"
 		found = append(found, f...)
 	}
@@ -85,7 +85,7 @@ func (e *examination) checkRetention(ctx context.Context) ([]Finding, error) {
 	if keep == "-1" {
 		f := one(Warn, []string{"alter system set max_slot_wal_keep_size = '50GB'", reload},
 			"max_slot_wal_keep_size is -1: while Kafka or the auditor is away, PostgreSQL keeps its log until the disk is full")
-		f[0].Advice = "take what the disk can spare: a slot that needs more is lost, and the evidence has a gap"
+		f[0].Advice = "set it to what the disk can spare: a slot that needs more is lost, and the evidence gets a gap"
 		return f, nil
 	}
 	return ok("max_slot_wal_keep_size is %s", keep), nil
@@ -122,7 +122,7 @@ func (e *examination) checkReadOnly(ctx context.Context) ([]Finding, error) {
 }
 
 func (e *examination) checkTrackCounts(ctx context.Context) ([]Finding, error) {
-	return e.checkSetting(ctx, "track_counts", "on", "batches cannot check how many rows went, and are refused")
+	return e.checkSetting(ctx, "track_counts", "on", "batches cannot check how many rows were deleted, and are refused")
 }
 
 func (e *examination) checkReplicationRole(ctx context.Context) ([]Finding, error) {
@@ -134,7 +134,7 @@ func (e *examination) checkIsolation(ctx context.Context) ([]Finding, error) {
 	if err != nil || len(others) == 0 {
 		return ok("read committed"), err
 	}
-	return ok("sessions begin with another isolation level here; those of Lapse set theirs to read committed"), nil
+	return ok("sessions start with another isolation level here; Lapse's sessions use read committed"), nil
 }
 
 func (e *examination) checkJIT(ctx context.Context) ([]Finding, error) {

@@ -47,7 +47,7 @@ func (e *examination) checkPolicy(ctx context.Context, p *record.InForce) ([]Fin
 	}
 	if len(i.Changed) > 0 {
 		return advise(Fail, "apply the policy again: lapse apply says what no longer fits",
-			"%s: not the column that the policy was applied to (dropped, made anew, renamed, of another type, or of one that means something else), so that deletions are refused",
+			"%s: not the column that the policy was applied to (dropped, recreated, renamed, of another type, or of a type whose meaning changed): deletions are refused",
 			strings.Join(i.Changed, ", ")), nil
 	}
 	found := append(intrudersFound(i.Intruders), indexesFound(i)...)
@@ -61,22 +61,22 @@ func (e *examination) checkPolicy(ctx context.Context, p *record.InForce) ([]Fin
 		found = append(found, more...)
 	}
 	for _, u := range i.Unlogged {
-		found = append(found, one(Fail, []string{"alter table " + u.Name + " set logged"}, "%s is unlogged, so that its deletes are not in the log", u.Name)...)
+		found = append(found, one(Fail, []string{"alter table " + u.Name + " set logged"}, "%s is unlogged: its deletes are not in the log", u.Name)...)
 	}
 	for _, b := range i.Blocking {
-		found = append(found, advise(Warn, fmt.Sprintf("on delete cascade or set null, where that is what is meant: alter table %s drop constraint %s, add foreign key …", b.Child, b.Constraint),
-			"foreign key %s of %s has no action: a row of %s that it refers to cannot go, and waits in quarantine", b.Constraint, b.Child, b.Refers)...)
+		found = append(found, advise(Warn, fmt.Sprintf("use on delete cascade or set null, if that is what you want: alter table %s drop constraint %s, add foreign key …", b.Child, b.Constraint),
+			"foreign key %s of %s has no delete action: a row of %s that it refers to cannot be deleted, and waits in quarantine", b.Constraint, b.Child, b.Refers)...)
 	}
 	for _, k := range i.Set {
 		found = append(found, one(Fail, []string{fmt.Sprintf("alter table %s drop constraint %s", k.Child, k.Constraint)},
-			"foreign key %s of %s has the column that the policy sets, and rows are not set", k.Constraint, k.Child)...)
+			"foreign key %s of %s uses the column that the policy sets: rows are not set", k.Constraint, k.Child)...)
 	}
 	local := survey.LocalTimeOf(p.Definition.Expire, e.Now())
 	if local != nil {
 		found = append(found, ok("%s: %s", p.TableName, local)...)
 	}
 	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Grade != OK }) {
-		return append(ok("%s, version %d, %s: %s is fit", p.Name, p.Version, p.State, p.TableName), found...), nil
+		return append(ok("%s, version %d, %s: %s fits", p.Name, p.Version, p.State, p.TableName), found...), nil
 	}
 	return found, nil
 }
@@ -90,7 +90,7 @@ func intrudersFound(intruders []run.Intruder) (found []Finding) {
 			f[0].Advice = "or drop it; or, if it only writes elsewhere, triggers: trusted in the policy"
 			found = append(found, f...)
 		case "foreign key":
-			found = append(found, advise(Fail, "make it on delete cascade or no action",
+			found = append(found, advise(Fail, "change it to on delete cascade or no action",
 				"foreign key %s of %s would move rows to another partition, and deletions are refused", i.Name, i.Relation)...)
 		default:
 			found = append(found, advise(Fail, "have a superuser own it, or drop what uses it",
@@ -166,7 +166,7 @@ func (e *examination) unseenFound(ctx context.Context, p *record.InForce, i *run
 		  from lapse.unseen($1, $2) u join pg_class c on c.oid = u.relation join pg_namespace n on n.oid = c.relnamespace
 		 order by 1`, oids, p.Definition.Soft != nil)
 	for _, name := range unseen {
-		found = append(found, advise(Fail, "run lapse apply: it publishes what is missing", "%s is not published, and deletions that reach it are refused", name)...)
+		found = append(found, advise(Fail, "run lapse apply: it publishes the missing table", "%s is not published, and deletions that reach it are refused", name)...)
 	}
 	return found, err
 }
@@ -178,7 +178,7 @@ func (e *examination) movesFound(ctx context.Context, p *record.InForce, _ *run.
 	}
 	members, err := replication.Members(ctx, e.Conn)
 	if err == nil && !(site.Updated{p.TableOID: true}).IsMember(members, p.TableOID) {
-		found = advise(Warn, "run lapse apply", "moves: detect: inserts of %s are not published, and rows that move to another partition are told as deletions", p.TableName)
+		found = advise(Warn, "run lapse apply", "moves: detect: inserts of %s are not published, and rows that move to another partition are reported as deletions", p.TableName)
 	}
 	return found, err
 }
@@ -210,7 +210,7 @@ func (e *examination) deleterFound(ctx context.Context, p *record.InForce, i *ru
 			return err
 		}
 		if owner := p.Definition.TableOwner; owner != t.OwnerOID {
-			found = advise(Fail, "apply the policy again", "%s belongs to %s, and the policy was applied when it belonged to another role", t.Name, t.Owner)
+			found = advise(Fail, "apply the policy again", "%s belongs to %s, but belonged to another role when the policy was applied", t.Name, t.Owner)
 			return nil
 		}
 		faults, err := access.DeleterFaults(ctx, tx, t, e.Roles)
