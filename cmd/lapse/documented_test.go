@@ -197,3 +197,53 @@ func TestEachStopOfOneRowsWayIsAFunctionOfItsFile(t *testing.T) {
 		}
 	}
 }
+
+// A word that no name in the code has is a word too many, and forty are what a person can learn.
+func TestTheGlossaryHasFortyWordsThatTheCodeUses(t *testing.T) {
+	t.Parallel()
+	words := regexp.MustCompile(`(?m)^\| ([^|]+) \| [^-]`).FindAllStringSubmatch(documentation(t)["docs/glossary.md"], -1)[1:] // the first is the table's head
+	if len(words) != 40 {
+		t.Errorf("docs/glossary.md has %d words, not forty", len(words))
+	}
+	texts := statements(t)
+	for _, word := range words {
+		named := regexp.MustCompile("(?i)" + strings.NewReplacer("-", "_?", " ", "_?").Replace(word[1]))
+		if word[1] == "low-water mark" { // LowWater, low_water: its marks
+			named = regexp.MustCompile("(?i)low_?water")
+		}
+		files := 0
+		for _, text := range texts {
+			if named.MatchString(text) {
+				files++
+			}
+		}
+		if files < 2 {
+			t.Errorf("docs/glossary.md has %q, which is in the code of %d files", word[1], files)
+		}
+	}
+}
+
+// statements are the texts of the product's files without the lines that are comments.
+func statements(t *testing.T) map[string]string {
+	t.Helper()
+	comment := regexp.MustCompile(`(?m)(^|\s)(//|--)\s.*$`)
+	texts := map[string]string{}
+	for _, room := range []string{"audit", "executor", "internal/setup", "internal/status", "planner", "replication", "schemas"} {
+		err := filepath.WalkDir("../../"+room, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata") {
+				return err
+			}
+			switch filepath.Ext(path) {
+			case ".go", ".sql", ".tmpl":
+				text, err := os.ReadFile(path)
+				texts[path] = comment.ReplaceAllString(string(text), "")
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return texts
+}
