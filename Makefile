@@ -42,7 +42,7 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 
 .PHONY: test-long
 test-long: servers-or-less ## the demonstration and the measuring from end to end, and the tests that make test has on one PostgreSQL alone on the older: some minutes
-	@folders='./audit ./cmd/lapse ./executor ./planner ./replication' && \
+	@folders='./audit ./cmd/lapse ./executor ./internal/setup ./planner ./replication' && \
 		LAPSE_PG=14,15,16,17 $(GO_TEST) -run "$$(scripts/heavy-tests $$folders)" $$folders | $(SUMMARY)
 	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriod' ./executor
 	@go test -tags long -count=1 -timeout 10m -run 'TestKafkasOwnConsumer|TestAClusterGoesOn|TestTheSDKForPython' ./audit ./audit/evidence ./internal/kafkaserver

@@ -123,7 +123,7 @@ var untilSessions = policyText("shop.sessions", "last_seen", "30 days")
 
 func TestAPolicyIsSurveyedWithoutACatalogByALoginThatMayRead(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		b := newBare(t, db, "", sessions, `create index on sessions (last_seen, id)`)
 		b.fill("sessions", 500)
 		reader, stranger, member := db.NewRole(t, "reader"), db.NewRole(t, "stranger"), db.NewRole(t, "member", "in role "+b.app)

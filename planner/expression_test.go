@@ -41,7 +41,7 @@ const visits = `
 // What goes is what the expression names an instant for that has come: no NULL, no infinity, nothing before 4713 BC.
 func TestAnExpressionDeletesTheRowsWhoseInstantHasCome(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, visits)
 		w.do(`set timezone = 'UTC'`)
 		file := "policies:\n"

@@ -31,7 +31,7 @@ func (w *world) matches(login string, request hold.Request) hold.Matches {
 
 func TestWhoPlacesAHoldIsToldWhichKeysNoRowHas(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db,
 			`create table t (id bigint, at timestamptz not null, who text, primary key (id, at)) partition by range (at)`,
 			`create table t_1 partition of t for values from (minvalue) to ('2020-01-01 00:00+00')`, `create table t_2 partition of t default`,

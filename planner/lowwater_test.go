@@ -71,7 +71,7 @@ func (w *world) buffersOfBatch(b *batch) (pages int64) {
 // While an old snapshot keeps dead rows from being removed, neither a look nor a batch wades through them.
 func TestDeadRowsOfFormerRunsAreNotWadedThrough(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
 		must(t, w.script(soonMarked))
 		w.do(fmt.Sprintf(`insert into sessions select n, now() - interval '40 days' + n * interval '1 second' from generate_series(1, %d) n`, largeTable))
@@ -179,7 +179,7 @@ func TestRowsBehindTheMarkGoWithinHalfTheLatitude(t *testing.T) {
 // Whatever a pass left, or may have left, keeps it from making a mark.
 func TestAPassThatLeftSomethingMakesNoMark(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create function stays() returns trigger language plpgsql as $$ begin return case when old.id <> 5 then old end; end $$`)
 		must(t, w.script(soonMarked))
 		locker, err := w.db.ConnectAs(t, w.app).Begin(t.Context())
@@ -293,7 +293,7 @@ func TestTheMarkDoesNotCountWhereRowsBehindItMayBeDueAgain(t *testing.T) {
 // Where a bound is rounded, a row that is not due yet does not come to lie below the mark.
 func TestNoRowThatIsNotDueYetLiesBehindTheMark(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table visits (id int primary key, at timestamptz, wall timestamp, day date, sec bigint, ms bigint, real8 double precision, num numeric, doc jsonb)`)
 		must(t, w.script(soonMarked))
 		w.do(`insert into visits select n, a, a at time zone 'UTC', (a at time zone 'UTC')::date, extract(epoch from a)::bigint, (extract(epoch from a) * 1000)::bigint,

@@ -33,7 +33,7 @@ func buffersOf(t *testing.T, conn *pgx.Conn, sql string) (pages int64) {
 // With the index, what a plan of a policy with nothing due reads does not grow with the table, but by the index's depth.
 func TestAPlanWithNothingDueCostsTheSameOnATableOfAnySize(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		file := "policies:\n"
 		sizes := []int{1000, largeTable}

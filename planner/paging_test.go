@@ -187,7 +187,7 @@ func (w *world) page(p *record.InForce, table string, cursor []*string, limit in
 // The same with deleting: the first pass takes all of it, so that nothing is left to the residual pass.
 func TestTheFirstPassLeavesNothingToTheSecond(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		tables := makePaged(w)
 		policies := armPaged(w, tables)

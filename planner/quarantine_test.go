@@ -35,7 +35,7 @@ func (w *world) quarantined(p *record.InForce, leaf string) (rows int, sql strin
 
 func TestRowsInQuarantineAreFoundByKeysOfEveryType(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		for n, c := range []struct{ columns, row string }{
 			{"id bigint", "41"},

@@ -48,7 +48,7 @@ func (w *world) emptied(table string, n int) {
 // A look leaves out what a former one found nothing in, as long as nothing is written to it.
 func TestALookLeavesOutLeavesInWhichNothingWasDueAndNothingWasWritten(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		w.emptied("visits", 40)
 		w.emptied("months", 40)

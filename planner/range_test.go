@@ -99,7 +99,7 @@ func (w *world) would(b *batch) int64 {
 // in time is left alone.
 func TestRangesAreDisjointAndComplete(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		all := dated(w)
 		today := value[time.Time](w, `select date_trunc('day', now() at time zone 'UTC') at time zone 'UTC'`)

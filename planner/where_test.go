@@ -39,7 +39,7 @@ var wheres = []string{
 // What goes is what the condition is true of, not what it is NULL for, and nothing else.
 func TestWhereDeletesTheRowsThatItIsTrueOf(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, orders)
 		file := "policies:\n"
 		for i, where := range wheres {

@@ -155,7 +155,7 @@ func TestTheDoctorNamesColumnsThatAreNotThosePoliciesWereAppliedTo(t *testing.T)
 
 func TestTheDoctorWorksWhereNothingIsInstalledAndForAnybody(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newSite(t, db)
 		nobody := db.NewRole(t, "nobody")
 		for _, login := range []string{"postgres", nobody} {

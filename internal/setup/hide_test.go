@@ -91,7 +91,7 @@ func (h *hidden) look(name string, as planner.HideAs, drop bool) (*tables.Hiding
 // The policy's own functions, which count in UTC, are the measure of what a session in another zone sees.
 func TestDueRowsVanishAtOnceForTheApplicationAndForNobodyElse(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		h := newHidden(t, db)
 		reader := db.ConnectAs(t, h.reader)
 		h.must(exec(t.Context(), reader, "set timezone = 'America/New_York'; set search_path = app"))

@@ -47,7 +47,7 @@ func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
 		"inspect", "roles", "keys", "catalog", "publications",
 		"ledger", "tables", "record", "slot", "holds",
 	}
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		want := newInstalled(t, db).state()
 		for _, last := range steps {
 			t.Run(string(last), func(t *testing.T) {

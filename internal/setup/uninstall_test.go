@@ -77,7 +77,7 @@ func TestAnUninstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) 
 // What is printed, run on one database, and what is executed on another leave the same.
 func TestThePrintedWayBackEndsWhereTheExecutedOneDoes(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		set := func(db *pgtest.DB) *database {
 			p := newInstalled(t, db)
 			plain, parts := p.indexed("idx")
