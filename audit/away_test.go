@@ -52,7 +52,7 @@ func TestAPartitionThatWasAwayBetweenTwoHeartbeatsIsInTheLog(t *testing.T) {
 				`alter table parts detach partition parts_b concurrently`, `delete from parts_b where id = 111`,
 				`alter table parts attach partition parts_b for values from (100) to (200)`,
 			}, []string{"ends public.parts_b", "begins public.parts_b"}},
-			{"written anew", []string{`vacuum full parts_b`}, []string{"rewritten public.parts_b"}},
+			{"rewritten", []string{`vacuum full parts_b`}, []string{"rewritten public.parts_b"}},
 		} {
 			r.db.Exec(t, c.do...)
 			before := walEnd(t, conn)

@@ -39,7 +39,7 @@ type Config struct {
 	System, User, Log string
 	Partitions        int
 	Replication       int
-	Retention         time.Duration // of events, in topics that are made; 0: the brokers' default; less than 0: for ever
+	Retention         time.Duration // of events, in topics that are made; 0: the brokers' default; less than 0: forever
 	Create, Safe      bool
 
 	// Keys are the tag keys under which a claim verifies.

@@ -274,7 +274,7 @@ func TestAFileGoesOnOnlyWhereNothingIsMissing(t *testing.T) {
 		r.commit(t, w, 5, user)
 		r.once(t) // the slot moves on
 		copies("after five events that it has not", 0, audit.ErrOtherEvents)
-		if _, _, err := r.copyTo(t, path); err == nil || !strings.Contains(err.Error(), "remove "+path+".reached to begin anew") {
+		if _, _, err := r.copyTo(t, path); err == nil || !strings.Contains(err.Error(), "remove "+path+".reached to begin again") {
 			t.Errorf("%v does not say what keeps an empty file from being gone on with", err)
 		}
 		if err := os.Remove(path + ".reached"); err != nil {

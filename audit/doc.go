@@ -87,7 +87,7 @@
 //	a stray write into our topics             stepped over, with a warning and a metric
 //	a tail above the log's end that the       *history.RefusalError: it would hide what is really deleted below it
 //	 database never wrote
-//	the publisher must be opened anew         the whole start again, from the tails
+//	the publisher must be opened again         the whole start again, from the tails
 //	another auditor starts                    it waits for the slot, ready, while this one writes heartbeats (standby.go); if it
 //	                                          gets it, it fences this one, which ends
 //	slot without its log, log behind slot     *history.RefusalError: nothing is published, nothing confirmed
@@ -95,7 +95,7 @@
 //	                                          until a person has run lapse history accept
 //	a standby was promoted                    goes on, with a rewind if it lacked what was published and that is little
 //	a table joins, leaves, is renamed,        the next heartbeat finds it and the log says it. Before 15 the server may go on as
-//	 attached or detached                     before, so the stream is opened anew: reopenStale in relay.go
+//	 attached or detached                     before, so the stream is opened again: reopenStale in relay.go
 //	somebody changes the publications         a gap from the last heartbeat that was right; not ready while it lasts
 //	heartbeats do not come back               not ready: they are not published, or there is much to catch up with
 //	the slot is dropped, or lost              replication's error: lapse init --new-slot; a gap in the same topics
@@ -122,12 +122,12 @@
 //	a batch, or a drop, that the functions    Database.Alarm, before the transaction's record: every deletion in the database
 //	 wrote, row and result, fits no tag key    stops until a person has acted (an executor with another key, or somebody
 //	                                          with its login) and says lapse resume --all; its rows are unverified
-//	deletion cannot be stopped for it         the stream is opened again and the stop is tried again, for ever: nothing after
+//	deletion cannot be stopped for it         the stream is opened again and the stop is tried again, forever: nothing after
 //	                                          the batch is recorded or confirmed, Ready is an error, and the executor stops by itself
 //	                                          when a batch has not been confirmed for a minute
 //	a heartbeat that cannot be written        a warning, and not ready after two; the executor deletes nothing without
 //
-// Run retries for ever what passes by itself, and returns any other error.
+// Run retries forever what passes by itself, and returns any other error.
 //
 // # Where to add
 //

@@ -18,7 +18,7 @@ import (
 )
 
 // A clone with the same configuration takes the topics over. The first auditor must not take them back: two that fence
-// each other for ever both publish.
+// each other forever both publish.
 func TestAnAuditorThatIsFencedEndsAndDoesNotFenceBack(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}

@@ -159,7 +159,7 @@ func (f *EventFile) begin(route *evidence.Route, from evidence.Reach) error {
 	}
 	fix := fixOtherFile
 	if f.last == nil {
-		fix += fmt.Sprintf(", or remove %s%s to begin anew", f.name, reachedFile)
+		fix += fmt.Sprintf(", or remove %s%s to begin again", f.name, reachedFile)
 	}
 	switch {
 	case f.last == nil && f.upTo == nil:

@@ -20,7 +20,7 @@ func (b *bender) moveTo(t *testing.T, db *pgtest.DB) {
 	b.db, b.settings.URL, b.w.conn = db, db.URL, db.Connect(t)
 }
 
-// withFailover makes the slot anew, as one that standbys copy.
+// withFailover makes the slot again, as one that standbys copy.
 func (b *bender) withFailover(t *testing.T) {
 	t.Helper()
 	b.dropSlot(t)

@@ -62,7 +62,7 @@ func TestPublicationsThatSomebodyChangesAreAGap(t *testing.T) {
 				}
 				first, last := lsnOf(t, gaps[0].From.LSN), lsnOf(t, gaps[len(gaps)-1].To.LSN)
 				if gaps[0].Reason != "publications" || first > spoiled || last < mended {
-					t.Errorf("spoiled at %s, mended at %s; the gaps go from %s to %s, for %s", spoiled, mended, first, last, gaps[0].Reason)
+					t.Errorf("spoiled at %s, fixed at %s; the gaps go from %s to %s, for %s", spoiled, mended, first, last, gaps[0].Reason)
 				}
 				r.markedEverywhere(t)
 			})

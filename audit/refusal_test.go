@@ -70,7 +70,7 @@ func TestASlotWithoutItsLogIsRefused(t *testing.T) {
 func TestAnEmptyLogBesideTopicsThatAreNotIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
-		// A slot that was made anew at the catalog's position, as if nothing had ever been read.
+		// A slot that was made again at the catalog's position, as if nothing had ever been read.
 		if err := replication.DropSlot(t.Context(), w.conn, r.settings.Slot); err != nil {
 			t.Fatal(err)
 		}

@@ -87,7 +87,7 @@ func (s *session) publisherConfig(checked *history.Topics) kafka.Config {
 	return cfg
 }
 
-// retentionMillis is how long events are kept as retention.ms has it: -1 is for ever.
+// retentionMillis is how long events are kept as retention.ms has it: -1 is forever.
 func retentionMillis(d time.Duration) int64 {
 	if d < 0 {
 		return -1

@@ -60,7 +60,7 @@ func (r *rig) recordsOf(t *testing.T, topics ...string) (all []string) {
 	return all
 }
 
-// An auditor that is started anew between any two heartbeats writes the bytes that one writes which reads everything at once: what
+// An auditor that is started again between any two heartbeats writes the bytes that one writes which reads everything at once: what
 // is a partition of what comes in the order of the log, whatever the catalog says by then.
 func TestEventsNameTheRootThatTheTableHadForEveryReader(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {

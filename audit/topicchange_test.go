@@ -56,7 +56,7 @@ func TestATopicThatIsDeletedAndMadeAgainEndsTheAuditor(t *testing.T) {
 	})
 }
 
-// Kafka cannot take partitions away again, so an auditor that refuses them refuses for ever.
+// Kafka cannot take partitions away again, so an auditor that refuses them refuses forever.
 func TestPartitionsThatWereAddedStopNobody(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}

@@ -266,7 +266,7 @@ func (heard *told) wantMarkers(t *testing.T, kinds ...string) {
 	}
 }
 
-// lostCounts is the truth as an examination has it.
+// lostCounts is the truth as in an examination.
 func lostCounts(events map[string]uint64) map[string]int {
 	counts := map[string]int{}
 	for cause, n := range events {

@@ -30,7 +30,7 @@ func TestWhatNobodyForesawStopsThePolicyAndNotTheProcess(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- e.Run(ctx) }()
-				eventually(t, "the other policy's rows go", func() bool { return one[int](t, db, "select count(*) from others") == 0 })
+				eventually(t, "the other policy's rows are deleted", func() bool { return one[int](t, db, "select count(*) from others") == 0 })
 				eventually(t, "readiness names the stopped policy", func() bool {
 					err := e.Ready()
 					return err != nil && strings.Contains(err.Error(), "policy a is stopped") && strings.Contains(err.Error(), state) &&

@@ -56,7 +56,7 @@ func TestAPolicyOfWhichTooMuchIsDueDeletesNothingUntilSomebodySaysYes(t *testing
 		}
 		// Fewer than were due go, and it asks again, by the catalog alone: nobody counts for it.
 		accept(12)
-		if s := only(t, once(t, e, "p")); s.Deleted != 12 || s.Outcome != Limited || !strings.HasPrefix(s.Limit, limitAccept+": 12 rows went") {
+		if s := only(t, once(t, e, "p")); s.Deleted != 12 || s.Outcome != Limited || !strings.HasPrefix(s.Limit, limitAccept+": 12 rows were deleted") {
 			t.Errorf("12 of 30 are accepted: %+v, want 12 gone", s)
 		}
 		list, err := record.LoadInForce(t.Context(), connectTo(t, db))

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// One transaction has 2 % of the children locked. All other rows go, at any pace, in batches that are as large as they would be, and no row
+// One transaction has 2 % of the children locked. All other rows are deleted, at any pace, in batches that are as large as they would be, and no row
 // is in quarantine.
 func TestLockedChildrenKeepNothingElse(t *testing.T) {
 	t.Parallel()

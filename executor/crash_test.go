@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// spread makes a partitioned table with due and live rows in each of its four leaves, and a child that goes along.
+// spread makes a partitioned table with due and live rows in each of its four leaves, and a child that a cascade deletes.
 func spread(t *testing.T, db *pgtest.DB, due, live int) {
 	t.Helper()
 	statements := []string{"create table sessions (id bigint primary key, at timestamptz, note text) partition by hash (id)"}

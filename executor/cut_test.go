@@ -53,7 +53,7 @@ func TestARunIsCutForOneWorkerTooAndNotWithoutASurvey(t *testing.T) {
 		db.Exec(t, "drop "+survey)
 		db.Exec(t, "insert into sessions select -g, now() - interval '40 days' from generate_series(1, 24000) g; analyze sessions")
 		if did := only(t, once(t, e, "p")); did.Deleted != due {
-			t.Errorf("without a survey %d rows went", did.Deleted)
+			t.Errorf("without a survey %d rows were deleted", did.Deleted)
 		}
 		shards(1)
 	})

@@ -3,7 +3,7 @@
 //
 // # What it promises
 //
-//   - Exactly the rows go that a deletion function finds due at the run's cutoff, with a ledger row, signed before
+//   - Exactly the rows are deleted that a deletion function finds due at the run's cutoff, with a ledger row, signed before
 //     anything is deleted, in the same transaction.
 //   - It may be killed at any instant, as often as one likes, and any number of executors may run: nothing is lost,
 //     nothing is done twice. All state is in the database: cursor, counts and ledger of a batch commit with its rows.

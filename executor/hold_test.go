@@ -179,7 +179,7 @@ func surveyed(t testing.TB, db *pgtest.DB, name schemas.PolicyName) string {
 	return fmt.Sprintf("%d due, %d held%s", s.Due, s.Held, s.Trouble)
 }
 
-// One database, all that a hold can be on, and what goes along.
+// One database, all that a hold can be on, and what a cascade deletes.
 func TestARowThatAHoldIsOnStaysWhateverThePolicySays(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
@@ -218,7 +218,7 @@ func TestARowThatAHoldIsOnStaysWhateverThePolicySays(t *testing.T) {
 				t.Errorf("the next run of %s: %+v", p.Policy, p)
 			}
 		}
-		// When the holds are over, the rows go.
+		// When the holds are over, the rows are deleted.
 		all, err := holds.Read(t.Context(), s.Conn, false)
 		if err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ func onHold(t *testing.T, db *pgtest.DB, n string) string {
 	return policy(n, "public."+n)
 }
 
-// What a hold is on may change under it. It never comes to match nothing: the policy stops and says which hold to place anew.
+// What a hold is on may change under it. It never comes to match nothing: the policy stops and says which hold to place again.
 func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 	t.Parallel()
 	changes := map[string]struct {
@@ -75,7 +75,7 @@ func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 			t.Fatal(inForce, err)
 		}
 		for _, h := range inForce {
-			if err := holds.Release(t.Context(), s, h.ID, 0, "placed anew"); err != nil {
+			if err := holds.Release(t.Context(), s, h.ID, 0, "placed again"); err != nil {
 				t.Error(err)
 			}
 		}

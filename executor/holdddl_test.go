@@ -161,7 +161,7 @@ var ddlCases = map[string]ddlCase{
 		},
 		holds: []hold.Request{byWhere("public.{}_n", "w = '3'"), byKeys("public.{}_m", "5")}, want: "3 5",
 	},
-	"a foreign key is made anew, deferrable": {
+	"a foreign key is made again, deferrable": {
 		before: []string{childOf("on delete cascade")}, holds: []hold.Request{byKeys("public.{}_c", "3")},
 		after: []string{"alter table {}_c drop constraint {}_c_up_fkey; alter table {}_c add constraint other foreign key (up) references {} on delete cascade deferrable initially deferred", "apply"}, want: "3",
 	},
@@ -182,7 +182,7 @@ var ddlCases = map[string]ddlCase{
 		after: []string{"create table {}_new (like {} including all); insert into {}_new select * from {}", "alter table {} rename to {}_old; alter table {}_new rename to {}", "apply"},
 		want:  tenIDs, stops: "lapse hold move", faulty: true,
 	},
-	"made anew under its name": {
+	"made again under its name": {
 		holds: []hold.Request{byKeys("public.{}", "3")},
 		after: []string{"create table {}_new (like {} including all); insert into {}_new select * from {}; drop table {}; alter table {}_new rename to {}", "apply"},
 		want:  tenIDs, stops: "public.{} is not the table", faulty: true,
@@ -192,7 +192,7 @@ var ddlCases = map[string]ddlCase{
 		after: []string{"alter table {}_p detach partition {}_p1; alter table {}_p1 rename to {}_old; create table {}_p1 partition of {}_p for values in (1); insert into {}_p1 select * from {}_old", "apply"},
 		left:  "{}_p", want: tenIDs, stops: "public.{}_p1 is not the table", faulty: true,
 	},
-	// Placed anew and released, as the message says, the policy goes on.
+	// Placed again and released, as the message says, the policy goes on.
 	"released after its columns changed": {
 		holds: []hold.Request{{Table: "public.{}", Columns: []string{"d"}, Keys: [][]string{{"3"}}}},
 		after: []string{"alter table {} alter column d type bigint", "again", "release"}, want: "3",

@@ -70,13 +70,13 @@ func TestAHoldWhoseTableIsGoneStopsEveryPolicyUntilItIsMoved(t *testing.T) {
 		refusedMove(t, s, 1, "public.nowhere")
 		refusedMove(t, s, 1, "pg_catalog.pg_class")
 		wantFaults(t, s, gone, "policy elsewhere", "policy was")
-		if err := holds.Move(t.Context(), s, 1, "public.tb_orders", "made anew"); err != nil {
+		if err := holds.Move(t.Context(), s, 1, "public.tb_orders", "made again"); err != nil {
 			t.Fatal(err)
 		}
 		refusedMove(t, s, 1, "public.tb_orders") // it is there
 		wantFaults(t, s)
 		if got := one[string](t, db, "select string_agg(concat_ws(' ', state, table_name, nullif(reason, '')), ', ' order by id) from lapse.hold_state"); got !=
-			"requested a test, effective, requested public.tb_orders made anew, effective" {
+			"requested a test, effective, requested public.tb_orders made again, effective" {
 			t.Errorf("the record says %s", got)
 		}
 		once(t, newExecutor(t, db), "elsewhere", "was")

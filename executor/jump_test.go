@@ -38,7 +38,7 @@ func trips(t testing.TB, db *pgtest.DB, e *Executor, reason guard.Reason) *guard
 func goes(t testing.TB, e *Executor, rows int64, why string) {
 	t.Helper()
 	if s := only(t, once(t, e, "p")); s.Deleted != rows {
-		t.Fatalf("%s: %+v, want that %d rows go", why, s, rows)
+		t.Fatalf("%s: %+v, want that %d rows are deleted", why, s, rows)
 	}
 }
 

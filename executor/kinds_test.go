@@ -21,7 +21,7 @@ type shop struct {
 	name, column, expire, index string
 	due, live                   []string // values of column v, and of column w, as SQL
 	more                        []string // further keys of the policy
-	where                       string   // SQL: only such rows go
+	where                       string   // SQL: only such rows are deleted
 	registry                    bool     // v is a column of a table beside it
 }
 

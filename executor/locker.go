@@ -6,7 +6,7 @@ const (
 	// rowLocker finds a process.
 	rowLocker = `select a.pid, left(coalesce(a.application_name, ''), 63), a.xact_start from pg_stat_activity a where a.pid = $1`
 	// tableLocker finds who has a lock on a relation that keeps writers out, or waits for one: a session, or a prepared transaction, which
-	// has no process. Of one partition of a table from which rows go along others may be free.
+	// has no process. Of one partition of a table from which rows are deleted by cascade others may be free.
 	tableLocker = `
 		select coalesce(l.pid, -1), left(coalesce(a.application_name, ''), 63), coalesce(a.xact_start, x.prepared)
 		  from pg_locks l
@@ -25,7 +25,7 @@ func (w *worker) rowsLocked(ctx context.Context, m *policyMemory, process int32)
 	}
 }
 
-// tableLocked reports whether somebody has all of a leaf locked, or of a table from which rows would go along, or waits for that, and records who.
+// tableLocked reports whether somebody has all of a leaf locked, or of a table from which rows would be deleted by cascade, or waits for that, and records who.
 func (w *worker) tableLocked(ctx context.Context, m *policyMemory, leaf uint32, cascades []uint32) bool {
 	return w.findLocker(ctx, m, tableLocker, leaf, cascades)
 }

@@ -154,5 +154,5 @@ func (w *worker) missing(ctx context.Context, p *record.InForce, gone error) err
 	return gone
 }
 
-// longLook is how long a look takes that may have waded through dead rows: then the next ones begin after them.
+// longLook is how long a look takes that may have read dead rows: the next ones then begin after them.
 const longLook = 50 * time.Millisecond

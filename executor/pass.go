@@ -12,7 +12,7 @@ const limitPass = "rows_per_pass"
 const passTime = time.Minute
 
 // quota bounds what all policies together delete in one process before the next pass begins: what is due beyond that waits. The first to ask
-// in a pass gets its rows; turns go round, so that no policy has all of it. What goes along by cascade is not counted, nor what is dropped
+// in a pass gets its rows; turns go round, so that no policy has all of it. What is deleted by cascade is not counted, nor what is dropped
 // with its partition. Zero is no bound. Safe for concurrent use.
 type quota struct {
 	most int64

@@ -320,7 +320,7 @@ func (w *world) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, past []*transact
 		rt.Errorf("%d rows and %d by cascade went, the executor says %d and %d", gone, alsoGone, said, cascaded)
 	}
 	if early := one[int](t, db, "select count(*) from unnest($1::text[], $2::timestamptz[]) u(v, cutoff) where not "+w.due("u.v", "u.cutoff"), values, cutoffs); early > 0 {
-		rt.Errorf("%d rows went that were not due", early)
+		rt.Errorf("%d rows were deleted that were not due", early)
 	}
 	if left := one[int](t, db, "select count(*) from "+w.schema+".t where "+w.due("at::text", "(select max(cutoff) from lapse.run)")); left > 0 {
 		rt.Errorf("%d due rows are left", left)

@@ -207,7 +207,7 @@ func TestRunsArePrunedUntilNoneIsLeftHoweverFewBatchesTheyHad(t *testing.T) {
 	})
 }
 
-// A table whose partitions come and go would leave an entry of the checks for each of them for ever.
+// A table whose partitions come and go would leave an entry of the checks for each of them forever.
 func TestWhatTheChecksFoundOfAPartitionThatIsGoneIsPruned(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

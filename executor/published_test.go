@@ -240,7 +240,7 @@ func TestATableThatJoinsIsNoFaultAndHidesNone(t *testing.T) {
 		if got := one[int](t, db, "select faults from lapse.heartbeat order by id desc limit 1"); got != 2 {
 			t.Errorf("the beat says %d faults, want 2", got)
 		}
-		// The whole record is made anew where a person has looked, and not where something is wrong.
+		// The whole record is made again where a person has looked, and not where something is wrong.
 		db.Exec(t, "alter publication lapse_deletes drop table public.a", "select lapse.record_publications()")
 		if got := state(); got != "3 none" {
 			t.Errorf("after a new record: %s", got)

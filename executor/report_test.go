@@ -50,7 +50,7 @@ func TestAProcessSaysWhatHoldsItsBatchesBack(t *testing.T) {
 				e.memory(&p).index.change(func(i *indexFacts) { i.askedAt = time.Time{} })
 			}
 		}
-		says("slow false rate: its rate lets 20 rows go each second")
+		says("slow false rate: its rate allows 20 rows each second")
 		owned(t, db, "drop index sessions_at_id_idx")
 		again()
 		says("slow false no_index: no index on public.sessions begins with at, so that every batch reads the whole of it: create index concurrently ")

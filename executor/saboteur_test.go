@@ -66,7 +66,7 @@ func startSaboteur(t *testing.T, serverURL string) (*saboteur, string) {
 	return s, u.String()
 }
 
-// plan begins to count anew.
+// plan begins to count again.
 func (s *saboteur) plan(at int, f fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (o *sabotage) try(at int, f fault) int {
 		said += deletedBy(once(o.t, newExecutor(o.t, o.db), "p"))
 	}
 	if said != due {
-		o.t.Errorf("%s: the executors say that %d rows went, want %d", what, said, due)
+		o.t.Errorf("%s: the executors say that %d rows were deleted, want %d", what, said, due)
 	}
 	got := one[string](o.t, o.db, "select concat_ws(' ', (select count(*) from sessions), (select count(*) from logins), (select sum(deleted) from lapse.batch_result), "+
 		"(select sum(s.deleted) from lapse.run r, lapse.statistics(r.run) s), (select count(*) from lapse.batch b left join lapse.batch_result r using (batch) where r.batch is null))")

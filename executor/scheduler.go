@@ -22,7 +22,7 @@ type scheduler struct {
 	now    func() time.Time
 
 	mu      sync.Mutex
-	changed chan struct{} // closed, and made anew, when a worker that waits should ask again
+	changed chan struct{} // closed, and made again, when a worker that waits should ask again
 
 	// What was read last.
 	policies []record.InForce

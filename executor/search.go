@@ -8,11 +8,11 @@ import (
 // search finds a row that resists, on one shard. The batches of a shard are cut off in one order, so that a batch of n rows
 // which fails says that the row is among the next n: they are divided until it alone is left, and it is tried by a batch that
 // steps over it. After that batches begin small and double, so that finding the next one takes the logarithm of the rows
-// between the two, and twice that at most. What is remembered decides about speed alone: another process begins anew.
+// between the two, and twice that at most. What is remembered decides about speed alone: another process begins again.
 //
 //	a batch of n rows fails            the next has n/2 rows
 //	one of k of them went through      the next has half of those that are left
-//	one is left                        a batch of one row steps over it: the row goes, or is entered in the quarantine
+//	one is left                        a batch of one row steps over it: the row is deleted, or is entered in the quarantine
 //	stepped over                       1 row, stepping over it too; then 2, 4, 8 ... until batches are as large as they were
 //	a batch of n rows takes too long   the next have n/16 rows each: one that fails costs seconds, and one that goes through next
 //	                                   to nothing

@@ -81,9 +81,9 @@ func TestARowWithASlowTriggerIsFoundInFewTimeouts(t *testing.T) {
 			failed := counted(t, e, "lapse_batches_total", string(p.Policy), "halve") + counted(t, e, "lapse_batches_total", string(p.Policy), "step_over")
 			switch {
 			case p.Policy == "p" && (p.Outcome != Resisted || p.Deleted != 2999 || len(p.Obstacles) != 1 || p.Obstacles[0].Trigger != "slow" || p.Obstacles[0].SQLState != schemas.SQLStateQueryCanceled):
-				t.Errorf("the pass did %+v, %v; want that 2999 rows went, and one is in quarantine because of trigger slow", p, err)
+				t.Errorf("the pass did %+v, %v; want that 2999 rows were deleted, and one is in quarantine because of trigger slow", p, err)
 			case p.Policy == "q" && (p.Outcome != Finished || p.Deleted != 150):
-				t.Errorf("the pass did %+v, %v; want that all rows went", p, err)
+				t.Errorf("the pass did %+v, %v; want that all rows were deleted", p, err)
 			}
 			if failed > 4 {
 				t.Errorf("policy %s: %.0f batches took too long", p.Policy, failed)

@@ -115,7 +115,7 @@ func (m *mixture) read(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) pas
 		}
 	}
 	if early := one[int](t, db, "select count(*) from unnest($1::timestamptz[], $2::interval[], $3::timestamptz[]) u(at, ttl, cutoff) where u.at is null or "+m.falls()+" > u.cutoff", values, ages, cutoffs); early > 0 {
-		rt.Errorf("%d rows went that were not due", early)
+		rt.Errorf("%d rows were deleted that were not due", early)
 	}
 	return p
 }
@@ -233,12 +233,12 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 	m.judgeRun(rt, t, db, "false")
 	last := m.read(rt, t, db, h)
 	if went := first.deleted + first.dropped + last.deleted + last.dropped; went != said {
-		rt.Errorf("%d rows went, the executors say %d", went, said)
+		rt.Errorf("%d rows were deleted, the executors say %d", went, said)
 	}
 	ledger := one[int64](t, db, `select coalesce(sum(s.deleted), 0)::bigint from lapse.run r, lapse.statistics(r.run) s, lapse.policy p
 		where p.id = r.policy_id and p.version = r.version and p.table_oid = $1::regclass`, m.schema+".t")
 	if went := first.deleted + first.dropped + last.deleted + last.dropped; went != ledger {
-		rt.Errorf("%d rows went, the runs say %d", went, ledger)
+		rt.Errorf("%d rows were deleted, the runs say %d", went, ledger)
 	}
 	if n := one[int64](t, db, "select count(*) from lapse.quarantine where policy_id = (select policy_id from lapse.policy p join lapse.gate g on g.policy_id = p.id and g.version = p.version where p.name = 'p')"); n > 0 {
 		rt.Errorf("%d rows are in quarantine that are gone", n)

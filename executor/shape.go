@@ -9,14 +9,14 @@ import (
 //
 //	much of a leaf is due, and its index is in    its batches go through the table's file: heap (survey.ReadBacklog)
 //	another order than its rows, or there is none
-//	a row is locked, of it or of what goes along  the next batches are careful: they pick the rows one by one, and leave out those of
+//	a row is locked, of it or of what a cascade deletes  the next batches are careful: they pick the rows one by one, and leave out those of
 //	one is referred to by what stays              which something is locked or referred to; one after the first time, twice as
 //	rows were loaded into the range               many after each further one in a row
 //	a careful batch meets a lock that it cannot   the shard is tried again after a pause, and the others go on meanwhile; then the
 //	pass over: on the leaf, on rows that the      row is looked for by halving, or the shard is put aside
 //	deleter may not lock
 //
-// When a batch fails, nothing of it has happened. What is remembered decides about speed alone: another process begins anew.
+// When a batch fails, nothing of it has happened. What is remembered decides about speed alone: another process begins again.
 
 // mostPicks is how many batches are careful at most before a range is tried again: a range that fails has waited for a lock in
 // vain, which is to be a small part of the time.

@@ -18,7 +18,7 @@ func gentle(p *record.InForce) bool { return p.Limits.Pace != policyfile.PaceUnl
 const gentleWork = 2 * time.Millisecond
 
 // sizing says what a policy's next batch on a shard is: how many rows, and how it finds them. It decides about speed alone: another
-// process begins anew. Safe for concurrent use.
+// process begins again. Safe for concurrent use.
 type sizing struct {
 	mu       sync.Mutex
 	size     batchSize

@@ -157,7 +157,7 @@ func TestWhatAGuardHasAgainstOnePolicyHoldsUpNoOther(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx) }()
-		eventually(t, "the other policy's rows go, and turns are counted that this one does not get", func() bool {
+		eventually(t, "the other policy's rows are deleted, and turns are counted that this one does not get", func() bool {
 			return one[int](t, db, "select count(*) from b") == 0 && counted(t, e, "lapse_skips_total", "a", "window") >= 2
 		})
 		if left := one[int](t, db, "select count(*) from a"); left != 50 {

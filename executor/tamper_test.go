@@ -78,7 +78,7 @@ func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 	}
 }
 
-// `run --now` waited for ever: a function that is not there may be one that `lapse apply` is about to make.
+// `run --now` waited forever: a function that is not there may be one that `lapse apply` is about to make.
 func TestADeletionFunctionThatStaysAwayStopsThePolicy(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

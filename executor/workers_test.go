@@ -75,7 +75,7 @@ func eachOnce(t *testing.T, h *history, kind, prefix string, due int) {
 		}
 	}
 	if len(seen) != due {
-		t.Errorf("%d rows went, want %d", len(seen), due)
+		t.Errorf("%d rows were deleted, want %d", len(seen), due)
 	}
 }
 

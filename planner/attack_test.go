@@ -45,7 +45,7 @@ const (
 	plainTable = `create table t (id bigint primary key, last_seen timestamptz not null, note text)`
 	asDeleter  = "deleter"
 	asOwner    = "owner"
-	asBoth     = "both"  // and the deleter, when a survey counts what goes along
+	asBoth     = "both"  // and the deleter, when a survey counts what a cascade deletes
 	asOther    = "other" // somebody else, who may refer to the table
 )
 

@@ -12,7 +12,7 @@ const (
 	cartPolicy = "policies:\n  - {name: p, table: shop.carts, expire: {column: opened, ttl_column: ttl}, state: armed}\n"
 )
 
-// A batch that checked all of them would be over its time, and its partition skipped, for ever.
+// A batch that checked all of them would be over its time, and its partition skipped, forever.
 func TestRowsThatArePastAndNotDueKeepNoBatch(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -40,7 +40,7 @@ func TestRowsThatArePastAndNotDueKeepNoBatch(t *testing.T) {
 			}
 		}
 		if left := value[int](w, `select count(*) from carts`); deleted != due || left != kept {
-			t.Errorf("%d rows went and %d are left, want %d and %d", deleted, left, due, kept)
+			t.Errorf("%d rows were deleted and %d are left, want %d and %d", deleted, left, due, kept)
 		}
 		if want := 2*kept/(limit*functions.LookAhead) + 1; batches != want || passes != 2 {
 			t.Errorf("it took %d batches in %d passes, want %d in 2", batches, passes, want)
@@ -86,7 +86,7 @@ func TestACandidateThatSomebodyHasLockedIsLookedForAgain(t *testing.T) {
 				}
 			}
 			if want := map[bool]int{true: 3, false: 5}[behind]; deleted != want || behind != (name == "until after the run") {
-				t.Errorf("%s: %d rows went, left behind: %t", name, deleted, behind)
+				t.Errorf("%s: %d rows were deleted, left behind: %t", name, deleted, behind)
 			}
 			_ = other.Rollback(t.Context())
 			w.do(`delete from carts`)

@@ -71,7 +71,7 @@ func TestAClockThatJumpedAsksOnce(t *testing.T) {
 			t.Errorf("%d shards of 2031 are left, resumed %t", n, r.Resumed)
 		}
 		if total := w.deleteAll(p, r, 100); total.Deleted != 10 {
-			t.Errorf("after the clock was accepted %d rows go, want ten", total.Deleted)
+			t.Errorf("after the clock was accepted %d rows are deleted, want ten", total.Deleted)
 		}
 		_ = w.open(&p)
 

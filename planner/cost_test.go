@@ -18,7 +18,7 @@ type looking struct {
 	leaf  string
 }
 
-// newLooking makes a policy on sessions, with a child that goes along and one that stays, or on whatever ddl makes of it.
+// newLooking makes a policy on sessions, with a child that a cascade deletes and one that stays, or on whatever ddl makes of it.
 func newLooking(t testing.TB, db *pgtest.DB, ddl ...string) *looking {
 	t.Helper()
 	l := &looking{world: newWorld(t, db, append(ddl,

@@ -335,7 +335,7 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	if s := limited(policyfile.Limits{Pace: policyfile.PaceUnlimited}); s.Gentle || s.RowsPerSecond != defaultSpeed {
 		t.Errorf("at unlimited pace: %+v", s)
 	}
-	window, err := schedule.ParseWindow("23:59-00:00 UTC") // open for a minute, in which 60 rows go
+	window, err := schedule.ParseWindow("23:59-00:00 UTC") // open for a minute, in which 60 rows are deleted
 	must(t, err)
 	resolved := b.proposals(untilSessions)[0].Resolved
 	resolved.Spec.Limits, resolved.Spec.Window = policyfile.Limits{Rate: 1}, &window

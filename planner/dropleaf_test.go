@@ -116,7 +116,7 @@ func TestAPartitionIsNotDroppedWhole(t *testing.T) {
 	})
 }
 
-// Between two calls everything is as it was: sessions that waited for our lock go on, and a partition is counted anew when a
+// Between two calls everything is as it was: sessions that waited for our lock go on, and a partition is counted again when a
 // writer of it has ended.
 func TestAPartitionIsDroppedWholeOnceItsReadersAreGone(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,7 @@ func TestADatabaseInLatin1IsLikeAnyOther(t *testing.T) {
 			t.Errorf("%d rows are left, want the ten that are not due", n)
 		}
 		if n := value[int](w, `select count(*) from "Zubehör"`); n != 0 {
-			t.Errorf("%d rows that go along are left", n)
+			t.Errorf("%d rows that a cascade deletes are left", n)
 		}
 		if made := w.apply(policyText(`'`+table+`'`, column, "31 days"))[0]; made.Kind != change.Changed {
 			t.Errorf("got %+v", made)

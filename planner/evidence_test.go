@@ -51,7 +51,7 @@ func TestWhatTheEvidenceIsToHaveMustBeInTheReplicaIdentity(t *testing.T) {
 			}
 		}
 
-		// What mends it is said, and mends it: one index for both.
+		// What fixes it is said, and fixes it: one index for both.
 		_, err := w.difference(file(seen, "evidence: due", `events: {columns: [Plan, till]}`), false)
 		var all yamldoc.Errors
 		if !errors.As(err, &all) || len(all) != 2 {
@@ -59,7 +59,7 @@ func TestWhatTheEvidenceIsToHaveMustBeInTheReplicaIdentity(t *testing.T) {
 		}
 		_, fix, _ := strings.Cut(all[1].Error(), "deleted row: ")
 		if _, first, _ := strings.Cut(all[0].Error(), "deleted row: "); first != fix {
-			t.Errorf("two ways to mend it: %s and %s", first, fix)
+			t.Errorf("two ways to fix it: %s and %s", first, fix)
 		}
 		for sql := range strings.SplitSeq(fix, "; ") {
 			w.do(sql)

@@ -93,7 +93,7 @@ func TestAnExpressionThatRaisesEndsTheBatch(t *testing.T) {
 		}
 		w.do(`delete from notes where id = 2`)
 		if got, err := w.call(b, nil); err != nil || got.Deleted != 2 {
-			t.Errorf("once the row is mended: %+v, %v", got, err)
+			t.Errorf("once the row is fixed: %+v, %v", got, err)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestNothingThatFindReturnsMakesTheDeletionDeleteMore(t *testing.T) {
 			return got.Deleted, stay
 		}
 		if deleted, _ := deletes(`{"found_by": "page", "after": [null, "(0,0)"], "last": [null, "(4000,0)"], "counted": 60}`, 1000); deleted != 30 {
-			t.Fatalf("%d rows go of 30: the test shows nothing", deleted)
+			t.Fatalf("%d rows are deleted of 30: the test shows nothing", deleted)
 		}
 		rapid.Check(t, func(rt *rapid.T) {
 			says, limit := drawAim(rt), rapid.SampledFrom([]int{1, 10, 1000}).Draw(rt, "limit")

@@ -106,7 +106,7 @@ func TestWhatGoesOnIsNotBegunAnew(t *testing.T) {
 	_ = valueOn[string](t, w.exec, `select lapse.advance_arming(1)`)
 	w.apply(named("p", "5 days", isArmed))
 	if got := valueOn[bool](t, w.admin, `select arming_lsn is not null and state = 'arming' and held_back = 5 from lapse.gate`); !got {
-		t.Errorf("the policy is on its way anew: %s", w.heldNow())
+		t.Errorf("the policy is on its way again: %s", w.heldNow())
 	}
 	// It is opened between the comparison and the write.
 	changes, err := w.difference(named("p", "4 days", isArmed), false)
@@ -257,7 +257,7 @@ func TestAVersionThatIsHeldBackIsNotMixedWithAnothers(t *testing.T) {
 	}
 }
 
-// The table changes while a version waits: what goes on is made anew where it can be, and otherwise nothing goes.
+// The table changes while a version waits: what goes on is made again where it can be, and otherwise nothing goes.
 func TestATableThatChangesWhileAVersionWaits(t *testing.T) {
 	t.Parallel()
 	file := named("p", "7 days", isArmed)

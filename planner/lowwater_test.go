@@ -68,7 +68,7 @@ func (w *world) buffersOfBatch(b *batch) (pages int64) {
 	return pages
 }
 
-// While an old snapshot keeps dead rows from being removed, neither a look nor a batch wades through them.
+// While an old snapshot keeps dead rows from being removed, neither a look nor a batch reads past them.
 func TestDeadRowsOfFormerRunsAreNotWadedThrough(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -101,7 +101,7 @@ func TestOrdinaryTablesAreLetThrough(t *testing.T) {
 				deleted += got.Deleted
 			}
 			if deleted != 1 {
-				t.Errorf("%s: %d rows went, want the one", o.name, deleted)
+				t.Errorf("%s: %d rows were deleted, want the one", o.name, deleted)
 			}
 		}
 	})

@@ -124,7 +124,7 @@ func plainOf(p *record.InForce) (plain []bool) {
 }
 
 // Paging without deleting: the pages together hold every row once, and none of them is longer than its limit. That the table's file is written
-// anew between two pages loses no row.
+// again between two pages loses no row.
 func TestPagesHoldEveryRowOnce(t *testing.T) {
 	t.Parallel()
 	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
@@ -134,7 +134,7 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			p := rapid.SampledFrom(tables).Draw(rt, "table")
 			instants := rapid.SliceOfN(rapid.IntRange(0, 5), 0, 90).Draw(rt, "instants")
-			limit, rewritten := rapid.IntRange(1, 12).Draw(rt, "limit"), rapid.IntRange(0, 40).Draw(rt, "written anew before page")
+			limit, rewritten := rapid.IntRange(1, 12).Draw(rt, "limit"), rapid.IntRange(0, 40).Draw(rt, "rewritten before page")
 			if err := p.fill(t.Context(), w.owner, instants); err != nil {
 				rt.Fatal(err)
 			}
@@ -165,7 +165,7 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 			if len(seen) != len(instants) {
 				rt.Fatalf("%s: %d rows are on the pages, want %d", p.name, len(seen), len(instants))
 			}
-			if twice > 0 && !anew { // a tie is begun anew in another file; a batch has deleted its rows by then
+			if twice > 0 && !anew { // a tie is begun again in another file; a batch has deleted its rows by then
 				rt.Fatalf("%s: %d rows are on two pages", p.name, twice)
 			}
 		})

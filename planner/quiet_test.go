@@ -74,7 +74,7 @@ func TestALookLeavesOutLeavesInWhichNothingWasDueAndNothingWasWritten(t *testing
 				oids = append(oids, w.oid(table))
 			}
 			if !slices.Equal(look.Due, oids) || len(look.Quiet) > 1 {
-				t.Errorf("the look finds %d, and anew %d quiet, want %v", look.Due, len(look.Quiet), want)
+				t.Errorf("the look finds %d, and again %d quiet, want %v", look.Due, len(look.Quiet), want)
 			}
 			must(t, locker.Rollback(t.Context()))
 		}

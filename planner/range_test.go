@@ -235,7 +235,7 @@ func TestAStolenExecutorsCutsAreRefusedOrDoNoHarm(t *testing.T) {
 		must(t, try(p, "array_fill("+leaf+"::oid, array[3])", "'{4000-01-01 BC, 0001-01-01, 200000-01-01}'"))
 		r := w.open(&p)
 		if total := w.deleteAll(p, r, 10); total.Deleted != int64(due) {
-			t.Errorf("%d of %d due rows went", total.Deleted, due)
+			t.Errorf("%d of %d due rows were deleted", total.Deleted, due)
 		}
 	})
 }

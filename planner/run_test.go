@@ -249,7 +249,7 @@ func TestAPartitionThatWasDroppedDoesNotHoldUpItsRun(t *testing.T) {
 		w.do(`alter table events detach partition events_us`)
 		p = w.inForce()[0]
 		if again := w.open(&p); again.ID != r.ID {
-			t.Errorf("the run was begun anew: %s after %s", again.ID, r.ID)
+			t.Errorf("the run was begun again: %s after %s", again.ID, r.ID)
 		}
 		if n := valueOn[int](t, w.exec, `select count(*) from lapse.shard where run = $1 and not done`, r.ID); n != 1 {
 			t.Errorf("%d shards are left to do, want that of the one partition that is left", n)

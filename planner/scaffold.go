@@ -38,7 +38,7 @@ type Scaffold struct {
 	Option        ScaffoldOption
 	After         expiry.Interval
 	Column        string // the due time's
-	Refresh       bool   // an UPDATE starts the time anew
+	Refresh       bool   // an UPDATE restarts the time
 	Present       []ScaffoldColumn
 	Key           []ScaffoldColumn // of the primary key; for a sidecar
 	Writers       []string         // who may insert into the table, as GRANT names them; for a sidecar
@@ -144,7 +144,7 @@ func (s *Scaffold) DropSQL(columns bool) (string, error) {
 // It works piece by piece, each a transaction of its own; run again it goes on. The table's own triggers run in it.
 func (s *Scaffold) BackfillSQL() (string, error) { return s.fill("backfill") }
 
-// Entry is the policy for it, as the policy file has it.
+// Entry is the policy for it, as in the policy file.
 func (s *Scaffold) Entry() string {
 	name := strings.Trim(notInPolicyName.ReplaceAllString(strings.ToLower(s.Table), "-"), "-.")
 	p := policyfile.Policy{

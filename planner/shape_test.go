@@ -219,7 +219,7 @@ func TestEveryShapeDeletesTheDueRowsAndNoOthers(t *testing.T) {
 	})
 }
 
-// VACUUM FULL moves the rows that are left below the cursor of a heap: it is begun anew.
+// VACUUM FULL moves the rows that are left below the cursor of a heap: it is begun again.
 func TestAHeapBeginsAnewInAFileThatWasWrittenAnew(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
@@ -246,7 +246,7 @@ func TestAHeapBeginsAnewInAFileThatWasWrittenAnew(t *testing.T) {
 	})
 }
 
-// A batch in the one order knows nothing of a cursor in the other one, and begins anew.
+// A batch in the one order knows nothing of a cursor in the other one, and begins again.
 func TestShapesMayChangeFromBatchToBatch(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -269,7 +269,7 @@ func TestShapesMayChangeFromBatchToBatch(t *testing.T) {
 		}
 		_, rest := w.workOff(p, functions.ShapeRange, 100, nil)
 		if n := value[int](w, `select count(*) from sessions`); n != 0 || deleted+rest != 1000 {
-			t.Errorf("%d and %d rows went, %d are left", deleted, rest, n)
+			t.Errorf("%d and %d rows were deleted, %d are left", deleted, rest, n)
 		}
 	})
 }

@@ -81,7 +81,7 @@ func plant(w *world, script string) {
 	must(w.t, err)
 }
 
-// The registry has the rows of all partitions, and rows of nobody; its own rows go along.
+// The registry has the rows of all partitions, and rows of nobody; its own rows are deleted by cascade.
 func TestARegistryOfAPartitionedTableGoesWithIt(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -99,7 +99,7 @@ func TestARegistryOfAPartitionedTableGoesWithIt(t *testing.T) {
 		w.arm(1)
 		p := w.named("p")
 		if total := w.deleteAll(p, w.open(&p), 7); total.Deleted != int64(want) || want == 0 {
-			t.Errorf("%d rows went, want %d", total.Deleted, want)
+			t.Errorf("%d rows were deleted, want %d", total.Deleted, want)
 		}
 		if n := value[int](w, `select count(*) from "Carts"`); n != 300-want {
 			t.Errorf("%d rows are left", n)

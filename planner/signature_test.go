@@ -51,7 +51,7 @@ func TestTheChecksOfALeafAreMadeOnce(t *testing.T) {
 		_, err = w.call(b, nil)
 		must(t, err)
 		if after := w.entries(); before == after {
-			t.Errorf("a column more of what goes along was not noticed: entries %s", after)
+			t.Errorf("a column more of what a cascade deletes was not noticed: entries %s", after)
 		}
 	})
 }
@@ -104,7 +104,7 @@ func TestWhatIsPlantedAfterTheChecksWereKeptIsCaughtByTheNextBatch(t *testing.T)
 	})
 }
 
-// laterPlant is what an owner may do to a table sessions with a child clicks that goes along, a child notes that is set null, and a
+// laterPlant is what an owner may do to a table sessions with a child clicks that a cascade deletes, a child notes that is set null, and a
 // partition above, and what of it is refused; "" where the batch goes on.
 type laterPlant struct{ name, sql, state string }
 
@@ -114,14 +114,14 @@ func plantedLater() []laterPlant {
 	return []laterPlant{
 		{"a trigger on the leaf", fires + `create trigger x after delete on leaf for each row execute function fires()`, "LP006"},
 		{"a trigger on the partitioned table", fires + `create trigger x after delete on sessions for each row execute function fires()`, "LP006"},
-		{"a trigger on what goes along", fires + `create trigger x before delete on clicks for each row execute function fires()`, "LP006"},
+		{"a trigger on what a cascade deletes", fires + `create trigger x before delete on clicks for each row execute function fires()`, "LP006"},
 		{"a trigger on what is set null", fires + `create trigger x before update on notes for each row execute function fires()`, "LP006"},
 		{"a trigger two tables on", fires + `create trigger x before delete on marks for each row execute function fires()`, "LP006"},
 		{"a trigger that is enabled again", `alter table clicks enable trigger off`, "LP006"},
-		{"a rule on what goes along", `create rule x as on delete to clicks do also select 1`, "LP006"},
+		{"a rule on what a cascade deletes", `create rule x as on delete to clicks do also select 1`, "LP006"},
 		{"a rule two tables on", `create rule x as on delete to marks do instead nothing`, "LP006"},
 		{"statistics over a function", `create function f(bigint) returns bigint immutable` + body + `; create statistics x on (f(id)), id from leaf`, "LP006"},
-		{"an index over a function on what goes along", `create function f(bigint) returns bigint immutable` + body + `; create index on clicks (f(id))`, "LP006"},
+		{"an index over a function on what a cascade deletes", `create function f(bigint) returns bigint immutable` + body + `; create index on clicks (f(id))`, "LP006"},
 		{"an index over an operator", `create function f(bigint, bigint) returns boolean immutable language plpgsql as 'begin return true; end';
 			create operator === (leftarg = bigint, rightarg = bigint, function = f); create index on leaf (id) where id === 1`, "LP006"},
 		{"a check of what is set null", `create function f(bigint) returns bigint immutable` + body + `; alter table notes add check (f(id) = id)`, "LP006"},
@@ -130,9 +130,9 @@ func plantedLater() []laterPlant {
 		{"a cast of a column's type", `create function f(color) returns text immutable language plpgsql as 'begin return 1; end'; create cast (color as text) with function f(color) as implicit`, "LP006"},
 		{"a superuser's function that is given away", `alter function known(bigint) owner to OWNER`, "LP006"},
 		{"a superuser who is one no more", `alter role SUPER nosuperuser`, "LP006"},
-		{"a table more that goes along", `create table more (id bigint references clicks on delete cascade)`, "LP012"},
+		{"a table more that a cascade deletes", `create table more (id bigint references clicks on delete cascade)`, "LP012"},
 		{"a partition of one that had none", `create table later_0 partition of later default`, "LP002"},
-		{"what goes along of one that goes along later", `alter table later attach partition later_1 default`, "LP002"},
+		{"what a cascade deletes of one that a cascade deletes later", `alter table later attach partition later_1 default`, "LP002"},
 		{"a column that is renamed", `alter table sessions rename column last_seen to seen`, "LP011"},
 		{"a leaf that is detached", `alter table sessions detach partition leaf`, "LP005"},
 		{"a leaf that is renamed", `alter table leaf rename to sheet`, ""}, // found by its new name

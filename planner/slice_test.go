@@ -67,7 +67,7 @@ func TestALeafIsWorkedOffInSlices(t *testing.T) {
 			t.Errorf("the shards of a leaf are %s, of %d", got, r.Shards)
 		}
 		if total := w.deleteAll(p, r, 7); total.Deleted != 300 || total.Picked != 300 {
-			t.Errorf("%d rows went", total.Deleted)
+			t.Errorf("%d rows were deleted", total.Deleted)
 		}
 		got := valueOn[string](t, w.exec, `select concat_ws(' ', count(*) filter (where deleted > 10 and not residual), sum(deleted) filter (where residual), sum(deleted)) from lapse.shard where run = $1`, r.ID)
 		if got != "9 0 300" {

@@ -66,7 +66,7 @@ func TestDueRowsGetTheColumnOnceAndStay(t *testing.T) {
 	})
 }
 
-// What refers to a row, what goes along with it by cascade, and what runs when it is deleted, are of no concern to who sets a column.
+// What refers to a row, what a cascade deletes with it by cascade, and what runs when it is deleted, are of no concern to who sets a column.
 func TestASoftActionTakesNothingAlong(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

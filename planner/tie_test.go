@@ -11,7 +11,7 @@ import (
 )
 
 // Rows of one value that are more than a batch may delete go in the order of the table's file, whatever happens meanwhile: somebody holds an
-// old snapshot, the file is written anew, rows move to where the batches have been, others come. Nothing else goes, and no low-water mark is
+// old snapshot, the file is rewritten, rows move to where the batches have been, others come. Nothing else goes, and no low-water mark is
 // made before the last of them is gone.
 func TestATieThatIsLargerThanABatchGoesWhole(t *testing.T) {
 	t.Parallel()

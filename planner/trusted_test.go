@@ -41,7 +41,7 @@ func TestATrustedTriggerWritesItsHistory(t *testing.T) {
 		p := w.named("p")
 		due := value[int64](w, `select count(*) from sessions where last_seen < now() - interval '30 days'`)
 		if total := w.deleteAll(p, w.open(&p), 7); total.Deleted != due || due == 0 {
-			t.Errorf("%d of %d rows went", total.Deleted, due)
+			t.Errorf("%d of %d rows were deleted", total.Deleted, due)
 		}
 		if h, l := value[int64](w, `select count(*) from history`), value[int64](w, `select count(*) from later`); h != due || l != due {
 			t.Errorf("the triggers wrote %d and %d rows of %d", h, l, due)

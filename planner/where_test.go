@@ -208,7 +208,7 @@ func TestAnIndexOfTheRowsThatMeetWhereIsUsed(t *testing.T) {
 				t.Errorf("%s: %d rows are due, found by %s %s", after, s.Due, s.Method, s.Index)
 			}
 			if got := w.deleteAll(p, w.open(&p), 100); got.Deleted != 10 {
-				t.Errorf("%s: %d rows went", after, got.Deleted)
+				t.Errorf("%s: %d rows were deleted", after, got.Deleted)
 			}
 			// With half of where in the index, the other half could leave out any number of rows that the batch goes through.
 			changes, err := w.difference(file(table, after, `status = 'closed' and id > 5`), false)

@@ -52,7 +52,7 @@ func allowLongTransactions(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// senderTimeout is how long the server waits for a sign of life. It sees to it that this is not for ever, nor longer than
+// senderTimeout is how long the server waits for a sign of life. It sees to it that this is not forever, nor longer than
 // we want to wait for one of the server.
 func senderTimeout(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
 	var milliseconds int64

@@ -7,7 +7,7 @@ import (
 	"lapse/schemas"
 )
 
-// Position names one row change for ever. Within a history and timeline commit positions are unique, and within a
+// Position names one row change forever. Within a history and timeline commit positions are unique, and within a
 // transaction ordinals are; the positions of the changes themselves are neither unique nor in order.
 type Position struct {
 	History  schemas.History

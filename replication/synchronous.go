@@ -15,7 +15,7 @@ import (
 // acknowledged what they deleted.
 var ErrSynchronous = errors.New("synchronous_standby_names makes the audit's stream a synchronous standby: commits would wait for Kafka")
 
-// synchronous says which setting does it, and how to mend it. GradeOf is Retry: once it is mended, the stream opens. state is the stream's
+// synchronous says which setting does it, and how to fix it. GradeOf is Retry: once it is fixed, the stream opens. state is the stream's
 // sync_state, "" where it is not known.
 func synchronous(setting, applicationName, state string) error {
 	if state != "" {

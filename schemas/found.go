@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// FoundFunction is a function of schema "lapse" as the system catalog has it.
+// FoundFunction is a function of schema "lapse" as in the system catalog.
 type FoundFunction struct {
 	Function
 	// Plain says that it is no procedure or aggregate, that no argument has a default, and that its types are PostgreSQL's or

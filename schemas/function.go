@@ -79,7 +79,7 @@ func ParseFunctions(script, owner string) ([]Function, error) {
 	}
 }
 
-// setting writes "set a = 'b'" as the catalog has it.
+// setting writes "set a = 'b'" as the catalog writes it.
 func setting(line string) string {
 	name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "set "), " = ")
 	return name + "=" + strings.Trim(value, "'")

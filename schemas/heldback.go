@@ -50,7 +50,7 @@ func (h HeldBack) Means() string {
 }
 
 // NeedsPerson reports whether the rows stay until a person has done something: `lapse status` ends with 3 then. late says that the oldest
-// due row is past the policy's latitude: a lock or a limit that keeps rows for so long does not pass by itself.
+// due row is past the policy's latitude: a lock or a limit that keeps rows for that long does not pass by itself.
 func (h HeldBack) NeedsPerson(late bool) bool {
 	if late && (h == HeldByLock || h == HeldByLimit) {
 		return true

@@ -15,7 +15,7 @@ const (
 	cloudEventsContent = "application/cloudevents+json; charset=UTF-8"
 )
 
-// cloudEventsFormat writes CloudEvents 1.0 in structured mode. The data is the event as the default format has it, so that
+// cloudEventsFormat writes CloudEvents 1.0 in structured mode. The data is the event as in the default format, so that
 // what it says is said in one shape. What routers of events filter by, which see no data, is in attributes: type, subject,
 // and the extensions lapsecause and lapsepolicy; sequence is their order. The attributes are no headers, though Kafka's binding
 // allows it: the SDK for Python takes an event with ce_ headers for one in binary mode, and the envelope for its data.
@@ -111,7 +111,7 @@ func appendSequence(dst []byte, at replication.Position) []byte {
 	return appendHex(dst, uint64(at.Ordinal), 8)
 }
 
-// appendAttribute writes text as an attribute has it: what CloudEvents forbids there (control characters and what is no
+// appendAttribute writes text as in an attribute: what CloudEvents forbids there (control characters and what is no
 // character), and the percent sign, is percent-encoded. Bytes that are not UTF-8 become what appendText makes of them.
 func appendAttribute(dst []byte, s string, form TextForm) []byte {
 	for i := 0; i < len(s); {

@@ -9,7 +9,7 @@ import (
 )
 
 // tell has a system event say what the batch's row says of its events: hashes in the place of keys, values beside them, and whether
-// the row was due. Values and judgement are the target's: of what goes along the policy says nothing.
+// the row was due. Values and judgement are the target's: of what a cascade deletes the policy says nothing.
 func (c *classifier) tell(e *Event) {
 	e.Hashed = c.hashed
 	if e.Cascade {
@@ -37,7 +37,7 @@ func (c *classifier) tell(e *Event) {
 	e.Keys = rest
 }
 
-// Judge says whether a row was due at cutoff, text being its column as the log has it. It agrees with what the deletion function asks
+// Judge says whether a row was due at cutoff, text being its column as in the log. It agrees with what the deletion function asks
 // of PostgreSQL, for every value.
 func Judge(due *schemas.Due, text []byte, cutoff time.Time) Judgement {
 	at, ok := instantOf(due.As, text)

@@ -88,7 +88,7 @@ type PartitionDrop struct {
 	Oldest, Newest time.Time
 }
 
-// NamesNoRow says why the event does not say which row was deleted, and what mends it for those that follow; why is empty
+// NamesNoRow says why the event does not say which row was deleted, and what fixes it for those that follow; why is empty
 // if it does.
 func (e *Event) NamesNoRow() (why, fix string) {
 	switch {

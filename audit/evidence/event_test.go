@@ -152,7 +152,7 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		{"a policy's delete with old values that it did not list", "event-system", `"old_values":{}`, `"old_values":{"last_seen":"x"}`},
 		{"columns without a value", "event-system", `"KEYS"`, `"COLUMNS"`},
 		{"a judgement of a user's delete", "event-user", `"ordinal":0`, `"ordinal":0,"due":true`},
-		{"a judgement of what goes along", "event-cascade", `"ordinal":2`, `"ordinal":2,"due":true`},
+		{"a judgement of what a cascade deletes", "event-cascade", `"ordinal":2`, `"ordinal":2,"due":true`},
 		{"a number for a key", "event-user", `{"id":"42"}`, `{"id":42}`},
 		{"a delete without a row", "event-user", `{"id":"42"}`, `{}`},
 		{"a row of a table with full identity", "event-full", `"keys":{}`, `"keys":{"id":"42"}`},

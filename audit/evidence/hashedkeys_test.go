@@ -48,7 +48,7 @@ func TestEventsOfABatchThatHidesItsKeysHaveHashesAndNoOthersDo(t *testing.T) {
 		want    []string
 	}{
 		{"rows of the target", []*replication.Change{hashedly(signed(claim), "t"), del(target, 42), del(target, 1)}, []string{`{"id":` + fortyTwo + `}`, `{"id":` + one + `}`}},
-		{"what goes along", []*replication.Change{hashedly(signed(claim), "t"), del(child, 42, 1)}, []string{`{"session_id":` + fortyTwo + `,"note_no":` + one + `}`}},
+		{"what a cascade deletes", []*replication.Change{hashedly(signed(claim), "t"), del(child, 42, 1)}, []string{`{"session_id":` + fortyTwo + `,"note_no":` + one + `}`}},
 		{"NULL", []*replication.Change{hashedly(signed(claim), "t"), del(child, 42, nil)}, []string{`{"session_id":` + fortyTwo + `,"note_no":null}`}},
 		{"what is set", []*replication.Change{hashedly(softly(signed(softClaim()), "t"), "t"), set(target, 42, "x")}, []string{`{"id":` + fortyTwo + `}`}},
 		{"what a trigger deletes elsewhere", []*replication.Change{hashedly(signed(claim), "t"), del(other, 42), del(target, 1)}, []string{`{"id":"42"}`, `{"id":` + one + `}`}},

@@ -99,7 +99,7 @@ func appendText[T string | []byte](dst []byte, s T, form TextForm) []byte {
 	return append(dst, '"')
 }
 
-// appendPlain writes s as a header has it: what appendText writes, without quotes and escapes. It is UTF-8 in any database.
+// appendPlain writes s as in a header: what appendText writes, without quotes and escapes. It is UTF-8 in any database.
 func appendPlain(dst []byte, s string, form TextForm) []byte {
 	if form == UTF8Text {
 		return append(dst, s...)

@@ -82,7 +82,7 @@ func TestWhoElseDeletesIsToldByAllOfTheIdentity(t *testing.T) {
 		{"a user", []*replication.Change{wideRow(longAgo)}},
 		{"a batch that does not verify", []*replication.Change{promise(batchRow(claim, nil)), wideRow(longAgo)}},
 		{"after the result", []*replication.Change{promise(signed(claim)), resultRow(claim), wideRow(longAgo)}},
-		{"what goes along", []*replication.Change{promise(signed(claim)), note()}},
+		{"what a cascade deletes", []*replication.Change{promise(signed(claim)), note()}},
 		{"a batch of a former catalog", []*replication.Change{signed(claim), wideRow(longAgo)}},
 		{"a batch that promises nothing", []*replication.Change{promising(signed(claim), "", ""), wideRow(longAgo)}},
 		{"names that cannot be read", []*replication.Change{promising(signed(claim), `{"Plan": 1}`, ""), wideRow(longAgo)}},

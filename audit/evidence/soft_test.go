@@ -22,7 +22,7 @@ func set(r *replication.Relation, values ...any) *replication.Change {
 	return &replication.Change{Op: replication.OpUpdate, Relation: r, New: row(values...)}
 }
 
-// softClaim is that of a batch that sets a column: nothing goes along.
+// softClaim is that of a batch that sets a column: nothing is deleted by cascade.
 func softClaim() schemas.Claim {
 	c := exampleClaim()
 	c.Cascades = nil

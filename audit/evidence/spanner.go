@@ -62,7 +62,7 @@ func appendMarkerLapse(b []byte, m *Marker, source *Source, form TextForm) []byt
 	return append(appendUint(append(b, `,"ordinal":`...), uint64(m.At.Ordinal)), '}')
 }
 
-// appendEventID writes what names an event or a marker for ever.
+// appendEventID writes what names an event or a marker forever.
 func appendEventID(b []byte, source *Source, at replication.Position) []byte {
 	b = append(appendUint(b, source.SystemIdentifier), '/')
 	b = append(appendUint(b, uint64(source.DatabaseOID)), '/')

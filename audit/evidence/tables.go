@@ -97,7 +97,7 @@ func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 	return NewCoveredTable(number, oid, name, root, movesBy, file, ended == "t")
 }
 
-// tables are those that are published, by oid, as the last beat has it that was read.
+// tables are those that are published, by oid, as in the last beat that was read.
 type tables map[uint32]CoveredTable
 
 func newTables(rows []CoveredTable) tables {
@@ -143,8 +143,8 @@ const (
 	tableEnds      = "ends"      // it is so no longer, or was not for a while
 	tableRenamed   = "renamed"   // it has another name, or is a partition of another table
 	tableMoves     = "moves"     // rows that move between its partitions are told from deletions, or are so no longer
-	tableRewritten = "rewritten" // its file was written anew, or it was unlogged for a while
-	tableRestated  = "restated"  // it is published, as before: the slot was made anew
+	tableRewritten = "rewritten" // its file was rewritten, or it was unlogged for a while
+	tableRestated  = "restated"  // it is published, as before: the slot was made again
 )
 
 // take takes the rows of a beat and says what each changes.

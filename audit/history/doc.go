@@ -1,7 +1,7 @@
 // Package history asks whether the database is the one that the log is of, and where a start goes on.
 //
 // Two copies of one database give one position to two transactions, and nothing in the stream shows it. So each start makes a
-// Check before anybody is fenced, and again whenever the stream is opened anew. The Check reads the topics (Topics), the
+// Check before anybody is fenced, and again whenever the stream is opened again. The Check reads the topics (Topics), the
 // database's own record of its past (Catalog), and what the slot sends again. It writes nothing, confirms nothing and fences
 // nobody: what it finds (StartingPoint, Result) the auditor acts on.
 //

@@ -21,7 +21,7 @@ type EndsNote struct {
 // EndNote is a partition, the offset after its last acknowledged batch, and the epoch of that batch.
 type EndNote [3]int64
 
-// Value is the note as the fence has it.
+// Value is the note as in the fence.
 func (n *EndsNote) Value() []byte {
 	value, err := json.Marshal(n)
 	if err != nil {

@@ -25,7 +25,7 @@ func (h *Check) checkSource() error {
 func (h *Check) checkKeys() error {
 	origin, is := h.Topics.origin.Content.(*evidence.OriginContent)
 	if !is {
-		return Refuse(ErrLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
+		return Refuse(ErrLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept forever: "+
 			"put it back; if it is lost: "+anotherLog, h.Route.Log.Name, h.Topics.origin.Kind)
 	}
 	for _, key := range h.Keys {

@@ -103,7 +103,7 @@ type timing struct {
 	request    time.Duration // one request without answer is given up, and sent again
 	backoffMin time.Duration
 	backoffMax time.Duration
-	missing    time.Duration // a topic unknown for so long is taken to be missing
+	missing    time.Duration // a topic unknown for that long counts as missing
 
 	oldRecords    time.Duration // a batch of nothing but older records gets a fence: see batch.addFenceIfOld
 	maxUnanswered time.Duration // a batch without answer for longer is not sent again

@@ -108,7 +108,7 @@
 //
 // A topic with fewer partitions than configured: nobody but its owner adds some. A topic with fewer copies than a person has
 // asked for, or whose acknowledged records would be on fewer brokers (UnsafeError). A topic of events that is compacted, and a topic
-// that must keep its records for ever and has other settings, as far as the settings may be read (RetentionError); one that does not take
+// that must keep its records forever and has other settings, as far as the settings may be read (RetentionError); one that does not take
 // the largest record (SizeError); Open
 // checks, and the publisher checks again each hour. A record without time.
 //
@@ -118,7 +118,7 @@
 //
 // A text begins with what was being done and to which topic or partition. No error of kafka-go's leaves the package: those
 // are net.Errors, and a caller that grades by that takes "fenced" for a broken connection and fences back. Terminal tells
-// which errors another Open would not mend. gradeOf decides what is tried again.
+// which errors another Open would not fix. gradeOf decides what is tried again.
 //
 // # Reading
 //

@@ -7,8 +7,8 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// Errors that end a publisher, for errors.Is. Any other error of Publisher.Err is for a person to mend. Terminal tells
-// which of all these another Open would not mend.
+// Errors that end a publisher, for errors.Is. Any other error of Publisher.Err is for a person to fix. Terminal tells
+// which of all these another Open would not fix.
 var (
 	// ErrFenced: another publisher was opened under the same transactional id. This one must not go on. A record that was
 	// not acknowledged may be in the topic or not; the other publisher has read the tails.
@@ -16,7 +16,7 @@ var (
 
 	// ErrRestart: it is no longer safe to send the last batches again. Close, Open another publisher, and go on from the
 	// tails. That is safe at any time.
-	ErrRestart = errors.New("the publisher must be opened anew")
+	ErrRestart = errors.New("the publisher must be opened again")
 
 	// ErrTooLarge: a record is larger than what its topic takes. It was not published, and nothing after it is.
 	ErrTooLarge = errors.New("record larger than the topic allows")
@@ -88,7 +88,7 @@ func withAdvice(err error) error {
 }
 
 // Terminal tells whether err is a refusal, of this package or of a broker, after which the caller must not open another
-// publisher: that would not mend it, or do harm. A fenced publisher that is opened again fences the one that fenced it.
+// publisher: that would not fix it, or do harm. A fenced publisher that is opened again fences the one that fenced it.
 // Terminal is false for ErrRestart and for a context that has ended.
 func Terminal(err error) bool {
 	for _, end := range []error{ErrFenced, ErrTooLarge, ErrTopicReplaced, ErrClosed} {

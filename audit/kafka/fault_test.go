@@ -69,8 +69,8 @@ func TestErrorsThatDoNotPassEndThePublisherWithWhatToDo(t *testing.T) {
 	}{
 		{kerr.InvalidProducerEpoch, kafka.ErrFenced, "another publisher"},
 		{kerr.ProducerFenced, kafka.ErrFenced, "another publisher"},
-		{kerr.OutOfOrderSequenceNumber, kafka.ErrRestart, "opened anew"},
-		{kerr.UnknownProducerID, kafka.ErrRestart, "opened anew"},
+		{kerr.OutOfOrderSequenceNumber, kafka.ErrRestart, "opened again"},
+		{kerr.UnknownProducerID, kafka.ErrRestart, "opened again"},
 		{kerr.MessageTooLarge, kafka.ErrTooLarge, "raise max.message.bytes"},
 		{kerr.RecordListTooLarge, kafka.ErrTooLarge, "raise max.message.bytes"},
 		{kerr.TopicAuthorizationFailed, nil, "grant this login WRITE, READ and DESCRIBE"},

@@ -222,7 +222,7 @@ func mustAppend(t *testing.T, p *kafka.Publisher, rec schemas.Record) uint64 {
 	return number
 }
 
-// endOf is the end offset of partition 0 of a topic, as the broker has it.
+// endOf is the end offset of partition 0 of a topic, as in the broker.
 func endOf(t *testing.T, cfg kafka.Config) int64 {
 	t.Helper()
 	cfg.Dial = nil // no faults on this way

@@ -187,7 +187,7 @@ func TestClosingDoesNotWaitForTheBrokers(t *testing.T) {
 	net := newNetwork(nil)
 	cfg.Dial = net.Dial
 	p := open(t, cfg)
-	net.From(always(hold)) // for ever
+	net.From(always(hold)) // forever
 	s := newSource(topic, 2, 10)
 	for n := range s.total {
 		mustAppend(t, p, s.record(n))

@@ -22,7 +22,7 @@ const (
 )
 
 // A RetentionError says that a topic loses records that it must keep: a topic of events is compacted, or a topic that must
-// keep its records for ever deletes or compacts them.
+// keep its records forever deletes or compacts them.
 type RetentionError struct {
 	Topic    string
 	Forever  bool     // what was asked for
@@ -34,7 +34,7 @@ func (e *RetentionError) Error() string {
 	must, fix := "must not be compacted, since of events with the same key, in whatever table, only the last would be kept,",
 		settingCleanup+"=delete"
 	if e.Forever {
-		must, fix = "must keep its records for ever", fix+","+settingTime+"=-1,"+settingBytes+"=-1"
+		must, fix = "must keep its records forever", fix+","+settingTime+"=-1,"+settingBytes+"=-1"
 	}
 	return fmt.Sprintf("check topic %q: it %s and has %s: run %s", e.Topic, must, strings.Join(e.Settings, ", "),
 		alter(e.Brokers, e.Topic, fix))

@@ -72,7 +72,7 @@ func TestATopicThatIsNotAsConfiguredIsRefusedWithTheFix(t *testing.T) {
 	}
 }
 
-// keeping is a configuration for a topic that must be kept for ever, and what is logged under it.
+// keeping is a configuration for a topic that must be kept forever, and what is logged under it.
 func keeping(broker *kafkaserver.Server, topic string) (kafka.Config, *bytes.Buffer) {
 	cfg, logged := config(broker, topic), new(bytes.Buffer)
 	cfg.Topics[0] = kafka.Topic{Name: topic, Partitions: 1, Forever: true}
@@ -164,7 +164,7 @@ func TestATopicWhoseSettingsMayNotBeReadIsTakenWithAWarning(t *testing.T) {
 		"authorizer.class.name":          "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 		"allow.everyone.if.no.acl.found": "true",
 	}})
-	topic := kafkatest.TopicOn(t, broker, 1) // with the broker's defaults, which are not for ever
+	topic := kafkatest.TopicOn(t, broker, 1) // with the broker's defaults, which are not forever
 	cfg, logged := keeping(broker, topic)
 	if _, err := kafka.Open(t.Context(), cfg); !errors.As(err, new(*kafka.RetentionError)) {
 		t.Fatalf("with the right to read its settings: %v", err)

@@ -13,10 +13,10 @@ import (
 // records are gone, or will be:
 //
 //	each minute    the ends: an acknowledged record at or above the end is gone, and so is the beginning of a topic that is
-//	               kept for ever if it begins later than it did. If the record at the fence's offset is not
+//	               kept forever if it begins later than it did. If the record at the fence's offset is not
 //	               this publisher's, everything is gone, and so it is if a topic is missing twice in a row
 //	               (ErrTopicReplaced)
-//	each hour      the settings: compaction, and finite retention of a topic that is kept for ever (RetentionError)
+//	each hour      the settings: compaction, and finite retention of a topic that is kept forever (RetentionError)
 func (p *Publisher) watch(ctx context.Context) {
 	ends, settings := time.NewTicker(p.timing.endsEvery), time.NewTicker(p.timing.settingsEvery)
 	defer ends.Stop()
@@ -82,7 +82,7 @@ func (p *Publisher) checkEndsOf(ctx context.Context, t *Topic, senders []*sender
 			return topicReplaced(s.topic, s.partition, "offset %d was acknowledged, and the end is %d", acked, bounds.End)
 		}
 		if t.Forever && bounds.First > s.first {
-			return fmt.Errorf("check %s/%d: it must keep its records for ever, and those below offset %d were deleted: %w", s.topic, s.partition,
+			return fmt.Errorf("check %s/%d: it must keep its records forever, and those below offset %d were deleted: %w", s.topic, s.partition,
 				bounds.First, ErrTopicReplaced)
 		}
 		if err := s.checkRecord(ctx, s.fence, s.fenceProducer); err != nil {
@@ -139,7 +139,7 @@ func (p *Publisher) warn(t *Topic, seen topicState) {
 	}
 	if seen.refused != nil && t.Forever {
 		lasting = append(lasting, fmt.Sprintf("the settings of topic %q cannot be read, so nobody has checked that it keeps its "+
-			"records for ever: grant this login DESCRIBE_CONFIGS on it", t.Name))
+			"records forever: grant this login DESCRIBE_CONFIGS on it", t.Name))
 	}
 	if stamp := seen.settings[settingStamp]; stamp == "LogAppendTime" {
 		lasting = append(lasting, fmt.Sprintf("topic %q has %s=%s: to ask for the events of a time, as lapse events --since does, returns those that "+

@@ -85,8 +85,8 @@ func TestSettingsThatLoseRecordsEndThePublisherThatIsRunning(t *testing.T) {
 		forever        bool
 		setting, value string
 	}{
-		"compaction of what is kept for ever": {true, "cleanup.policy", "compact"},
-		"retention of what is kept for ever":  {true, "retention.ms", "3600000"},
+		"compaction of what is kept forever": {true, "cleanup.policy", "compact"},
+		"retention of what is kept forever":  {true, "retention.ms", "3600000"},
 		"compaction of events":                {false, "cleanup.policy", "compact,delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestFewerReplicasThanConfiguredAreWarnedOfAtEachLook(t *testing.T) {
 	}
 	waitFor(t, "it is said again", func() bool { return logged.count("min.insync.replicas=1") >= 3 })
 	alter(t, broker.Addr(), topic, "min.insync.replicas", "2")
-	waitFor(t, "one is mended", func() bool { return len(p.Warnings()) == 1 })
+	waitFor(t, "one is fixed", func() bool { return len(p.Warnings()) == 1 })
 	if p.Err() != nil {
 		t.Error(p.Err())
 	}

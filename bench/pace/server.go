@@ -73,7 +73,7 @@ func (s *server) refill(ctx context.Context, due int) error {
 		"vacuum analyze shop.sessions", "vacuum analyze shop.accounts, shop.tellers, shop.branches", "checkpoint")
 }
 
-// deleted is how many rows went per second between two instants, and how many a batch had.
+// deleted is how many rows were deleted per second between two instants, and how many a batch had.
 func (s *server) deleted(ctx context.Context, from, to time.Time) (perSecond, batch float64, err error) {
 	err = s.conn.QueryRow(ctx, `select coalesce(sum(deleted), 0)::float8, coalesce(percentile_cont(0.5) within group (order by deleted), 0)
 		from lapse.batch_result where finished_at between $1 and $2`, from, to).Scan(&perSecond, &batch)

@@ -10,7 +10,7 @@
 //
 // Deleting: both sides get a fresh copy of the same database, install with their own `init` and `apply`, and run once. The
 // audit is off, so that no Kafka is in the way. What counts is the time from the first batch's start to the last one's
-// end, as the ledger has it; where nothing is due, the whole time of `lapse run`. A run that takes too long is cut off,
+// end, as in the ledger; where nothing is due, the whole time of `lapse run`. A run that takes too long is cut off,
 // and what it did until then counts.
 //
 // Auditing: each side has a PostgreSQL, the newest that is installed, with a slot, and topics of its own in one Kafka. In each

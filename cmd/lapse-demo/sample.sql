@@ -1,4 +1,4 @@
--- Sample data of the demonstration: 20,000 sessions (8,000 are due) with tags that go along, a partitioned table of
+-- Sample data of the demonstration: 20,000 sessions (8,000 are due) with tags that a cascade deletes, a partitioned table of
 -- 24,000 page views (12,000 are due), and 1,000 carts (none is due).
 create role app login;
 create role mallory login;

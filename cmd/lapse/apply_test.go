@@ -19,7 +19,7 @@ policies:
     expire: { column: at, after: 1 day }
 `
 
-// A wait that ends well is nobody's to mend: the log says it while it lasts, and it is no warning.
+// A wait that ends well is nobody's to fix: the log says it while it lasts, and it is no warning.
 func TestApplyWaitsForAWriterAndLetsOthersWriteMeanwhile(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))

@@ -149,13 +149,13 @@ func keptFor(retention string) string {
 	case err != nil:
 		return ""
 	case ms < 0:
-		return "for ever"
+		return "forever"
 	default:
 		return fmt.Sprintf("for %d hours (retention.ms=%d)", ms/time.Hour.Milliseconds(), ms)
 	}
 }
 
-// printFindings prints one line for each finding, and what mends it below.
+// printFindings prints one line for each finding, and what fixes it below.
 func (a *app) printFindings(found []doctor.Finding) {
 	counts := map[doctor.Grade]int{}
 	for _, f := range found {

@@ -26,7 +26,7 @@ func TestTheDoctorSaysHowLongEventsAreKept(t *testing.T) {
 		said = append(said, f.Text)
 	}
 	want := "1 brokers answer\n" + s.Topics.System + " keeps events for 168 hours (retention.ms=604800000); the log stays\n" +
-		s.Topics.User + " keeps events for ever; the log stays"
+		s.Topics.User + " keeps events forever; the log stays"
 	if got := strings.Join(said, "\n"); got != want {
 		t.Errorf("the doctor says\n%s\nwant\n%s", got, want)
 	}

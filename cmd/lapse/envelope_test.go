@@ -239,7 +239,7 @@ func indented(value any, before string) string {
 	return "{\n" + strings.Join(parts, ",\n") + "\n" + before + "}"
 }
 
-// A program gets what mends a missing right from the one field for it, as after wrong usage.
+// A program gets what fixes a missing right from the one field for it, as after wrong usage.
 func TestTheFixOfAnErrorIsInTheEnvelope(t *testing.T) {
 	lacks := &uninstall.LackingError{Login: "app", SQL: []string{"drop publication a", "drop role b"}}
 	for want, err := range map[string]error{

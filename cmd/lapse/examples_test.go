@@ -94,7 +94,7 @@ var oddDays = []string{"2027-02-28", "2027-03-31", "2028-02-29"}
 // insertion is a statement of examples/schema.sql that makes rows.
 var insertion = regexp.MustCompile(`(?ms)^insert into .*?;(?: *--[^\n]*)?$`)
 
-// rowsAt is a script that makes the rows of the examples anew, as they would be if it ran at that time.
+// rowsAt is a script that makes the rows of the examples again, as they would be if it ran at that time.
 func rowsAt(t *testing.T, schema, at string) string {
 	t.Helper()
 	head, _, found := strings.Cut(schema, "-- column + after:")

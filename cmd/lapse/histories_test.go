@@ -18,7 +18,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// types runs a line as an operator's page has it. An operator who is asked gives answer; "" is a machine that nobody sits at.
+// types runs a line as in an operator's page. An operator who is asked gives answer; "" is a machine that nobody sits at.
 func (m *machine) types(code int, answer, line string) string {
 	m.t.Helper()
 	args := words(line)[1:]
@@ -106,7 +106,7 @@ func TestEachCommandOfThePageOnHistoriesIsRunByATest(t *testing.T) {
 	}
 }
 
-// What somebody else published otherwise is put right by init, and the gap says since when it was not.
+// What somebody else published otherwise is fixed by init, and the gap says since when it was not.
 func TestPublicationsThatSomebodyChangedAreAGapAndInitPutsThemRight(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {

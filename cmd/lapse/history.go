@@ -327,7 +327,7 @@ func (p *historyView) setResult(found *history.Result) {
 	}
 }
 
-// setRefusal shows what a person must put right. It returns any other error as it is.
+// setRefusal shows what a person must fix. It returns any other error as it is.
 func (p *historyView) setRefusal(err error) error {
 	var refusal *history.RefusalError
 	var slot *replication.SlotError

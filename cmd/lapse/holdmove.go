@@ -23,7 +23,7 @@ was on before, as far as it still exists, stays held.
 
 Every batch that begins afterwards obeys it. The command returns when no batch that did not see the move can commit any more. If the rows
 of a hold are in several tables now, move it to the partitioned table above them, or place it again on each.`,
-		Example: `  lapse hold move 3 --to shop.orders_v2 --reason "orders was made anew, ticket 4711"`,
+		Example: `  lapse hold move 3 --to shop.orders_v2 --reason "orders was rebuilt, ticket 4711"`,
 		Args:    oneHold("move"),
 		RunE: a.does(func(cmd *cobra.Command, args []string) error {
 			id, err := holdNumber(args[0])

@@ -8,7 +8,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// Where no standby answers to the setting, what init commits would wait for ever.
+// Where no standby answers to the setting, what init commits would wait forever.
 func TestInitRefusesAServerThatWouldWaitForTheAuditor(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -33,7 +33,7 @@ func TestInitRefusesAServerThatWouldWaitForTheAuditor(t *testing.T) {
 		}
 		set("")
 		if code, _, log := d.lapse("init", "--keys", keys); code != exitDone {
-			t.Errorf("mended: %d, %s", code, log)
+			t.Errorf("fixed: %d, %s", code, log)
 		}
 	})
 }

@@ -14,7 +14,7 @@ func unhidden(text string) string {
 	return escaped(text, func(r rune) bool { return r != '\n' && r != '\t' && hides(r) })
 }
 
-// onOneLine is unhidden without line breaks: in a name, text after a line break would look like SQL that mends something, and
+// onOneLine is unhidden without line breaks: in a name, text after a line break would look like SQL that fixes something, and
 // be run when the output is run.
 func onOneLine(text string) string { return escaped(text, hides) }
 

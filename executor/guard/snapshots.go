@@ -9,7 +9,7 @@ import (
 const OldSnapshot Reason = "old_snapshot"
 
 // snapshots slows down while a snapshot is held for long: VACUUM takes away nothing of what is deleted meanwhile, and all that
-// read the table wade through it.
+// read the table skip it.
 type snapshots struct{ Limits }
 
 func (s snapshots) Ask(q *Question) Answer {

@@ -45,7 +45,7 @@ type Topics struct {
 	Replication       int // 0: three, or as many as there are brokers if that is fewer
 	Create            bool
 	Compression       Compression
-	Retention         time.Duration // of events, in topics that are made; 0: the brokers'; less than 0: for ever
+	Retention         time.Duration // of events, in topics that are made; 0: the brokers'; less than 0: forever
 }
 
 // Compression is how records are compressed on their way to Kafka, and in it.

@@ -12,7 +12,7 @@ type Floor struct {
 	Table  string // a pattern of schema.table, with * and ?
 	Least  string // a duration, which PostgreSQL reads
 	Reason string
-	// TrustColumn says that a column of such a table may itself say when a row goes: a due time, or a ttl of the row's own.
+	// TrustColumn says that a column of such a table may itself say when a row is deleted: a due time, or a ttl of the row's own.
 	TrustColumn bool
 }
 

@@ -56,7 +56,7 @@ func TestSCRAMRefusesABrokerThatDoesNotProveItself(t *testing.T) {
 		{"our nonce and nothing more", "r=mine,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "", errChallenge},
 		{"few iterations", "r=mine1,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4095", "", errChallenge},
 		{"many iterations", "r=mine1,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1048577", "", errChallenge},
-		{"iterations for ever", "r=mine1,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=2000000000", "", errChallenge},
+		{"iterations forever", "r=mine1,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=2000000000", "", errChallenge},
 		{"more iterations than a number holds", "r=mine1,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=99999999999999999999", "", errChallenge},
 		{"iterations below nothing", "r=mine1,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=-1", "", errChallenge},
 		{"no salt", "r=mine1,s=!,i=4096", "", errChallenge},

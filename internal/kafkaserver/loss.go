@@ -46,7 +46,7 @@ func (s *Server) LoseTail(topic string, partition, batches int) (end int64, err 
 	return cut.first, os.Truncate(newest, cut.at)
 }
 
-// LosePartition has a broker that is not running lose all of a partition, as a disk that is made anew does. It makes an empty one when
+// LosePartition has a broker that is not running lose all of a partition, as a replaced disk does. It makes an empty one when
 // it starts.
 func (s *Server) LosePartition(topic string, partition int) error {
 	if s.Running() {

@@ -66,7 +66,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 }
 
 // firstStart chooses ports, unless the folder holds a broker that has them. Between choice and start somebody else may
-// have taken one: then others, with a broker made anew.
+// have taken one: then others, with a broker made again.
 func (s *Server) firstStart(ctx context.Context) (err error) {
 	if s.dir == "" {
 		if s.folder, err = child.NewFolder("kafka"); err != nil {

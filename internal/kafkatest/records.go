@@ -120,7 +120,7 @@ func convert(record *kgo.Record) Record {
 	return converted
 }
 
-// endOffsets is where each partition of the topic ends. It asks anew while a broker that has just started does not lead
+// endOffsets is where each partition of the topic ends. It asks again while a broker that has just started does not lead
 // every partition.
 func endOffsets(ctx context.Context, addr, topic string) (map[int32]int64, error) {
 	poll := time.NewTicker(20 * time.Millisecond)

@@ -14,7 +14,7 @@
 //	tables      scaffolds, hidden rows, quarantine
 //	apply       the policies of a file: what differs, and bringing it into force
 //	install     what is missing of an installation, step by step
-//	doctor      what is wrong, and how to mend it
+//	doctor      what is wrong, and how to fix it
 //	uninstall   the reverse of install and apply
 //
 // Here are their tests: they use the rooms together, as the commands do, on servers that they share.

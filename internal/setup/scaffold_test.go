@@ -128,7 +128,7 @@ func TestAScaffoldGivesEachNewRowATimeAndIsTakenBackWhole(t *testing.T) {
 				check("after an UPDATE", "1 of 1")
 				s.do(table, option, refresh(true))
 				s.must(exec(t.Context(), writer, `update `+table+` set note = 'z' where note = 'x'`))
-				check("after an UPDATE that starts anew", "1 of 1")
+				check("after an UPDATE that starts again", "1 of 1")
 				w, _, err := s.look(table, option, func(d *tables.Scaffolder) { d.Backfill = true })
 				s.must(err)
 				owner := db.ConnectAs(t, s.owner)

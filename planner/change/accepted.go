@@ -33,7 +33,7 @@ type formerVersions struct {
 	newestID map[schemas.PolicyName]storedName // all names that ever were in force
 }
 
-// storedName is a policy name that is or was in force. A name keeps its id for ever, so that its history is one.
+// storedName is a policy name that is or was in force. A name keeps its id forever, so that its history is one.
 type storedName struct {
 	Name    schemas.PolicyName
 	ID      schemas.PolicyID

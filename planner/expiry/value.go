@@ -91,7 +91,7 @@ func (v *Value) resolve(ctx context.Context, db DB, t Table, purpose string, typ
 	case problem != "":
 		return []Problem{{"column", problem}}, nil
 	case v.Type == "json":
-		return []Problem{{"column", fmt.Sprintf("column %s of %s is a json: PostgreSQL parses it anew for every look, and fails at some that it has stored, "+
+		return []Problem{{"column", fmt.Sprintf("column %s of %s is a json: PostgreSQL parses it again for every look, and fails at some that it has stored, "+
 			"which would stop the policy; make it jsonb: %s", v.Column, t.Name, alter)}}, nil
 	case v.Type == jsonType && !v.inJSON():
 		return []Problem{{"column", fmt.Sprintf("column %s of %s is a jsonb: say with path where in it the value is, for instance path: meta.expires", v.Column, t.Name)}}, nil

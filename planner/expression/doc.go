@@ -47,5 +47,5 @@
 //	the owner may make no temporary tables      a problem with the GRANT       a DBA
 //	an object is replaced after it was judged   a superuser's own doing        the next apply
 //	a function that fits better is made later   the warning of open schemas    a DBA, who moves the extension to a schema of its own
-//	an expression raises for a row              the batch, with its SQLSTATE   a person, who mends the row or the policy
+//	an expression raises for a row              the batch, with its SQLSTATE   a person, who fixes the row or the policy
 package expression

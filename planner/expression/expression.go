@@ -242,7 +242,7 @@ func fleeting(written []token, sql string) string {
 			continue
 		}
 		if !slices.ContainsFunc(canonical, func(c token) bool { return c.text == t.text }) {
-			return t.text + " would be the moment of apply, for ever: the policy's cutoff is the only clock"
+			return t.text + " would be the moment of apply, forever: the policy's cutoff is the only clock"
 		}
 	}
 	return problem

@@ -32,6 +32,6 @@
 //
 // # Changing a text
 //
-// go test ./planner/functions -update writes testdata anew: the functions of one policy whole, of the others what differs. The tests'
+// go test ./planner/functions -update writes testdata again: the functions of one policy whole, of the others what differs. The tests'
 // definitions are in internal/fixture/definitions, because planner's tests make functions of them too.
 package functions

@@ -188,7 +188,7 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	return remove, find, err
 }
 
-// KeyTexts is the SQL of a row's key as the quarantine has it: an array of texts.
+// KeyTexts is the SQL of a row's key as in the quarantine: an array of texts.
 func (d *Definition) KeyTexts() string {
 	texts := make([]string, len(d.Key))
 	for i := range d.Key {

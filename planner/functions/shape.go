@@ -20,7 +20,7 @@ const (
 	ShapePick = "pick"
 	// ShapeHeap is a range in the order of the table's file: of so many pages, the due rows. Where the order of the index scatters
 	// over the table, or there is no index, it reads and writes each page once. Its cursor names the file: one that was written
-	// anew (VACUUM FULL, CLUSTER, a rewrite) is begun from its start.
+	// again (VACUUM FULL, CLUSTER, a rewrite) is begun from its start.
 	ShapeHeap = "heap"
 	// ShapeHeapPick is to ShapeHeap what ShapePick is to ShapeRange.
 	ShapeHeapPick = "heap pick"
@@ -73,7 +73,7 @@ func (d *Definition) EdgeSelect(leaf string) string {
 }
 
 const (
-	// beyond is an address after all rows, as a cursor has it of a tie that was gone through.
+	// beyond is an address after all rows, as in a cursor of a tie that was gone through.
 	beyond = "(4294967294,65535)"
 	// fewTies is how many rows of one value are read by the index for each batch: it reads 16 for each that it deletes at most. More of them
 	// are found by reading the table's file, once.
@@ -93,7 +93,7 @@ func (d *Definition) RangeFacts() map[string]any {
 }
 
 // values are what the statements of a batch have for parameters: a number means one thing in all of them. Values of the order are of their
-// type: PostgreSQL would read a text anew for each row that it compares with it.
+// type: PostgreSQL would read a text again for each row that it compares with it.
 func (d *Definition) values() []string {
 	all := []string{"claim.cutoff", "bound", "claim.target", "work.row_limit", "from_at", "upto_at", "aim.rows_at", "place.modulus", "place.remainder"}
 	switch {

@@ -220,7 +220,7 @@ type candidate struct {
 }
 
 // candidatesSQL lists, for relations $1, the btrees that begin with column $2, or, where that is "", with an expression. It
-// reads the catalog alone, and locks no table.
+// reads only the catalog, and locks no table.
 const candidatesSQL = `
 	select i.indrelid, format('%I.%I', m.nspname, x.relname), k.names, case when i.indkey[0] = 0 then pg_get_indexdef(x.oid, 1, false) else '' end,
 	       coalesce((select l.collname::text from pg_collation l where l.oid = i.indcollation[0]), ''),

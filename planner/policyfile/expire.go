@@ -125,7 +125,7 @@ var amount = regexp.MustCompile(`(?i)^\s*([+-]?)\s*(\d{1,9})\s*(year|mon|month|w
 
 // wholeDays adds up the parts of Spanner's interval. Parts may be taken from one another, as long as whole days are left and
 // nothing is negative: '4 DAYS 2 MINUTES - 2 MINUTES' is 4 days. A month is not turned into days, nor hours into a day. The sum is written
-// anew: PostgreSQL reads no sign that a space follows.
+// again: PostgreSQL reads no sign that a space follows.
 func wholeDays(text string) (after, problem string) {
 	sums := map[string]int64{}
 	rest := text

@@ -5,7 +5,7 @@ type Floor struct {
 	Table  string // a pattern of schema.table, with * and ?
 	Least  string // a duration
 	Reason string
-	// TrustColumn says that a column of such a table may itself say when a row goes, sooner than Least too.
+	// TrustColumn says that a column of such a table may itself say when a row is deleted, sooner than Least too.
 	TrustColumn bool
 }
 

@@ -41,7 +41,7 @@ func (t Terms) Recorded() Terms {
 type key struct {
 	name  string
 	read  func(r *reading, e yamldoc.Entry)
-	write func(p *Policy) string         // its value as the file has it; "" leaves it out
+	write func(p *Policy) string         // its value as in the file; "" leaves it out
 	shown func(p *Policy) []expiry.Field // of its Terms, for a person; nil where what was found in the database is shown instead
 }
 

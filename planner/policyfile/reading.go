@@ -84,7 +84,7 @@ func (r *reading) state(e yamldoc.Entry) {
 	}
 }
 
-// percentPattern is a share of the table above 0% and not above 100%, as the schema has it.
+// percentPattern is a share of the table above 0% and not above 100%, as in the schema.
 var percentPattern = regexp.MustCompile(`^(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.0{0,5}[1-9][0-9]*) ?%$`)
 
 // maxRows reads a number of rows, or a share of the table.

@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// ActionName is an action's kind as the record has it, and actionOf the kind of such a name.
+// ActionName is an action's kind as in the record, and actionOf the kind of such a name.
 func ActionName(kind string) string {
 	if kind == "" {
 		return policyfile.ActionDelete

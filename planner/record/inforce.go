@@ -319,7 +319,7 @@ func HeldBackText(policy schemas.PolicyName, inForce, held schemas.PolicyVersion
 }
 
 // AfterChange says what a person does about a policy whose table is not what apply saw. Another apply refuses a file that names a table
-// which is gone, and does not arm what it has to compare anew.
+// which is gone, and does not arm what it has to compare again.
 func AfterChange(policy schemas.PolicyName, gone bool) string {
 	text := fmt.Sprintf("run `lapse apply`, and then `lapse policy arm %s` if that leaves it observing", policy)
 	if gone {

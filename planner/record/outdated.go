@@ -5,7 +5,7 @@ type OutdatedError struct{}
 
 // Error says what to do, after the policy's name.
 func (*OutdatedError) Error() string {
-	return "its functions are those of another lapse, and are not run until you run `lapse apply` with its policy file, which writes them anew"
+	return "its functions are those of another lapse, and are not run until you run `lapse apply` with its policy file, which writes them again"
 }
 
 // Outdated returns an *OutdatedError where this program would write other functions for the policy, as `lapse apply` of the same

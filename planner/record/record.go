@@ -172,7 +172,7 @@ func (v *RecordedVersion) FindIndex(ctx context.Context, q database.Querier) (na
 	return name, err == nil, err
 }
 
-// FunctionText is one of a version's functions as the database has it.
+// FunctionText is one of a version's functions as in the database.
 type FunctionText struct {
 	Name    string `json:"name"`
 	Comment string `json:"comment,omitempty"` // what it does, in SQL's comments; "" where it is not as this program makes it

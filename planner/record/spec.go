@@ -34,7 +34,7 @@ type Spec struct {
 	// Functions is the digest of the text of the version's functions, but for its numbers. Another program may write another
 	// text for the same policy, and no batch runs by a text that the program which calls it would not write.
 	Functions string            `json:"functions,omitempty"`
-	Floor     []functions.Floor `json:"floor,omitempty"` // of lapse.yaml, about this table and what goes along
+	Floor     []functions.Floor `json:"floor,omitempty"` // of lapse.yaml, about this table and what a cascade deletes
 	// HeldAgainst is the version that was in force when this one was held back because more falls due under it. It is no
 	// difference between two versions.
 	HeldAgainst schemas.PolicyVersion `json:"held_against,omitempty"`

@@ -210,7 +210,7 @@ func (p *InForce) stops(now time.Time, whole *Stay, add func(schemas.HeldBack, s
 		add(whole.Reason, whole.Detail)
 	}
 	if p.Tripped != nil {
-		add(schemas.HeldByBreaker, fmt.Sprintf("%v: `lapse policy arm %s --accept N` lets N rows go, once", p.Tripped, p.Name))
+		add(schemas.HeldByBreaker, fmt.Sprintf("%v: `lapse policy arm %s --accept N` deletes N rows, once", p.Tripped, p.Name))
 	}
 	if w := p.Schedule.Window; w != nil {
 		whenever := *p

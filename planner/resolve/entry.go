@@ -93,7 +93,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (e *Entry
 // leastEvery is how often a policy may run, in microseconds: an executor does not look more often.
 const leastEvery = 100_000
 
-// readTable writes the table's name as the catalog has it. What is wrong with the name is said where the table is looked
+// readTable writes the table's name as in the catalog. What is wrong with the name is said where the table is looked
 // for.
 func (e *Entry) readTable(ctx context.Context, tx pgx.Tx) error {
 	err := expiry.Attempt(ctx, tx, func(tx pgx.Tx) error {

@@ -82,7 +82,7 @@ func (s *resolution) identityHas(ctx context.Context, t *database.Table, wanted 
 			missing[w.key] = append(missing[w.key], found[i])
 		}
 	}
-	// One index with all that is missing mends both.
+	// One index with all that is missing fixes both.
 	all, fix := slices.Clone(identity), ""
 	for _, key := range []string{"evidence", "events.columns"} {
 		for _, c := range missing[key] {

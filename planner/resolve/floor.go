@@ -37,7 +37,7 @@ func matches(pattern, name string) bool {
 	return fits || err != nil // no pattern is an error; if one were, the floor would hold
 }
 
-// unquoted is a quoted name as the catalog has it, schema and table with a dot between them.
+// unquoted is a quoted name as in the catalog, schema and table with a dot between them.
 func unquoted(name string) string {
 	const doubled = "\x00" // in no name
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(name, `""`, doubled), `"`, ""), doubled, `"`)

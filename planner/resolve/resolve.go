@@ -166,7 +166,7 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 		r.Build, r.Warnings = found.None.Steps, found.Warnings[:len(found.Warnings)-1]
 	}
 	if r.Definition.Soft != nil {
-		return nil // nothing goes along, and nothing refers to what goes
+		return nil // nothing is deleted by cascade, and nothing refers to what goes
 	}
 	children, err := index.Unindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
 	if err != nil {

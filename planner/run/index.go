@@ -10,7 +10,7 @@ import (
 )
 
 // MissingIndex returns what is so without an index that finds the policy's due rows, and the statements that make one; nil where each leaf
-// has one, or none would serve. The catalog alone is read.
+// has one, or none would serve. Only the catalog is read.
 func MissingIndex(ctx context.Context, q database.Querier, p *record.InForce) (*index.Advice, error) {
 	leaves, err := database.Collect[database.Leaf](ctx, q, database.LeavesSQL, p.TableOID)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"lapse/planner/record"
 )
 
-// Inspection is what blocks a policy in force, or slows it down, as the catalog has it. Nothing of a user's table
+// Inspection is what blocks a policy in force, or slows it down, by the catalog. Nothing of a user's table
 // is read.
 type Inspection struct {
 	Leaves    []database.Relation

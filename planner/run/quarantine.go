@@ -20,7 +20,7 @@ func TriggerAdvice(function string, slow bool) string {
 	if slow {
 		what = "takes too long over"
 	}
-	return fmt.Sprintf("its function %s %s rows that are due: read it, mend it or what it asks for, then `lapse quarantine retry`", function, what)
+	return fmt.Sprintf("its function %s %s rows that are due: read it, fix it or what it asks for, then `lapse quarantine retry`", function, what)
 }
 
 // referringSQL finds what a foreign key says, by the names that an error has of it: schema and table of the referring side.
@@ -40,7 +40,7 @@ const referringSQL = `
 
 // Referring returns a query for a person, who may read both tables: it finds the rows that refer, by a foreign key, to rows which are due
 // under the policy. relation and constraint are what PostgreSQL's error names, relation as schema.table, quoted where
-// SQL wants it. It returns "" where they name no foreign key. The catalog alone is read, and the query has no values.
+// SQL wants it. It returns "" where they name no foreign key. Only the catalog is read, and the query has no values.
 func Referring(ctx context.Context, q database.Querier, p *record.InForce, relation, constraint string) (string, error) {
 	var from, to string
 	var columns, referenced []string

@@ -157,7 +157,7 @@ type counting struct {
 	now    time.Time
 }
 
-// bounded counts in a clean session, for so long and no longer, and leaves it clean.
+// bounded counts in a clean session, for that long and no longer, and leaves it clean.
 func (c *counting) bounded(ctx context.Context, count func() error) error {
 	if err := cleanSession(ctx, c.conn); err != nil {
 		return err

@@ -56,7 +56,7 @@ func (s *surveyor) warnOfDraft(ctx context.Context, q database.Querier, relation
 	}
 	if holds > 0 {
 		v.Warnings = append(v.Warnings, fmt.Sprintf(
-			"holds in force on its table or on what goes along: %d; what they hold is counted as due here, and stays: `lapse plan` tells it apart when the policy is applied", holds))
+			"holds in force on its table or on what a cascade deletes: %d; what they hold is counted as due here, and stays: `lapse plan` tells it apart when the policy is applied", holds))
 	}
 	return nil
 }

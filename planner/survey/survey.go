@@ -26,13 +26,13 @@ type Survey struct {
 	At      time.Time             `json:"at,omitzero"` // the cutoff
 	Due     int64                 `json:"due"`
 	DueIs   Count                 `json:"due_is,omitempty"`     // "" where nothing was counted
-	Held    int64                 `json:"held"`                 // would be due, but for a hold on them or on what goes along
+	Held    int64                 `json:"held"`                 // would be due, but for a hold on them or on what a cascade deletes
 	HeldIs  Count                 `json:"held_is,omitempty"`    // "" where they were not counted, as of a policy that is not applied
 	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC; nil where it would have to be looked for
 	Newest  *time.Time            `json:"newest_due,omitempty"`
 	Unread  *Unread               `json:"unread"`               // nil where every value that is there can be read, or none was checked
 	Local   *LocalTime            `json:"local_time,omitempty"` // nil: what is read has a zone, or is no column
-	// Cascades are the tables whose rows would go along, to any depth.
+	// Cascades are the tables whose rows a cascade would delete, to any depth.
 	Cascades []Cascade `json:"cascades"`
 	Sets     string    `json:"sets,omitempty"` // the column that due rows get set, and stay; "" where they are deleted
 	// Drops are the partitions that would be dropped whole, if every row of them turns out to be due when they are counted.
@@ -81,7 +81,7 @@ const (
 	MoreThan  Count = "more_than" // it was counted so far, and PostgreSQL expects no more
 )
 
-// Cascade is a table whose rows go along.
+// Cascade is a table whose rows a cascade deletes.
 type Cascade struct {
 	Table      string `json:"table"`
 	Rows       *int64 `json:"rows,omitempty"`

@@ -20,7 +20,7 @@ create table lapse.policy (
 create trigger append_only before update or delete or truncate on lapse.policy
   for each statement execute function lapse.refuse_change();
 comment on table lapse.policy is 'Every version of every policy, append-only and published. Written by lapse apply.';
-comment on column lapse.policy.id is 'Number of the policy. A name keeps its number for ever.';
+comment on column lapse.policy.id is 'Number of the policy. A name keeps its number forever.';
 comment on column lapse.policy.version is 'Number of the version, from 1.';
 comment on column lapse.policy.name is 'Name of the policy.';
 comment on column lapse.policy.table_oid is 'The table that the version deletes from.';
@@ -111,7 +111,7 @@ $lapse$;
 comment on function lapse.deleter_of is 'The role that deletes for a policy.';
 
 -- sets reports whether a policy version sets a column of its rows once, and deletes none ("action: soft"). Its batches have an update
--- in the place of the deletion: rows go nowhere and take nothing along, so what follows a deletion by foreign keys is not asked about.
+-- in the place of the deletion: rows are deleted nowhere and take nothing along, so what follows a deletion by foreign keys is not asked about.
 -- What an update of the target would run is asked instead, and that the audit sees updates.
 --
 -- Rows that are set stay, and are no event when somebody changes them later. The one policy that may be on the same table deletes
@@ -238,7 +238,7 @@ end
 $lapse$;
 comment on function lapse.same_columns is 'Whether a relation has these columns: names, types, and numbers where they count.';
 
--- changed_columns says which of a policy's columns are not those that apply saw: made anew, renamed, of another type, or of one that means
+-- changed_columns says which of a policy's columns are not those that apply saw: recreated, renamed, of another type, or of one that means
 -- something else. Labels that an enum got since change no row's answer. Null for none.
 create function lapse.changed_columns(relation oid, columns jsonb) returns text
 language plpgsql stable

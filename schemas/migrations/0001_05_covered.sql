@@ -23,7 +23,7 @@ comment on column lapse.covered.name is 'Its name in SQL.';
 comment on column lapse.covered.root is 'The name in SQL of the table that it is a partition of; null if of none.';
 comment on column lapse.covered.moves_by is 'The columns, in SQL, that decide which partition a row belongs to, where a policy tells moves from deletions; null elsewhere.';
 comment on column lapse.covered.joined is 'The transactions that attached it, and the tables between it and its root; null if it is no partition. Another one: it was detached meanwhile.';
-comment on column lapse.covered.file is 'The number of a partition''s file. Another one: it was written anew.';
+comment on column lapse.covered.file is 'The number of a partition''s file. Another one: it was rewritten.';
 comment on column lapse.covered.ended is 'It is published no longer: detached, dropped or taken out.';
 
 create table lapse.heartbeat (
@@ -43,7 +43,7 @@ create table lapse.heartbeat (
   covered           bigint
 );
 create index on lapse.heartbeat (at);
-comment on table lapse.heartbeat is 'The auditor''s sign of life, once a minute, published. Kept for a day, the first of each day for 400 days, and the newest thousand for ever. Written by beat.';
+comment on table lapse.heartbeat is 'The auditor''s sign of life, once a minute, published. Kept for a day, the first of each day for 400 days, and the newest thousand forever. Written by beat.';
 comment on column lapse.heartbeat.id is 'Order of the beats.';
 comment on column lapse.heartbeat.at is 'When.';
 comment on column lapse.heartbeat.system_identifier is 'The cluster''s system identifier.';
@@ -59,9 +59,9 @@ comment on column lapse.heartbeat.faults is 'How often a command had found that 
 comment on column lapse.heartbeat.looked_at is 'How far the log was written when it checked the publications.';
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
 
--- cover writes what has changed in what is published, or, when the slot was made anew, all of it, and returns the newest row's number.
+-- cover writes what has changed in what is published, or, when the slot was made again, all of it, and returns the newest row's number.
 -- A partition that was detached and attached again between two beats was not published meanwhile: it has ended, and begins. One that was
--- made unlogged and logged again cannot be told from one that vacuum full wrote anew: both have another file.
+-- made unlogged and logged again cannot be told from one that vacuum full wrote again: both have another file.
 -- It reads the system catalog and locks no table of anybody's. A table whose policy tells moves from deletions (moves: detect) has the
 -- names of the columns in the partition keys above it: a row may move from one branch to another, and between any two levels.
 create function lapse.cover() returns bigint
@@ -134,7 +134,7 @@ end
 $lapse$;
 comment on function lapse.cover is 'Writes which tables are published, as far as that has changed.';
 
--- beat is the auditor's sign of life. One row a minute, kept for a day, and the newest thousand for ever: by them logs and
+-- beat is the auditor's sign of life. One row a minute, kept for a day, and the newest thousand forever: by them logs and
 -- databases are compared. Published, so that it also moves an idle slot. What the auditor checked must be this server, in
 -- the history that is in force. Each names the one before it: one at a time, in the order in which they commit.
 create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void

@@ -32,7 +32,7 @@ comment on column lapse.examined.policy_id is 'The policy.';
 comment on column lapse.examined.version is 'Its version.';
 comment on column lapse.examined.leaf is 'The partition, or the table itself.';
 comment on column lapse.examined.name is 'The leaf''s name, with its schema, quoted.';
-comment on column lapse.examined.touched is 'The relations whose rows go along through foreign keys, in order.';
+comment on column lapse.examined.touched is 'The relations whose rows a cascade deletes through foreign keys, in order.';
 comment on column lapse.examined.signature is 'Digest of the row versions of all that was checked.';
 comment on column lapse.examined.relations is 'The relations that were checked.';
 comment on column lapse.examined.parents is 'Those of them whose partitions were read.';

@@ -60,7 +60,7 @@ comment on column lapse.run.refreshed is 'Of shards that are gone: rows that wer
 comment on column lapse.run.stepped_over is 'Of shards that are gone: rows that resisted.';
 comment on column lapse.run.lost_shards is 'A shard was removed before it was done.';
 comment on column lapse.run.most is 'Rows that it may delete, by all executors together: max_rows_per_run, or fewer that somebody let go; null: no limit.';
-comment on column lapse.run.accepted is 'The policy''s breaker had asked, and somebody let rows go: it is the one run that may delete them.';
+comment on column lapse.run.accepted is 'The policy''s breaker had asked, and somebody allowed it to delete: it is the one run that may delete them.';
 comment on column lapse.run.former_deleted is 'Of the policy''s runs that were removed since: rows that were deleted.';
 comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were removed since: rows that foreign keys took along.';
 

@@ -47,7 +47,7 @@ comment on column lapse.work.holder is 'Holder of the lease.';
 comment on column lapse.work.row_limit is 'Largest number of rows.';
 comment on column lapse.work.shape is 'How the batch finds its rows: range, pick, heap or heap pick, as far as its policy has them; null: the usual one.';
 comment on column lapse.work.step_over is 'The batch is one row that resists: it stays, and is entered in the quarantine.';
-comment on column lapse.work.careful is 'Rows are left out if something that goes along is locked by others, or if something that stays refers to them.';
+comment on column lapse.work.careful is 'Rows are left out if something that a cascade deletes is locked by others, or if something that stays refers to them.';
 
 -- What the server has counted for this session when a batch begins to delete: it also counts earlier transactions, as long as they are not
 -- in the server's statistics. relations are the target, the relations that foreign keys reach and, where the policy trusts other code, every
@@ -75,7 +75,7 @@ comment on column lapse.place.modulus is 'Number of hash parts; null: not by has
 comment on column lapse.place.remainder is 'The hash part; null: not by hash.';
 comment on column lapse.place.spared is 'SQL that is true of rows t which must stay: held, or in quarantine; empty where there are none.';
 comment on column lapse.place.low is 'Where a pass that begins may begin: rows that had fallen due by then are gone. Null: at the start.';
-comment on column lapse.place.ways is 'The foreign keys along which the batch locks what goes along; null where it locks nothing.';
+comment on column lapse.place.ways is 'The foreign keys along which the batch locks what a cascade deletes; null where it locks nothing.';
 comment on column lapse.place.answers is 'SQL that finds the rows of the leaf that refer to one of it, d.at, and keep it; null where there are none.';
 
 -- What a batch did. pass_over says that the pass came to its end: a batch without it ended because it may be no larger.
@@ -93,7 +93,7 @@ comment on column lapse.outcome.pass_over is 'Whether the pass came to its end: 
 comment on column lapse.outcome.quarantined is 'Rows that a careful batch entered in the quarantine.';
 comment on column lapse.outcome.locker is 'A process that has rows locked which were left.';
 
--- What lock_along found of some rows of a leaf: those whose rows that go along are all locked; those that something refers to which stays,
+-- What lock_along found of some rows of a leaf: those with all rows locked that a cascade deletes; those that something refers to which stays,
 -- each with the foreign key; and a process that has something of the others locked.
 create type lapse.along as (free tid[], referred tid[], keys oid[], locker int, locked oid[]);
 comment on type lapse.along is 'What a batch found along foreign keys.';
@@ -101,7 +101,7 @@ comment on column lapse.along.free is 'Rows for which the batch has locked every
 comment on column lapse.along.referred is 'Rows that something refers to which stays.';
 comment on column lapse.along.keys is 'The foreign key of each.';
 comment on column lapse.along.locker is 'A process that has something of the other rows locked.';
-comment on column lapse.along.locked is 'The relation of each row that goes along with a free one.';
+comment on column lapse.along.locked is 'The relation of each row that a cascade deletes with a free one.';
 
 -- How the DELETE of a batch finds its rows, by values: lapse.find_<id>_<version> says it. The DELETE restates the whole condition, so whatever
 -- is said here can only make it delete less.

@@ -251,7 +251,7 @@ begin
     if h.condition is null then
       raise exception 'what hold % is on is gone from lapse.hold_content', h.hold using errcode = 'LP024';
     end if;
-    -- A column that was made anew, renamed or given another type is not the one that the hold speaks of.
+    -- A column that was made again, renamed or given another type is not the one that the hold speaks of.
     changed := case when not lapse.same_columns(held_on.relation, h.columns, false)
                       or exists (select from pg_class c where c.oid = h.table_oid) and not lapse.same_columns(h.table_oid, h.columns, true) then h.table_name
                     else lapse.changed_part(h.hold, h.leaves) end;
@@ -292,7 +292,7 @@ begin
     return null;
   end if;
   edges := lapse.ways(held_along.root, array(select o.key::oid from jsonb_object_keys(conditions) o(key)), array(select o.key from lapse.overwrites(held_along.updated) o));
-  -- What may go along is read, and locked: see 0001_15_ways.sql. A row can be locked with the right to update any column of it.
+  -- What a cascade may delete is read, and locked: see 0001_15_ways.sql. A row can be locked with the right to update any column of it.
   select format('%I.%I', n.nspname, c.relname) as name, format('%I', n.nspname) as schema, min(r.col) as col,
          has_schema_privilege(held_along.reader, n.oid, 'usage') as used, s.hidden into unreadable
     from (select (e ->> 'from')::oid, e ->> 'column' from jsonb_array_elements(edges) e
@@ -380,7 +380,7 @@ begin
       select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
     )
     select tree.relation from tree union select a.relid from pg_partition_ancestors(held.leaf) a);
-  -- Where a column is set, nothing goes along.
+  -- Where a column is set, nothing is deleted by cascade.
   if not lapse.sets(held.policy, held.version) then
     select coalesce(array_agg(r.relation) filter (where r.deletes), '{}'), coalesce(array_agg(r.relation) filter (where not r.deletes), '{}')
       into along, sets

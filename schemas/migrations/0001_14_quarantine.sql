@@ -90,7 +90,7 @@ comment on function lapse.quarantined is 'SQL that is true of the rows of a leaf
 -- null, and enters nothing, where the failure is no row's: a deadlock, a server that stops or has no space, damaged data, a refusal of ours.
 --
 -- Where more than half of what a run tries for the first time resists, or a policy has 10,000 rows here, the cause is the schema and no
--- row: the batch is refused, and the policy stops. Rows that are here already say nothing anew, and a run goes on by a hundred
+-- row: the batch is refused, and the policy stops. Rows that are here already do not count again, and a run goes on by a hundred
 -- every five minutes at most: those that resist are the oldest, and all that do not may come after them. Rows that are only
 -- referred to (lapse.quarantine_kept) do not count.
 create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text,

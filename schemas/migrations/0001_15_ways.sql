@@ -60,7 +60,7 @@ end
 $lapse$;
 comment on function lapse.ways is 'The foreign keys that a deletion of rows of a table follows: all, or those to some tables.';
 
--- to_lock are the ways along which a batch locks what goes along; null where it locks nothing. Of all of them, where the batch is careful,
+-- to_lock are the ways along which a batch locks what a cascade deletes; null where it locks nothing. Of all of them, where the batch is careful,
 -- those that the deleter may lock along: it reads each child, and UPDATE of some column lets it lock one that goes or is set. Operators
 -- of the application's are not run.
 create function lapse.to_lock(policy int, version int, claim lapse.claim, careful boolean) returns jsonb
@@ -100,7 +100,7 @@ begin
                      and (w ->> 'does' in ('a', 'r') or has_any_column_privilege(reader, c.oid, 'update'))) a(way));
 end
 $lapse$;
-comment on function lapse.to_lock is 'The foreign keys along which a batch locks what goes along; null where it locks nothing.';
+comment on function lapse.to_lock is 'The foreign keys along which a batch locks what a cascade deletes; null where it locks nothing.';
 
 -- answers is SQL that finds the rows of a leaf that refer to one of it, at d.at, and keep it; null where there are none.
 create function lapse.answers(leaf oid, ways jsonb) returns text
@@ -239,7 +239,7 @@ begin
   return along;
 end
 $lapse$;
-comment on function lapse.lock_along is 'Locks what would go along with rows of a leaf, and returns the rows for which that succeeded.';
+comment on function lapse.lock_along is 'Locks what a cascade would delete with rows of a leaf, and returns the rows for which that succeeded.';
 
 -- kept_by are the rows of a leaf that cannot go because something refers to them which does not go with them, or only with a row that
 -- cannot go: what keeps a row, kept, is by its place one of all that go, each with its row of the leaf.
@@ -266,7 +266,7 @@ $lapse$;
 comment on function lapse.kept_by is 'The rows of a leaf that cannot go because something refers to them which stays.';
 
 -- lock_rows locks the rows of a batch before it is recorded, and leaves out those that somebody has locked or changed; where there are
--- ways, also those with something locked that goes along, and those that something refers to which stays. It deletes nothing. source,
+-- ways, also those with something locked that a cascade deletes, and those that something refers to which stays. It deletes nothing. source,
 -- due, lock and key are parts of the deletion function's own text: the tables, the whole condition, the locking clause, and a row's key.
 create function lapse.lock_rows(claim lapse.claim, work lapse.work, place lapse.place, aim lapse.aim, bound anyelement, source text, due text, lock text, key text)
 returns lapse.aim
@@ -294,7 +294,7 @@ begin
   if place.ways is null or aim.counted = 0 then
     return aim;
   end if;
-  -- What goes along is locked too. The DELETE then asks the holds, of rows that nobody can change any more.
+  -- What a cascade deletes is locked too. The DELETE then asks the holds, of rows that nobody can change any more.
   along := lapse.lock_along(claim.target, aim.rows_at, place.ways);
   perform lapse.pin();
   if along.free = '{}' and along.referred <> '{}' and place.answers is not null then
@@ -332,7 +332,7 @@ begin
   return aim;
 end
 $lapse$;
-comment on function lapse.lock_rows is 'Locks the rows of a batch, and what goes along with them, and leaves out what is locked or kept. For deletion functions.';
+comment on function lapse.lock_rows is 'Locks the rows of a batch, and what a cascade deletes with them, and leaves out what is locked or kept. For deletion functions.';
 
 -- quarantine_kept enters rows of a careful batch in the quarantine that something refers to which stays, as far as there is room: 10,000 of a
 -- policy's, beside those that failed. The others are found again by each run, and stop nothing: any login that may write a row that refers to

@@ -1,4 +1,4 @@
--- The low-water mark. Below it lie the dead rows of former runs, which every look and every pass would wade through as long as no vacuum
+-- The low-water mark. Below it lie the dead rows of former runs, which every look and every pass would read past as long as no vacuum
 -- can remove them. It is an instant: a pass that left nothing in a leaf has deleted every row of it that had fallen due by then.
 --
 -- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows below it. So it counts for
@@ -10,7 +10,7 @@
 --   while a row of the leaf in quarantine waits to be tried again, or after one was forgiven
 --
 -- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None
--- counts where fewer rows are dead than worth_a_mark says: wading through these costs less than what it would delay.
+-- counts where fewer rows are dead than worth_a_mark says: reading past these costs less than what it would delay.
 --
 -- Marks are made by batches that a deletion function has made of one whole leaf. The executor's login alone cannot make one.
 -- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
@@ -24,7 +24,7 @@ create table lapse.low_water (
   deleted   bigint not null check (deleted >= 0),
   primary key (policy_id, leaf)
 ) with (fillfactor = 50);
-comment on table lapse.low_water is 'Where looks and passes may begin, so that dead rows are not waded through again: a hint. Written by clear.';
+comment on table lapse.low_water is 'Where looks and passes may begin, so that dead rows are not read past again: a hint. Written by clear.';
 comment on column lapse.low_water.policy_id is 'The policy.';
 comment on column lapse.low_water.leaf is 'The table or partition.';
 comment on column lapse.low_water.version is 'The version that it was made under, and holds for.';
@@ -32,7 +32,7 @@ comment on column lapse.low_water.upto is 'The rows that had fallen due by then 
 comment on column lapse.low_water.full_at is 'When the last pass began that began at the leaf''s start.';
 comment on column lapse.low_water.deleted is 'Rows that were deleted from the leaf, about since then.';
 
--- The low-water mark. Below it lie the dead rows of former runs, which every look and every pass would wade through as long as no vacuum
+-- The low-water mark. Below it lie the dead rows of former runs, which every look and every pass would read past as long as no vacuum
 -- can remove them. It is an instant: a pass that left nothing in a leaf has deleted every row of it that had fallen due by then.
 --
 -- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows below it. So it counts for
@@ -44,7 +44,7 @@ comment on column lapse.low_water.deleted is 'Rows that were deleted from the le
 --   while a row of the leaf in quarantine waits to be tried again, or after one was forgiven
 --
 -- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None
--- counts where fewer rows are dead than worth_a_mark says: wading through these costs less than what it would delay.
+-- counts where fewer rows are dead than worth_a_mark says: reading past these costs less than what it would delay.
 --
 -- Marks are made by batches that a deletion function has made of one whole leaf. The executor's login alone cannot make one.
 -- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
@@ -68,7 +68,7 @@ end
 $lapse$;
 comment on function lapse.half_latitude is 'For how long a hint may keep a due row from being found: half the policy''s latitude, half a day where none is given.';
 
--- mark_time is for how long a mark counts. A row that was deleted costs a microsecond to wade through.
+-- mark_time is for how long a mark counts. A row that was deleted costs a microsecond to read past.
 create function lapse.mark_time(policy int, version int, deleted bigint) returns interval
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -2,7 +2,7 @@
 -- order, in one transaction that does nothing else. What it does not drop stays for row deletion, by the same policy.
 --
 --   enter, check_leaf as in a batch
---   part              may the leaf be dropped, as the catalog has it?
+--   part              may the leaf be dropped, as in the catalog?
 --                     (the policy's function keeps writers out of the leaf and counts its rows)
 --   record_drop       ledger row, tag
 --                     (the policy's function drops the leaf)

@@ -1,4 +1,4 @@
--- The catalog stays small: what is older than a number of days, and confirmed, goes. The log has it for ever.
+-- The catalog stays small: what is older than a number of days, and confirmed, goes. The log has it forever.
 --
 -- The ledger is append-only, for its owner too. Its rows leave on the terms below and no others, no matter who deletes them: triggers hold
 -- everybody to them, and to get around them one has to change the schema first, which every command notices.

@@ -12,7 +12,7 @@ import (
 )
 
 // DeleterFaults says what the deleter of a policy's table lacks, or has too much of: a CircleError, GrantErrors with the statements that
-// mend it, or what EnsureDeleter mends. Which login asks does not matter. It changes nothing and locks nothing.
+// fix it, or what EnsureDeleter fixes. Which login asks does not matter. It changes nothing and locks nothing.
 func DeleterFaults(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (faults []error, err error) {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
 	d, err := e.find(ctx)

@@ -213,7 +213,7 @@ func (c *Change) sayUnarmed() {
 
 // nothingApplied says what became of a file's other policies when one was refused.
 func nothingApplied(mistakes yamldoc.Errors) error {
-	return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", mistakes)
+	return fmt.Errorf("%w\nnothing of the file was applied: fix this, or remove the policy from the file, and apply it again", mistakes)
 }
 
 // Fit is resolve.Fit, which replication answers: both ask the one function that decides what can be published.

@@ -14,7 +14,7 @@
 //	            takes tables of dropped policies out of the        tables that are published for nobody; the next apply, which
 //	            publications, without waiting                      finds them by the dropped policies
 //	deleters    drops the roles that delete for nobody, and takes  they are on record in lapse.deleter; the next apply drops them,
-//	            from the others what no policy needs               and looks for such rights anew
+//	            from the others what no policy needs               and looks for such rights again
 //
 // Each pass is done for each policy in turn: a crash within a pass leaves some policies as they were. The position that an
 // armed policy's auditor must pass is written after the commit; the executor writes it where a crash came between. What is

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// old is how long a transaction may be open. It keeps dead rows in every table of its database, which deletions wade through, and
+// old is how long a transaction may be open. It keeps dead rows in every table of its database, which deletions read past, and
 // the log of every database from being given back.
 const old = "1 hour"
 

@@ -95,7 +95,7 @@ func (d Doctor) Examine(ctx context.Context) ([]Finding, error) {
 // checks are those that need no policy. "schema lapse" says whether anything is installed, and which policies are in force.
 func (e *examination) checks() []check {
 	return []check{
-		{"read only", e.checkReadOnly}, // the statements that mend the others write
+		{"read only", e.checkReadOnly}, // the statements that fix the others write
 		{"version", e.checkVersion},
 		{"primary", e.checkPrimary},
 		{"wal_level", e.checkWALLevel},
@@ -137,7 +137,7 @@ func one(grade Grade, fix []string, format string, args ...any) []Finding {
 	return []Finding{{Grade: grade, Text: fmt.Sprintf(format, args...), Fix: fix}}
 }
 
-// advise is a finding without a statement that mends it.
+// advise is a finding without a statement that fixes it.
 func advise(grade Grade, advice, format string, args ...any) []Finding {
 	return []Finding{{Grade: grade, Text: fmt.Sprintf(format, args...), Advice: advice}}
 }

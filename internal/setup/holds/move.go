@@ -16,7 +16,7 @@ import (
 	"lapse/schemas"
 )
 
-// Move says that a hold is on another table, as when its own was made anew under another name: with the same keys or the same
+// Move says that a hold is on another table, as when its own was made again under another name: with the same keys or the same
 // condition. What it was on before, as far as it is there, stays held. It returns when no batch that did not see that can commit any more.
 //
 //	crash before the first commit     nothing has happened

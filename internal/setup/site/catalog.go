@@ -46,7 +46,7 @@ func (e *KeysError) Error() string {
 //
 // Each version is a transaction of its own: a crash leaves a whole version, on record as such, which no command but init works
 // with, and the next call goes on from there. Two at once take turns, version by version: the lock is on a table of the catalog, which only
-// its owner can lock, and not an advisory one, which any login could hold for ever. It waits until ctx ends.
+// its owner can lock, and not an advisory one, which any login could hold forever. It waits until ctx ends.
 func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err error) {
 	steps, err := schemas.Migrations(o.Roles)
 	if err != nil {

@@ -89,7 +89,7 @@ func leaveAtOnce(ctx context.Context, tx pgx.Tx, table uint32) error {
 
 // changePublished changes what is published of tables. PostgreSQL wants the owner of both the publication and the table for
 // it, and no role of Lapse is both: it is done in the login's own name. The catalog's owner records it, for these tables
-// only: what somebody else has changed stays a fault, and was counted before, where the change puts it right.
+// only: what somebody else has changed stays a fault, and was counted before, where the change fixes it.
 func (s *Session) changePublished(
 	ctx context.Context, tx pgx.Tx, tables []uint32, change func(context.Context, pgx.Tx, uint32) error,
 ) error {

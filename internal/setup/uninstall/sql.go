@@ -90,7 +90,7 @@ func becomeOwner(owner string) string {
   end if;`, schemas.Identifier(owner))
 }
 
-// pauseSQL ends every deletion: the indexes that find their rows go next.
+// pauseSQL ends every deletion: the indexes that find their rows are deleted next.
 func pauseSQL(owner string) string {
 	return access.Block(fmt.Sprintf(`begin
   if pg_catalog.to_regnamespace('lapse') is not null then

@@ -129,7 +129,7 @@ func (u *Uninstaller) check(ctx context.Context, installed *site.Installation) e
 	return nil
 }
 
-// pause ends every deletion: the indexes that find their rows go next.
+// pause ends every deletion: the indexes that find their rows are deleted next.
 func (u *Uninstaller) pause(ctx context.Context) error {
 	return u.Gated(ctx, "pause every deletion", func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `

@@ -13,7 +13,7 @@
 +       t.tableoid = $3 and coalesce(t."at" + t."ttl" * interval ''1 second'' <= $1, false) as due
 2+ where true' || low || stays || '
 + order by t."id"
-@@ lapse.find_1_2, in the place of 93e5eeae
+@@ lapse.find_1_2, in the place of 48bc0ae1
 2+  bound   text := null;
 +  shape   text := coalesce(work.shape, 'heap');
 5-

@@ -144,7 +144,7 @@ begin
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
         low := '';
-        if sight.low is not null then -- dead rows of former runs are not waded through
+        if sight.low is not null then -- dead rows of former runs are not read past
           low := '
    and t."last_seen" > ' || quote_literal((sight.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone';
         end if;
@@ -268,7 +268,7 @@ select ' || rows_at || ', count(*), max(d.k1),
     perform lapse.pin();
     aim.after := array[edge::text, '(0,0)', file, few::text];
   end if;
-  -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows are elsewhere.
+  -- The first due rows of some pages, in the order of the table's file. In a file that was rewritten rows are elsewhere.
   aim.found_by := case when picks then 'row' when aim.after[1] is not null then 'tie' else 'page' end;
   if file is distinct from aim.after[3] then
     aim.after := array[aim.after[1], '(0,0)', file, aim.after[4]];

@@ -74,7 +74,7 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_7_1, in the place of aa006937
+@@ lapse.due_7_1, in the place of 3a8eddbd
 1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
 1+  bound  timestamp with time zone := cutoff - interval '1 day';
 0+  seen   bigint;

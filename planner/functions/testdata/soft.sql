@@ -83,7 +83,7 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_10_1, in the place of 5c3064b1
+@@ lapse.due_10_1, in the place of aecf3c07
 1+  for place in select * from lapse.candidates(10, 1, 'at', bound::timestamp,
 4-
 1+select t.ctid as at, t."at" as k1
@@ -177,7 +177,7 @@ select ' || rows_at || ', count(*), max(d.k1),
     perform lapse.pin();
     aim.after := array[edge::text, '(0,0)', file, few::text];
   end if;
-  -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows are elsewhere.
+  -- The first due rows of some pages, in the order of the table's file. In a file that was rewritten rows are elsewhere.
   aim.found_by := case when picks then 'row' when aim.after[1] is not null then 'tie' else 'page' end;
   if file is distinct from aim.after[3] then
     aim.after := array[aim.after[1], '(0,0)', file, aim.after[4]];

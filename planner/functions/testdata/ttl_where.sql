@@ -83,7 +83,7 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_5_1, in the place of 1bafa86f
+@@ lapse.due_5_1, in the place of ad4e3971
 1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
 1+  bound  timestamp with time zone := cutoff;
 0+  seen   bigint;
@@ -166,7 +166,7 @@ select ' || rows_at || ', count(*), case when (select count(*) from due) > $4 th
     perform lapse.pin();
     aim.after := array[edge::text, '(0,0)', file, few::text];
   end if;
-  -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows are elsewhere.
+  -- The first due rows of some pages, in the order of the table's file. In a file that was rewritten rows are elsewhere.
   aim.found_by := case when picks then 'row' when aim.after[1] is not null then 'tie' else 'page' end;
   if file is distinct from aim.after[3] then
     aim.after := array[aim.after[1], '(0,0)', file, aim.after[4]];

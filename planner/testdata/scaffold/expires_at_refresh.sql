@@ -21,7 +21,7 @@ $lapse$;
 create or replace trigger lapse_expire_insert before insert on "App'x"."Ta""ble"
   for each row execute function "App'x"."lapse_expire_Ta""ble"();
 
--- An UPDATE starts the time anew, unless it sets another one itself.
+-- An UPDATE restarts the time, unless it sets another one itself.
 create or replace function "App'x"."lapse_refresh_Ta""ble"() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -20,7 +20,7 @@ $lapse$;
 
 create or replace trigger lapse_expire_insert after insert on "app"."sessions"
   for each row execute function "app"."lapse_expire_sessions"();
--- An UPDATE starts the time anew.
+-- An UPDATE restarts the time.
 create or replace trigger lapse_expire_update after update on "app"."sessions"
   for each row execute function "app"."lapse_expire_sessions"();
 drop function if exists "app"."lapse_refresh_sessions"();

@@ -3,7 +3,7 @@ set local role "app";
 set local search_path = pg_catalog, pg_temp;
 set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
--- A row goes "ttl_seconds" after "created_at": "expires_at" is computed from the two. A row without them never goes: those
+-- A row is due "ttl_seconds" after "created_at": "expires_at" is computed from the two. A row without them never goes: those
 -- that are there now have none.
 alter table "app"."sessions" add column if not exists "created_at" timestamp with time zone;
 comment on column "app"."sessions"."created_at" is 'made by lapse scaffold';

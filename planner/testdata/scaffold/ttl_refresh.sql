@@ -3,7 +3,7 @@ set local role "app";
 set local search_path = pg_catalog, pg_temp;
 set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
--- A row goes "ttl_seconds" after "created_at": "expires_at" is computed from the two. A row without them never goes: those
+-- A row is due "ttl_seconds" after "created_at": "expires_at" is computed from the two. A row without them never goes: those
 -- that are there now have none.
 alter table "app"."sessions" add column if not exists "ttl_seconds" bigint;
 comment on column "app"."sessions"."ttl_seconds" is 'made by lapse scaffold';
@@ -28,7 +28,7 @@ $lapse$;
 create or replace trigger lapse_expire_insert before insert on "app"."sessions"
   for each row execute function "app"."lapse_expire_sessions"();
 
--- An UPDATE starts the time anew.
+-- An UPDATE restarts the time.
 create or replace function "app"."lapse_refresh_sessions"() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
