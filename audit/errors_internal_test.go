@@ -141,7 +141,7 @@ func TestKafkasOwnErrorsAreGraded(t *testing.T) {
 		"deletes records":               {&kafka.RetentionError{Topic: "t"}, stop},
 		"no topic":                      {&kafka.MissingTopicError{Topic: "t"}, stop},
 		"no such offset":                {&kafka.OffsetError{Topic: "t"}, stop},
-		"to be opened again":             {kafka.ErrRestart, restart},
+		"to be opened again":            {kafka.ErrRestart, restart},
 		"fenced, over a broken stream":  {errors.Join(broken, kafka.ErrFenced), stop},
 		"restart, over a broken stream": {errors.Join(broken, kafka.ErrRestart), restart},
 		"broken stream":                 {broken, reopen},

@@ -87,7 +87,7 @@ func TestSettingsThatLoseRecordsEndThePublisherThatIsRunning(t *testing.T) {
 	}{
 		"compaction of what is kept forever": {true, "cleanup.policy", "compact"},
 		"retention of what is kept forever":  {true, "retention.ms", "3600000"},
-		"compaction of events":                {false, "cleanup.policy", "compact,delete"},
+		"compaction of events":               {false, "cleanup.policy", "compact,delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
