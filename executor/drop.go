@@ -34,12 +34,13 @@ func (w *worker) dropLeaf(ctx context.Context, t *turn, a *batch.Assignment) (tu
 	case schemas.StateOf(err) == schemas.SQLStateQueryCanceled && !w.session.Lost():
 		w.log.Info("a partition is not dropped, because it takes too long: its rows are deleted", "policy", p.Name, "relation", a.Leaf)
 		return turnGoesOn, nil
-	case err != nil && m.locks.tried(a.Shard, err) < lockTries:
-		w.metrics.failed(p, grade(err, circumstances{limit: 1, lost: w.session.Lost(), own: true}).String())
+	case err != nil:
+		decision := w.grade(err, circumstances{limit: 1, locks: m.locks.tried(a.Shard, err), whole: true})
+		w.metrics.failed(p, decision.String())
+		if decision == PutAside { // somebody has it locked all the time
+			return w.putAside(ctx, t, a, err)
+		}
 		return turnGoesOn, err
-	case err != nil: // somebody has it locked all the time
-		w.metrics.failed(p, PutAside.String())
-		return w.putAside(ctx, t, a, err)
 	case why != "":
 		w.log.Debug("a partition is not dropped: its rows are deleted", "policy", p.Name, "relation", a.Leaf, "why", why)
 		return turnGoesOn, nil

@@ -201,8 +201,7 @@ func (e *Executor) schedule(ctx context.Context, g goal) error {
 
 // outlasts says, and reports, that an error which concerns no policy is worth waiting out.
 func (e *Executor) outlasts(err error, lost bool) bool {
-	// A catalog query that took too long may be quicker next time.
-	if g := grade(err, circumstances{limit: 2, lost: lost, own: true}); g != Retry && g != Halve {
+	if !(circumstances{limit: 2, lost: lost}).pass(err) { // a catalog query that took too long may be quicker next time
 		return false
 	}
 	err = stripped("read the policies", err)

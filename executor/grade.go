@@ -100,6 +100,12 @@ func grade(err error, c circumstances) Grade {
 	return StopProcess
 }
 
+// pass reports whether a call that concerns no policy, and failed with err, may go well next time.
+func (c circumstances) pass(err error) bool {
+	g := grade(err, c)
+	return g == Retry || g == Halve
+}
+
 // lockTries is how often a shard is tried that somebody has locked, with pauses, before it is put aside or, where not all of it is locked,
 // the row that is in the way is looked for by halving.
 const lockTries = 5

@@ -53,7 +53,7 @@ func (w *worker) awaitOutcome(ctx context.Context, done *batch.Result) (committe
 		switch {
 		case err == nil && over:
 			return committed, nil
-		case err != nil && grade(err, circumstances{lost: w.session.Lost()}) != Retry:
+		case err != nil && !(circumstances{lost: w.session.Lost()}).pass(err):
 			return false, err
 		}
 		if err := wait(ctx, pause.Next()); err != nil {

@@ -13,6 +13,12 @@ import (
 	"lapse/schemas"
 )
 
+// grade says what follows from an error of a call for one policy.
+func (w *worker) grade(err error, c circumstances) Grade {
+	c.lost, c.own = w.session.Lost(), true
+	return grade(err, c)
+}
+
 // failed does what a batch's error asks for: at once a careful one, or a smaller one, or the shard waits or is put aside. Any other error
 // it returns. Of a leaf that is locked as a whole no careful batch gets a row either, and no row is to be looked for.
 func (w *worker) failed(ctx context.Context, t *turn, a *batch.Assignment, o batch.Order, err error) (turnEnd, error) {
@@ -22,8 +28,8 @@ func (w *worker) failed(ctx context.Context, t *turn, a *batch.Assignment, o bat
 		w.metrics.failed(t.policy, Retry.String())
 		return turnGoesOn, nil
 	}
-	decision := grade(err, circumstances{
-		limit: o.Limit, stepOver: o.StepOver, trusted: a.Trusted, lost: w.session.Lost(), own: true, locks: m.locks.tried(a.Shard, err), whole: whole,
+	decision := w.grade(err, circumstances{
+		limit: o.Limit, stepOver: o.StepOver, trusted: a.Trusted, locks: m.locks.tried(a.Shard, err), whole: whole,
 	})
 	w.metrics.failed(t.policy, decision.String())
 	switch {
@@ -94,7 +100,7 @@ func (w *worker) trouble(t *turn, err error) (turnEnd, error) {
 	if errors.Is(err, batch.ErrNoFunction) && m.pauses.missingForGood() {
 		err = &batch.TamperedError{Function: functions.DeleteFunction(p.ID, p.Version), What: "is not there"}
 	}
-	decision, state := grade(err, circumstances{limit: 1, lost: w.session.Lost(), own: true}), schemas.StateOf(err)
+	decision, state := w.grade(err, circumstances{limit: 1}), schemas.StateOf(err)
 	if decision == StopPolicy && state == schemas.SQLStateInsufficientPrivilege {
 		err = w.orRowSecurity(p, err)
 	}

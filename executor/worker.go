@@ -166,7 +166,7 @@ func (w *worker) unconnected(err error, patience time.Duration, begun time.Time)
 		patience = serverPatience // the server is there; two workers may have half a session each
 	}
 	out := patience != forever && w.now().Sub(begun) > patience
-	if out || grade(err, circumstances{lost: true}) != Retry {
+	if out || !(circumstances{lost: true}).pass(err) {
 		return err
 	}
 	err = stripped("connect", err)
@@ -229,8 +229,7 @@ func (w *worker) list(ctx context.Context) ([]record.InForce, guard.Answer, erro
 			continue
 		}
 		if err := w.advance(work, &policies[i]); err != nil {
-			lost := w.session.Lost()
-			if lost || grade(err, circumstances{limit: 1, lost: lost, own: true}) == StopProcess {
+			if w.session.Lost() || schemas.StateOf(err) == "" { // what the server refuses concerns that policy alone
 				return nil, answer, err
 			}
 			w.log.Warn("policy stays arming", "policy", policies[i].Name, "error", stripped("advance", err))
