@@ -16,11 +16,7 @@ func (w *worker) deleteSome(ctx, work context.Context, t *turn, a *batch.Assignm
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}
-	batch := w.batch
-	if gentle(t.policy) {
-		batch = w.gently
-	}
-	done, end, err := batch(work, t, a, limit, answer.Verdict == guard.Go)
+	done, end, err := w.batch(work, t, a, limit, answer.Verdict == guard.Go)
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}
@@ -59,6 +55,9 @@ func (w *worker) slowDown(ctx context.Context, t *turn, a *guard.Answer, took ti
 // tried at once; then the result is empty.
 func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit int, unslowed bool) (batch.Result, turnEnd, error) {
 	p, m := t.policy, t.memory
+	if gentle(p) {
+		defer w.gently(ctx, m)()
+	}
 	name, table := string(p.Name), p.TableName
 	o := m.sizing.order(a.Lease, p, limit)
 	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(o.Limit))

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/executor/batch"
 	"lapse/internal/backoff"
 	"lapse/planner/policyfile"
 	"lapse/planner/record"
@@ -172,15 +171,15 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, p *record.InForce) er
 	return nil
 }
 
-// gently runs one batch at gentle pace, and sets the pause that follows, however it ends.
-func (w *worker) gently(ctx context.Context, t *turn, a *batch.Assignment, limit int, unslowed bool) (batch.Result, turnEnd, error) {
+// gently begins a batch at gentle pace. What it returns ends it, and sets the pause that follows.
+func (w *worker) gently(ctx context.Context, m *policyMemory) (end func()) {
 	leave := w.pace.enter(ctx)
 	began := w.now()
-	done, end, err := w.batch(ctx, t, a, limit, unslowed)
-	ended := w.now()
-	leave()
-	share := w.pace.share()
-	w.pausedUntil = ended.Add(time.Duration(float64(ended.Sub(began)) * (1/share - 1)))
-	t.memory.pauses.change(func(d *delay) { d.share = share })
-	return done, end, err
+	return func() {
+		ended := w.now()
+		leave()
+		share := w.pace.share()
+		w.pausedUntil = ended.Add(time.Duration(float64(ended.Sub(began)) * (1/share - 1)))
+		m.pauses.change(func(d *delay) { d.share = share })
+	}
 }
