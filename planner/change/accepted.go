@@ -13,12 +13,6 @@ import (
 // yes itself, and what was armed last, under the policy's name and on its table. So neither two small steps nor another name nor
 // a name that comes back arm more than somebody has said yes to.
 
-// accepted is a version that others are compared with.
-type accepted struct {
-	*record.Version
-	what string // "version 3, which is in force"
-}
-
 // versionKey names a policy version.
 type versionKey struct {
 	id      schemas.PolicyID
@@ -108,36 +102,27 @@ func loadFormerVersions(ctx context.Context, q database.Querier) (*formerVersion
 	return f, nil
 }
 
-// accepted lists what the next version of policy id is compared with; p is the policy in force, or nil. Of a policy that sets a column
-// and the one that deletes what is set, each is compared with the other until it was armed itself.
-func (f *formerVersions) accepted(p *record.InForce, id schemas.PolicyID, next *record.Version) []accepted {
-	var all []accepted
-	if v := f.armed[id]; v != nil {
-		all = append(all, accepted{v, fmt.Sprintf("version %d, the last that was armed", v.Definition.Version)})
+// beyond says under which accepted version fewer rows may be due than under next, the next version of policy id: "version 3, which is in
+// force"; "" for none. p is the policy in force, or nil. Of a policy that sets a column and the one that deletes what is set, each is
+// compared with the other until it was armed itself.
+func (f *formerVersions) beyond(p *record.InForce, id schemas.PolicyID, next *record.Version) string {
+	more := func(v *record.Version) bool { return v != nil && record.MoreFallDue(v, next) }
+	last, onTable := f.armed[id], f.armedOn[next.Table]
+	if more(last) {
+		return fmt.Sprintf("version %d, the last that was armed", last.Definition.Version)
 	}
-	partner := func(v *record.Version) bool {
-		return (v.Spec.Soft != nil) != (next.Spec.Soft != nil) && f.armed[id] != nil
+	partner := onTable != nil && (onTable.Spec.Soft != nil) != (next.Spec.Soft != nil) && last != nil
+	if more(onTable) && onTable.Definition.ID != id && !partner {
+		return fmt.Sprintf("policy %s, the last that was armed on this table", onTable.Definition.Name)
 	}
-	if v := f.armedOn[next.Table]; v != nil && v.Definition.ID != id && !partner(v) {
-		all = append(all, accepted{v, fmt.Sprintf("policy %s, the last that was armed on this table", v.Definition.Name)})
+	if p == nil {
+		return ""
 	}
-	if p != nil && p.HeldBack != p.Version {
-		all = append(all, accepted{p.Current(), fmt.Sprintf("version %d, which is in force", p.Version)})
+	if p.HeldBack != p.Version && more(p.Current()) {
+		return fmt.Sprintf("version %d, which is in force", p.Version)
 	}
-	if p != nil && p.HeldBack == p.Version {
-		if v := f.inForce[versionKey{p.ID, p.Spec.HeldAgainst}]; v != nil {
-			all = append(all, accepted{v, fmt.Sprintf("version %d, which was in force before", v.Definition.Version)})
-		}
+	if before := f.inForce[versionKey{p.ID, p.Spec.HeldAgainst}]; p.HeldBack == p.Version && more(before) {
+		return fmt.Sprintf("version %d, which was in force before", before.Definition.Version)
 	}
-	return all
-}
-
-// beyond returns the first accepted version under which fewer rows may be due than under next, nil if there is none.
-func (f *formerVersions) beyond(p *record.InForce, id schemas.PolicyID, next *record.Version) *accepted {
-	for _, a := range f.accepted(p, id, next) {
-		if record.MoreFallDue(a.Version, next) {
-			return &a
-		}
-	}
-	return nil
+	return ""
 }

@@ -113,14 +113,14 @@ func (f *formerVersions) standing(p *record.InForce) standing {
 }
 
 // compare says how the change's version compares with what was accepted, and with what.
-func (f *formerVersions) compare(c *Change) (compared, *accepted) {
+func (f *formerVersions) compare(c *Change) (is compared, beyond string) {
 	p := c.before
-	beyond := f.beyond(p, c.ID, c.Next)
+	beyond = f.beyond(p, c.ID, c.Next)
 	switch {
 	case p != nil && c.isVersion == p.Version && record.Live(p.State):
-		return isSame, nil
-	case beyond == nil:
-		return isNoMore, nil
+		return isSame, ""
+	case beyond == "":
+		return isNoMore, ""
 	case p != nil && c.Next.Covers(p.Current()):
 		return isWider, beyond
 	}
@@ -135,8 +135,8 @@ func (f *formerVersions) decide(c *Change, wanted schemas.State) {
 	if p := c.before; p != nil && c.isVersion != p.Version {
 		c.MoreFallDue = record.MoreFallDue(p.Current(), c.Next)
 	}
-	if then.held && beyond != nil {
-		c.HeldAgainst = beyond.what
+	if then.held {
+		c.HeldAgainst = beyond
 	}
 }
 
@@ -150,7 +150,8 @@ func (c *Change) follow(o outcome) {
 	}
 	write := func(v *record.Version) schemas.PolicyVersion {
 		newest++
-		c.writes = append(c.writes, numbered{newest, v})
+		v.Definition.Version = newest
+		c.writes = append(c.writes, v)
 		return newest
 	}
 	if o.goesOn {

@@ -23,12 +23,6 @@ const (
 	Unchanged Kind = "unchanged" // nothing to do
 )
 
-// numbered is a version that is to be written.
-type numbered struct {
-	number schemas.PolicyVersion
-	*record.Version
-}
-
 // Change is what apply would do about one policy. It marshals to JSON as is.
 type Change struct {
 	Kind        Kind                  `json:"kind"`
@@ -56,7 +50,7 @@ type Change struct {
 	Next       *record.Version       `json:"-"` // what the file says
 	isVersion  schemas.PolicyVersion // which next is of those in force and held back, 0 for neither
 	goesOn     *record.Version       // what goes on while next is held back, nil for the version in force as it is
-	writes     []numbered            // what Write writes
+	writes     []*record.Version     // what Write writes, each with its number
 	former     *record.Version       // what is in force
 	careful    bool                  // it was made from the record alone, or could have been
 	complaints yamldoc.Errors        // what makes it unfit

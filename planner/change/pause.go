@@ -72,9 +72,9 @@ func Resume(ctx context.Context, q database.Querier, p *record.InForce) (Change,
 	if err != nil {
 		return Change{}, err
 	}
-	if beyond := former.beyond(p, p.ID, p.Current()); beyond != nil {
+	if beyond := former.beyond(p, p.ID, p.Current()); beyond != "" {
 		c := restate(p, schemas.Observing, p.Version)
-		c.HeldAgainst = beyond.what
+		c.HeldAgainst = beyond
 		return c, nil
 	}
 	return restate(p, schemas.Arming, beside(p)), nil

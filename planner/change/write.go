@@ -168,7 +168,7 @@ func (w *writer) lock(ctx context.Context) error {
 }
 
 // newVersion writes a version and its functions. One that is in no file has the entry of the version that it goes on for.
-func (w *writer) newVersion(ctx context.Context, next numbered) error {
+func (w *writer) newVersion(ctx context.Context, next *record.Version) error {
 	text, err := json.Marshal(next.Spec)
 	if err != nil {
 		return fmt.Errorf("write the spec: %w", err)
@@ -195,28 +195,28 @@ func (w *writer) newVersion(ctx context.Context, next numbered) error {
 		       $11::text::jsonb, $12::text::jsonb
 		  from (select) one
 		  left join lapse.policy former on former.id = $1 and former.version = $10`,
-		w.id, next.number, w.c.Policy, next.Table, next.Definition.Table, string(columns), string(text), w.reason,
+		w.id, next.Definition.Version, w.c.Policy, next.Table, next.Definition.Table, string(columns), string(text), w.reason,
 		entry, w.c.FromVersion, string(joined), trusted)
 	if schemas.StateOf(err) == schemas.SQLStateUniqueViolation {
 		return ErrChangedMeanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("write version %d: %w", next.number, err)
+		return fmt.Errorf("write version %d: %w", next.Definition.Version, err)
 	}
 	d := next.Definition
-	d.ID, d.Version = w.id, next.number
+	d.ID = w.id
 	create, give, err := functions.SQL(&d, w.roles)
 	if err != nil {
 		return err
 	}
 	if err := execute(ctx, w.tx, create); err != nil {
-		return fmt.Errorf("make the functions of version %d: %w", next.number, err)
+		return fmt.Errorf("make the functions of version %d: %w", next.Definition.Version, err)
 	}
 	// Only the owner of the schema may let somebody create in it, and only a member of both may give a function away: the
 	// login is both, and the owner is not a member of a deleter, which has rights on tables.
 	owner := schemas.Identifier(w.roles.Owner)
 	if err := execute(ctx, w.tx, "set local role none;\n"+give+"set local role "+owner); err != nil {
-		return fmt.Errorf("give the functions of version %d to their owner: %w", next.number, err)
+		return fmt.Errorf("give the functions of version %d to their owner: %w", next.Definition.Version, err)
 	}
 	return nil
 }
