@@ -34,7 +34,7 @@ func Parse(name string, text []byte) (*File, error) { return ParseAll([]Text{{na
 // ParseAll is Parse for several files that are one policy file together: no name and no table may be in two of them.
 func ParseAll(texts []Text) (*File, error) {
 	file := &File{}
-	var all []parsed
+	var all []*reading
 	for _, text := range texts {
 		d := &document{yamldoc.Document{File: text.Name, Lines: yamldoc.Lines(text.Body)}}
 		all = append(all, d.file(text.Body)...)
@@ -42,12 +42,12 @@ func ParseAll(texts []Text) (*File, error) {
 		file.add(d.Err())
 	}
 	checkTogether(all)
-	for i := range all {
-		file.add(all[i].d.Err())
-		if all[i].wrong {
-			file.Mistaken = append(file.Mistaken, all[i].Policy)
+	for _, r := range all {
+		file.add(r.Err())
+		if r.Count() > 0 {
+			file.Mistaken = append(file.Mistaken, *r.p)
 		} else {
-			file.Policies = append(file.Policies, all[i].Policy)
+			file.Policies = append(file.Policies, *r.p)
 		}
 	}
 	file.Problems = file.Problems.Sorted(file.Names)
@@ -65,20 +65,8 @@ func (f *File) add(err error) {
 	}
 }
 
-// parsed is a policy, and what is wrong with it.
-type parsed struct {
-	Policy
-	d     *document
-	wrong bool
-}
-
-func (p *parsed) complain(key, format string, args ...any) {
-	p.d.Complain(p.Place(key), format, args...)
-	p.wrong = true
-}
-
 // file reads the policies of a file. What is wrong with one of them is said in its own document.
-func (d *document) file(text []byte) []parsed {
+func (d *document) file(text []byte) []*reading {
 	body := d.Root(text)
 	if body.IsZero() {
 		if d.Count() == 0 {
@@ -100,26 +88,26 @@ func (d *document) file(text []byte) []parsed {
 		}
 		return nil
 	}
-	all := make([]parsed, 0, len(values))
+	all := make([]*reading, 0, len(values))
 	for _, n := range values {
 		own := &document{yamldoc.Document{File: d.File, Lines: d.Lines}}
-		p := own.policy(n)
-		if p.source = n.Source(d.Lines); len(p.source) > MaxSource {
-			own.Complain(n.Place(), "policy %s: the entry is longer than %d bytes", p.Name, MaxSource)
+		r := own.policy(n)
+		if r.p.source = n.Source(d.Lines); len(r.p.source) > MaxSource {
+			r.Complain(n.Place(), "policy %s: the entry is longer than %d bytes", r.p.Name, MaxSource)
 		}
-		all = append(all, parsed{Policy: p, d: own, wrong: own.Count() > 0})
+		all = append(all, r)
 	}
 	return all
 }
 
 // checkTogether refuses names and tables that are there twice. A table may have two policies if one of them hides rows that
 // the other deletes later.
-func checkTogether(all []parsed) {
-	names, tables := map[schemas.PolicyName]*parsed{}, map[string][]*parsed{}
-	for i := range all {
-		p := &all[i]
+func checkTogether(all []*reading) {
+	names, tables := map[schemas.PolicyName]*Policy{}, map[string][]*Policy{}
+	for _, r := range all {
+		p := r.p
 		if before := names[p.Name]; p.Name != "" && before != nil {
-			p.complain("name", "there is a policy %s in %s already", p.Name, before.from("name", p))
+			r.Complain(p.Place("name"), "there is a policy %s in %s already", p.Name, before.from("name", p))
 		} else {
 			names[p.Name] = p
 		}
@@ -130,15 +118,15 @@ func checkTogether(all []parsed) {
 		case len(before) == 0, len(before) == 1 && before[0].hides() != p.hides():
 			tables[p.Table] = append(before, p)
 		default:
-			p.complain("table", "%s has a policy in %s already, and a table can have only one, or one with action soft and one that deletes", p.Table, before[0].from("table", p))
+			r.Complain(p.Place("table"), "%s has a policy in %s already, and a table can have only one, or one with action soft and one that deletes", p.Table, before[0].from("table", p))
 		}
 	}
 }
 
-func (p *parsed) hides() bool { return p.Action.Kind == ActionSoft }
+func (p *Policy) hides() bool { return p.Action.Kind == ActionSoft }
 
 // from names a place of p as seen from another policy.
-func (p *parsed) from(key string, other *parsed) string {
+func (p *Policy) from(key string, other *Policy) string {
 	line := fmt.Sprintf("line %d", p.Place(key).Line)
 	if p.File == other.File {
 		return line
@@ -149,12 +137,12 @@ func (p *parsed) from(key string, other *parsed) string {
 // namePattern is what lapse.policy accepts.
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
-func (d *document) policy(n yamldoc.Node) Policy {
-	p := Policy{File: d.File, Terms: Terms{Batch: DefaultBatch}, places: map[string]yamldoc.Place{"": n.Place()}, lines: d.Lines}
-	r := &reading{document: d, p: &p, what: "a policy"}
+func (d *document) policy(n yamldoc.Node) *reading {
+	p := &Policy{File: d.File, Terms: Terms{Batch: DefaultBatch}, places: map[string]yamldoc.Place{"": n.Place()}, lines: d.Lines}
+	r := &reading{document: d, p: p, what: "a policy"}
 	entries, ok := d.entries(n, r.what)
 	if !ok {
-		return p
+		return r
 	}
 	for _, e := range entries {
 		if name, ok := e.Value.Text(); e.Key == "name" && ok && namePattern.MatchString(name) {
@@ -172,5 +160,5 @@ func (d *document) policy(n yamldoc.Node) Policy {
 		}
 	}
 	r.check()
-	return p
+	return r
 }

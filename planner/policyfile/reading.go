@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// reading reads one policy.
+// reading reads one policy. Its document has what is wrong with that policy alone.
 type reading struct {
 	*document
 	p    *Policy
