@@ -197,7 +197,7 @@ func TestWhatLetsNoMoreFallDueIsInForceAtOnce(t *testing.T) {
 	}
 	record, err := record.Load(t.Context(), w.exec, "p")
 	must(t, err)
-	if v := record.At(3); v.MoreDue || v.HeldBack != 0 || record.At(4).HeldBack != 3 || !record.At(4).MoreDue || record.ReplacedAt(1) == nil || record.ReplacedAt(2) != nil {
+	if v := record.At(3); v.MoreDue || v.Spec.HeldAgainst != 0 || record.At(4).Spec.HeldAgainst != 3 || !record.At(4).MoreDue || record.ReplacedAt(1) == nil || record.ReplacedAt(2) != nil {
 		t.Errorf("on record: %+v; %+v", v, record.At(4))
 	}
 }

@@ -82,7 +82,7 @@ func policySteps(record *record.Policy) []policyStep {
 	for i := range record.Versions {
 		v := &record.Versions[i]
 		steps = append(steps, policyStep{
-			At: v.At, By: v.By, Reason: v.Reason, Version: v.Version, Changes: v.Changes, MoreFallDue: v.MoreDue, HeldAgainst: v.HeldBack,
+			At: v.At, By: v.By, Reason: v.Reason, Version: v.Definition.Version, Changes: v.Changes, MoreFallDue: v.MoreDue, HeldAgainst: v.Spec.HeldAgainst,
 			Entry: v.Entry, FormerEntry: v.Former,
 		})
 	}

@@ -105,12 +105,12 @@ func (a *app) readPolicy(ctx context.Context, name string, number schemas.Policy
 	}
 	is := record.At(number)
 	if is == nil {
-		return nil, wrongUsage("policy %s has no version %d: its versions are 1 to %d", name, number, record.Versions[len(record.Versions)-1].Version)
+		return nil, wrongUsage("policy %s has no version %d: its versions are 1 to %d", name, number, record.Versions[len(record.Versions)-1].Definition.Version)
 	}
 	v := &shownPolicy{
-		Policy: record.Name, Version: is.Version, State: record.State, Since: record.Since(), HeldBack: record.HeldBack,
-		InForce:  is.Version == record.Version && record.State != schemas.Dropped,
-		heldBack: record.HeldBackText(), Table: is.Table, MadeAt: is.At, MadeBy: is.By, Reason: is.Reason, Entry: is.Entry, FormerEntry: is.Former, Meaning: []meaning{},
+		Policy: record.Name, Version: number, State: record.State, Since: record.Since(), HeldBack: record.HeldBack,
+		InForce:  number == record.Version && record.State != schemas.Dropped,
+		heldBack: record.HeldBackText(), Table: is.Definition.Table, MadeAt: is.At, MadeBy: is.By, Reason: is.Reason, Entry: is.Entry, FormerEntry: is.Former, Meaning: []meaning{},
 	}
 	if !v.InForce {
 		v.ReplacedAt = record.ReplacedAt(number)

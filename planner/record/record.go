@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/database"
-	"lapse/planner/functions"
 	"lapse/planner/index"
 	"lapse/schemas"
 )
@@ -27,21 +26,16 @@ type Policy struct {
 	States   []RecordedState       // oldest first
 }
 
-// RecordedVersion is one version of a policy.
+// RecordedVersion is a version for a person: with who made it, when and why, and what it changed.
 type RecordedVersion struct {
-	Version    schemas.PolicyVersion
-	At         time.Time
-	By         string
-	Reason     string
-	Table      string
-	TableOID   uint32
-	Entry      string                // of the policy file, as it was written; "" where an earlier lapse wrote the version
-	Former     string                // the entry of the version before
-	Fields     []FieldChange         // what it was found to mean: To only
-	Changes    []FieldChange         // from the version in force before
-	MoreDue    bool                  // more may fall due than under the version in force before
-	HeldBack   schemas.PolicyVersion // the one against which it was held back, 0 for none
-	Definition functions.Definition
+	Version
+	At      time.Time
+	By      string
+	Reason  string
+	Former  string        // the entry of the version before
+	Fields  []FieldChange // what it was found to mean: To only
+	Changes []FieldChange // from the version in force before
+	MoreDue bool          // more may fall due than under the version in force before
 }
 
 // RecordedState is one state that a policy came into, or was said to be in again.
@@ -127,10 +121,8 @@ func (r *Policy) loadVersions(ctx context.Context, q database.Querier) error {
 	for i := range rows {
 		row := &rows[i]
 		is, d := &row.Is, &row.Is.Definition
-		v := RecordedVersion{
-			Version: d.Version, At: row.At, By: row.By, Reason: row.Reason, Table: d.Table, TableOID: is.Table,
-			Entry: row.Entry, Former: row.Former, Definition: *d, HeldBack: is.Spec.HeldAgainst,
-		}
+		is.Entry = row.Entry
+		v := RecordedVersion{Version: *is, At: row.At, By: row.By, Reason: row.Reason, Former: row.Former}
 		all := is.Spec.Lines(d.Table)
 		for i := range all {
 			if all[i].Field == TableOwnerField && row.OwnedBy != "" {
@@ -160,7 +152,7 @@ func (r *Policy) loadVersions(ctx context.Context, q database.Querier) error {
 // FindIndex names the index that finds due rows of the version's table today, "" for none. A login that may not list the
 // table's partitions is not told: known is false.
 func (v *RecordedVersion) FindIndex(ctx context.Context, q database.Querier) (name string, known bool, err error) {
-	leaves, _, err := database.FindLeaves(ctx, q, &database.Table{OID: v.TableOID, Name: v.Table})
+	leaves, _, err := database.FindLeaves(ctx, q, &database.Table{OID: v.Table, Name: v.Definition.Table})
 	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
 		return "", false, nil
 	}
@@ -245,7 +237,7 @@ func differs(ctx context.Context, q database.Querier, ours *schemas.Function) (s
 // At returns a version, or nil.
 func (r *Policy) At(number schemas.PolicyVersion) *RecordedVersion {
 	for i := range r.Versions {
-		if r.Versions[i].Version == number {
+		if r.Versions[i].Definition.Version == number {
 			return &r.Versions[i]
 		}
 	}
