@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -178,4 +179,13 @@ func CheckArithmetic(ctx context.Context, db database.DB, d *functions.Definitio
 		return "", "", errors.Join(errors.New("count back from now"), err)
 	}
 	return "", "", nil
+}
+
+// lastFact is an error's text after its first layer.
+func lastFact(err error) string {
+	message := err.Error()
+	if _, fact, layered := strings.Cut(message, ": "); layered {
+		return fact
+	}
+	return message
 }

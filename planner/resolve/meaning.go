@@ -8,14 +8,6 @@ import (
 	"lapse/planner/expiry"
 )
 
-// reads lets PostgreSQL read where, and notes what the columns mean.
-func (s *resolution) reads(ctx context.Context, t *database.Table) error {
-	if err := s.where(ctx, t); err != nil {
-		return err
-	}
-	return s.meanings(ctx, t)
-}
-
 // meanings notes what the columns mean that where and expression read: labels of enums, collations and casts are changed under
 // a policy without its table. Where there is no catalog, as in a draft, it is unknown.
 func (s *resolution) meanings(ctx context.Context, t *database.Table) error {

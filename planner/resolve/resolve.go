@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,38 +13,8 @@ import (
 	"lapse/planner/index"
 	"lapse/planner/policyfile"
 	"lapse/planner/record"
-	"lapse/planner/schedule"
 	"lapse/schemas"
 )
-
-// Resolved is a policy of the file that has been compared with the database: everything that it names is there and fit.
-type Resolved struct {
-	Policy     policyfile.Policy
-	Definition functions.Definition // ID and Version are zero until Write
-	Schedule   schedule.Schedule
-	TableOID   uint32
-	TableOwner string              // the role's name; its oid is the Definition's
-	Leaves     []database.Relation // the table itself, or its partitions that hold rows, ascending by oid
-	Cascades   []database.Relation // what foreign keys take along, as the write-ahead log names it, ascending by oid
-	Published  []database.Relation // what must be in a publication: the table, then the roots of what cascades reach, by name
-	Index      string              // the index that serves, "" where there is none or not on every leaf
-	Build      []index.Step        // what apply makes of it first, where the policy says index: create
-	Warnings   []string
-
-	Spec record.Spec
-}
-
-// resolution collects what is wrong with one policy.
-type resolution struct {
-	tx pgx.Tx
-	p  *policyfile.Policy
-	r  *Resolved
-
-	fit      Fit
-	problems policyfile.Problems
-	warnings []string
-	trusted  []record.TrustedCode
-}
 
 // Resolve compares a policy with the database. It changes nothing. Its error is policyfile.Problems, every one with the fix, or a
 // failed query.
@@ -67,12 +36,6 @@ func Resolve(ctx context.Context, db database.DB, p policyfile.Policy, fit Fit) 
 		return nil, s.problems
 	}
 	return r, nil
-}
-
-func (s *resolution) complain(key, problem string) {
-	if problem != "" {
-		s.problems = append(s.problems, policyfile.Problem{Key: key, Text: problem})
-	}
 }
 
 // findTable complains about a table that cannot have a policy.
@@ -106,26 +69,12 @@ func (s *resolution) resolve(ctx context.Context) error {
 		return err
 	}
 	r.TableOID, r.TableOwner, r.Definition.Table, r.Definition.TableOwner = t.OID, t.Owner, t.Name, t.OwnerOID
-	if err := s.columns(ctx, &t); err != nil {
-		return err
-	}
-	if err := s.soft(ctx, &t); err != nil {
-		return err
-	}
-	if err := s.reads(ctx, &t); err != nil {
-		return err
-	}
-	if err := s.relations(ctx, &t); err != nil {
-		return err
-	}
-	if err := s.action(ctx, &t); err != nil {
-		return err
-	}
-	if err := s.evidence(ctx, &t); err != nil {
-		return err
-	}
-	if err := s.moves(ctx, &t); err != nil {
-		return err
+	for _, step := range []func(context.Context, *database.Table) error{
+		s.columns, s.soft, s.where, s.meanings, s.relations, s.action, s.evidence, s.moves,
+	} {
+		if err := step(ctx, &t); err != nil {
+			return err
+		}
 	}
 	s.floors(e)
 	if len(s.problems) > 0 {
@@ -181,11 +130,6 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 		}
 	}
 	return err
-}
-
-// Version is what Write writes of it.
-func (r *Resolved) Version() *record.Version {
-	return &record.Version{Table: r.TableOID, Definition: r.Definition, Spec: r.Spec}
 }
 
 // columns finds those that the expiry reads.
@@ -251,15 +195,6 @@ func (s *resolution) cascades(ctx context.Context, t *database.Table, relations 
 	}
 	r.Published = append(r.Published, roots...)
 	return database.FindLoops(ctx, s.tx, t, r.Leaves, r.Cascades)
-}
-
-// lastFact is an error's text after its first layer.
-func lastFact(err error) string {
-	message := err.Error()
-	if _, fact, layered := strings.Cut(message, ": "); layered {
-		return fact
-	}
-	return message
 }
 
 // floors finds those that the policy is held to.
