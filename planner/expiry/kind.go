@@ -1,12 +1,6 @@
 package expiry
 
-import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"slices"
-	"strings"
-)
+import "context"
 
 // Kind is how a row's due time is found, with the values of one policy. In its SQL t is the policy's table or a leaf of it.
 type Kind interface {
@@ -120,95 +114,4 @@ type family struct {
 	check func(Entry) []Problem
 	read  func(context.Context, DB, Entry) (Kind, []Problem, error)
 	load  func([]byte) (Kind, error)
-}
-
-// families are all kinds, in the order in which an entry is held to them: one with instant and epoch is an instant.
-func families() []family {
-	return []family{
-		sidecarFamily(), ttlFamily(), instantFamily(), epochFamily(), isoFamily(), bucketFamily(), expressionFamily(), ageFamily(),
-	}
-}
-
-// Keys are the keys that an entry may have.
-func Keys() []string {
-	keys := []string{"column", "after", "zone"}
-	for _, f := range families() {
-		for _, key := range f.keys {
-			if !slices.Contains(keys, key) {
-				keys = append(keys, key)
-			}
-		}
-	}
-	return keys
-}
-
-// of is the kind that an entry is of.
-func of(e Entry) family {
-	all := families()
-	for _, f := range all {
-		for _, mark := range f.marks {
-			if _, there := e[mark]; there {
-				return f
-			}
-		}
-	}
-	return all[len(all)-1]
-}
-
-// Check says what is wrong with an entry by itself.
-func Check(e Entry) []Problem {
-	f := of(e)
-	for _, key := range Keys() {
-		if _, there := e[key]; !there || slices.Contains(f.keys, key) {
-			continue
-		}
-		if len(f.marks) == 0 {
-			return []Problem{{key, key + " needs " + strings.Join(marksWith(key), " or ")}}
-		}
-		return []Problem{{key, fmt.Sprintf("%s and %s exclude one another", key, f.marks[0])}}
-	}
-	return f.check(e)
-}
-
-// marksWith are what kinds that have a key are known by.
-func marksWith(key string) (marks []string) {
-	for _, f := range families() {
-		if slices.Contains(f.keys, key) {
-			marks = append(marks, f.marks[:min(1, len(f.marks))]...)
-		}
-	}
-	return marks
-}
-
-// Read lets PostgreSQL read an entry's durations. The kind that it returns names its columns and knows nothing of them.
-func Read(ctx context.Context, db DB, e Entry) (Kind, []Problem, error) {
-	return of(e).read(ctx, db, e)
-}
-
-// Record is a kind as lapse.policy keeps it, in JSON.
-type Record struct{ Kind }
-
-// MarshalJSON writes the kind's values, and its name if it is not the first.
-func (r Record) MarshalJSON() ([]byte, error) { return json.Marshal(r.Kind) }
-
-// UnmarshalJSON refuses what it does not know: a newer program may have written it.
-func (r *Record) UnmarshalJSON(text []byte) error {
-	var named struct {
-		Kind string `json:"kind"`
-	}
-	if err := json.Unmarshal(text, &named); err != nil {
-		return err
-	}
-	for _, f := range families() {
-		if f.name != named.Kind {
-			continue
-		}
-		kind, err := f.load(text)
-		if err != nil {
-			return fmt.Errorf("read when a row is due: %w", err)
-		}
-		r.Kind = kind
-		return nil
-	}
-	return fmt.Errorf("a row is due by %q, which this version does not know", named.Kind)
 }

@@ -52,9 +52,6 @@ func DoubtOf(k Kind) Doubt {
 	return Doubt{}
 }
 
-// westernmost is how far behind UTC a clock may be.
-const westernmost = 12 * time.Hour
-
 // doubt is that of a local time: it was written by a clock that may be as far behind UTC as any, and is read by one that may be before it.
 func (m *Moment) doubt() Doubt {
 	d := Doubt{Computed: m.Generated}

@@ -9,6 +9,9 @@ import (
 	"lapse/internal/yamldoc"
 )
 
+// westernmost is how far behind UTC a clock may be.
+const westernmost = 12 * time.Hour
+
 // LoadZone takes UTC and names of places. Abbreviations are left out: PostgreSQL reads CET as a fixed offset, others as a
 // zone with summer time.
 func LoadZone(name string) (*time.Location, error) {

@@ -122,6 +122,9 @@ func (d *Definition) Order() []expiry.Order {
 	return all
 }
 
+// Ordered reports whether batches go by the order of what the table's rows expire by.
+func (d *Definition) Ordered() bool { return len(d.Expire.Joins()) == 0 && d.Expire.Order().SQL != "" }
+
 // Text is what a person sees of a where, "" for none.
 func (w *Where) Text() string {
 	if w == nil {

@@ -47,9 +47,6 @@ func (d *Definition) Shapes() []string {
 	return []string{ShapeRange, ShapePick, ShapeHeap, ShapeHeapPick}
 }
 
-// Ordered reports whether batches go by the order of what the table's rows expire by.
-func (d *Definition) Ordered() bool { return len(d.Expire.Joins()) == 0 && d.Expire.Order().SQL != "" }
-
 // shapesList is the list of them in SQL.
 func (d *Definition) shapesList() string {
 	var all []string
