@@ -12,32 +12,6 @@ type Guard interface {
 	Ask(q *Question) Answer
 }
 
-// All are the product's guards, in the order in which they are asked.
-func All(l Limits) []Guard {
-	l = l.withDefaults()
-	return []Guard{
-		primary{},
-		writable{},
-		installed{},
-		halted{},
-		clock{},
-		accepted{},
-		slot{},
-		auditor{},
-		heartbeat{},
-		publications{},
-		confirmed{},
-		headroom{},
-		replicas{l},
-		waiters{},
-		connections{},
-		snapshots{l},
-		vacuum{},
-		window{},
-		breaker{},
-	}
-}
-
 // Limits are what a person may set.
 type Limits struct {
 	// ReplicaLag is by how much a standby may lag behind before batches slow down; at three times as much they stop. Default
