@@ -12,6 +12,9 @@ import (
 // are JSON objects.
 var fenceKey = []byte(`"lapse-fence"`)
 
+// noOffset is the offset of no record.
+const noOffset = -1
+
 func newFence(headers []schemas.Header, at time.Time) schemas.Record {
 	all := append([]schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}}, headers...)
 	return schemas.Record{Key: fenceKey, Headers: all, Time: at}

@@ -67,9 +67,6 @@ func newSender(p *Publisher, topic string, partition int32, limit int) *sender {
 	return s
 }
 
-// noOffset is the offset of no record.
-const noOffset = -1
-
 // append takes the record with that number. It returns false if the record fits into no batch.
 func (s *sender) append(rec *schemas.Record, number uint64) bool {
 	s.mu.Lock()
