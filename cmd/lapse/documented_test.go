@@ -247,3 +247,72 @@ func statements(t *testing.T) map[string]string {
 	}
 	return texts
 }
+
+// A row of the map names files, and what to look for there: in one of them it is defined.
+func TestEachNameOfTheMapIsDefinedInAFileOfItsRow(t *testing.T) {
+	t.Parallel()
+	page := documentation(t)["docs/architecture.md"]
+	_, rows, found := strings.Cut(page, "\n## Where is …?\n")
+	rows, _, foundEnd := strings.Cut(rows, "\n## A policy's five forms\n")
+	if !found || !foundEnd {
+		t.Fatal("docs/architecture.md has no map")
+	}
+	there, sources := repository(t), map[string]string{}
+	for name := range there {
+		if text, err := os.ReadFile("../.." + name); err == nil {
+			sources[name] = string(text)
+		}
+	}
+	said, file := regexp.MustCompile("`([^`]+)`"), regexp.MustCompile(`^[\w./-]+\.(?:go|sql|tmpl)$`)
+	name := regexp.MustCompile(`^(?:lapse\.)?(\w+)$`)
+	seen := 0
+	for row := range strings.Lines(rows) {
+		cells := strings.Split(row, " | ")
+		if len(cells) < 2 || !strings.HasPrefix(row, "| ") {
+			continue
+		}
+		var text strings.Builder
+		for _, s := range said.FindAllStringSubmatch(cells[1], -1) {
+			for path, source := range sources {
+				if file.MatchString(s[1]) && strings.HasSuffix(path, "/"+s[1]) {
+					text.WriteString(source)
+				}
+			}
+		}
+		for _, s := range said.FindAllStringSubmatch(cells[1], -1) {
+			is := name.FindStringSubmatch(s[1])
+			if is == nil || text.Len() == 0 || there["/"+s[1]] {
+				continue
+			}
+			seen++
+			if !regexp.MustCompile(`(?m)(?:^(?:func (?:\([^)]*\) )?|type )|(?:function|table|view) lapse\.|^  )` + is[1] + `\b`).MatchString(text.String()) {
+				t.Errorf("docs/architecture.md names %s, which no file of its row defines: %s", s[1], strings.TrimSpace(row))
+			}
+		}
+	}
+	if seen < 20 {
+		t.Fatalf("only %d names are in the map", seen)
+	}
+}
+
+// A form of a policy is a type of the package that the page names, and what makes it is a function or a method there.
+func TestEachFormOfAPolicyIsATypeOfItsPackage(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(documentation(t)["docs/architecture.md"], "\n## A policy's five forms\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	forms := regexp.MustCompile(`\b(policyfile|resolve|record|change)\.([A-Z]\w+)`).FindAllStringSubmatch(section, -1)
+	if len(forms) < 5 {
+		t.Fatalf("docs/architecture.md has %d forms, not five", len(forms))
+	}
+	for _, form := range forms {
+		files, err := filepath.Glob("../../planner/" + form[1] + "/*.go")
+		defined := false
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			defined = defined || err == nil && regexp.MustCompile(`(?m)^type `+form[2]+`\b`).Match(text)
+		}
+		if err != nil || !defined {
+			t.Errorf("there is no type %s in planner/%s (%v)", form[2], form[1], err)
+		}
+	}
+}
