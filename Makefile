@@ -160,7 +160,7 @@ format: $(LINT) ## write the format that make check asks for
 	@$(LINT) fmt
 
 .PHONY: golden
-golden: servers-or-less ## write the golden files anew; look at the difference before you commit it
+golden: servers-or-less ## write the golden files again; look at the difference before you commit it
 	@go test -count=1 $$(grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update
 
 $(LINT):

@@ -98,7 +98,7 @@ func (a *Auditor) Until() schemas.LSN { return a.until }
 
 func (a *Auditor) setNotReady(why string) { a.notReady.Store(&why) }
 
-// Run audits until ctx ends, which is no error, or until, with Config.Once, the present end is reached. It retries forever what passes by itself;
+// Run audits until ctx ends, which is not an error, or until, with Config.Once, the current end is reached. It retries forever what passes by itself;
 // any other error it returns, and a person must check it. It may be called once.
 //
 // When ctx ends, Run reads nothing more, waits for what is not acknowledged (five seconds at most), and confirms it to the

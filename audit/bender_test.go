@@ -46,7 +46,7 @@ func newBender(t *testing.T, r *rig) *bender {
 // hasty makes the watch for another auditor short.
 func hasty(c *audit.Config) { c.HeartbeatEvery = 100 * time.Millisecond }
 
-// run runs an auditor up to the present end of the WAL.
+// run runs an auditor up to the current end of the WAL.
 func (b *bender) run(t *testing.T, change ...func(*audit.Config)) {
 	t.Helper()
 	b.once(t, append([]func(*audit.Config){hasty}, change...)...)

@@ -57,7 +57,7 @@ type Config struct {
 	// batch that the deletion functions wrote fits none of Keys, and probes of the server. nil: none of it, and such a batch is only logged
 	// and counted.
 	Database *Database
-	// Once has Run and Copy end when everything up to the present end of the log is confirmed. It needs Database.
+	// Once has Run and Copy end when everything up to the current end of the log is confirmed. It needs Database.
 	Once bool
 
 	asks asks

@@ -23,7 +23,7 @@ type Copied struct {
 // byte; what goes to every partition is written once. There is no log beside it, so that what only the log knows is not there:
 // rewinds, and a gap from before the slot's position.
 //
-// With Config.Once it ends when everything up to that end is written; it ends when ctx ends, which is no error. What it has written is
+// With Config.Once it ends when everything up to that end is written; it ends when ctx ends, which is not an error. What it has written is
 // durable then. Any other end is an error. What is in the file already is not written again.
 func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err error) {
 	a.config.Stream.Copy = true
@@ -48,7 +48,7 @@ func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err e
 	var until schemas.LSN
 	if a.config.asks.end != nil {
 		if until, err = a.config.asks.end(ctx); err != nil {
-			return copied, fmt.Errorf("ask for the present end of the WAL: %w", err)
+			return copied, fmt.Errorf("ask for the current end of the WAL: %w", err)
 		}
 	}
 	r.attach(s)

@@ -18,7 +18,7 @@ import (
 	"lapse/schemas"
 )
 
-// copyTo copies the slot's events up to the present end of the WAL, and returns what the file has then.
+// copyTo copies the slot's events up to the current end of the WAL, and returns what the file has then.
 func (r *rig) copyTo(t *testing.T, path string, change ...func(*audit.Config)) (text []byte, copied audit.Copied, err error) {
 	t.Helper()
 	until := func(c *audit.Config) {

@@ -42,7 +42,7 @@ func dropped(sign func(*schemas.Claim) []byte) func(ctx context.Context, tx pgx.
 	}
 }
 
-// copiedDrop inserts a row that is in lapse.dropped again, in the place of the former.
+// copiedDrop inserts a row that is in lapse.dropped again, in place of the former.
 func copiedDrop(row string, changes string) func(ctx context.Context, tx pgx.Tx, id int64) error {
 	return func(ctx context.Context, tx pgx.Tx, id int64) error {
 		for _, sql := range []string{

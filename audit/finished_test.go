@@ -14,7 +14,7 @@ type slowSink struct {
 
 func (s *slowSink) Acked() uint64 { return s.acked }
 
-// A run that ends at the present end has the fence after a gap in the log: the next start would tell the same loss again.
+// A run that ends at the current end has the fence after a gap in the log: the next start would tell the same loss again.
 func TestARunIsNotFinishedBeforeItsLastFenceIsThere(t *testing.T) {
 	sink := &slowSink{acked: 4}
 	r := &relay{sink: sink, stream: &replication.Stream{}, lastMark: 5}

@@ -40,7 +40,7 @@ func scripted(cause string, statements ...string) func([]int64) transaction {
 // unforced is what a superuser does who lets no trigger of the ledger stop him.
 const unforced, forced = `set local session_replication_role = replica`, `set local session_replication_role = origin`
 
-// copied inserts a row of the ledger again, in the place of the former, with changes.
+// copied inserts a row of the ledger again, in place of the former, with changes.
 func copied(row string, changes ...string) []string {
 	statements := []string{
 		unforced, `create temp table copy on commit drop as ` + row,

@@ -57,7 +57,7 @@ func inForce(routes []routed, at evidence.Reach) (found int) {
 	return found
 }
 
-// reread reads the write-ahead log from a slot up to its present end, with the routes that the log has and with package evidence
+// reread reads the write-ahead log from a slot up to its current end, with the routes that the log has and with package evidence
 // alone. It returns what must be in each partition.
 func (r *rig) reread(t *testing.T, slot string) map[string][][]byte {
 	t.Helper()

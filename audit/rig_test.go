@@ -215,7 +215,7 @@ func (run *running) end(t *testing.T) {
 	}
 }
 
-// once runs an auditor up to the present end of the WAL.
+// once runs an auditor up to the current end of the WAL.
 func (r *rig) once(t *testing.T, change ...func(*audit.Config)) {
 	t.Helper()
 	if err := r.tryOnce(t, change...); err != nil {

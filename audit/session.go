@@ -61,7 +61,7 @@ func (s *session) startRelay(start *history.StartingPoint, checked *history.Topi
 	}
 }
 
-// resolveUntil asks once where to stop. It writes a heartbeat first, so that a run up to the present end leaves a fresh one
+// resolveUntil asks once where to stop. It writes a heartbeat first, so that a run up to the current end leaves a fresh one
 // in the database and in the log. The server is answered while the heartbeat is written.
 func (s *session) resolveUntil(ctx context.Context) error {
 	a := s.auditor
@@ -79,7 +79,7 @@ func (s *session) resolveUntil(ctx context.Context) error {
 	}
 	until, err := a.config.asks.end(ctx)
 	if err != nil {
-		return fmt.Errorf("ask for the present end of the WAL: %w", err)
+		return fmt.Errorf("ask for the current end of the WAL: %w", err)
 	}
 	a.until = until
 	return nil

@@ -92,14 +92,14 @@ func mover(ids []int64) transaction {
 	}
 }
 
-// hashOf is what events have in the place of a value that is not to be told.
+// hashOf is what events have in place of a value that is not to be told.
 func hashOf(value any) string {
 	h := hmac.New(sha256.New, evidencetest.HashKey)
 	fmt.Fprint(h, value)
 	return "hmac-sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// hider deletes sessions under a policy whose events have hashes in the place of keys.
+// hider deletes sessions under a policy whose events have hashes in place of keys.
 func hider(ids []int64) transaction {
 	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
 		o := outcome{causes: map[string]string{}, verdict: "match"}

@@ -35,7 +35,7 @@ func endRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID, reason string) (
 	return ended, nil
 }
 
-// allow says how many of the rows that are wanted the next batch may take. The turn does not go on where there are none.
+// allow says how many of the rows that are wanted the next batch may take. The turn does not go on if there are none.
 func (w *worker) allow(ctx context.Context, t *turn, l *batch.Lease, wanted int) (rows int, end turnEnd, err error) {
 	rows, until := w.pass.take(wanted, w.now())
 	switch {

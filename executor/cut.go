@@ -41,7 +41,7 @@ func (w *worker) backlog(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, e
 	return b.Cuts, turnGoesOn, nil
 }
 
-// compareSurvey holds a policy's survey function against what this program makes. One that is gone is no error: its call is.
+// compareSurvey holds a policy's survey function against what this program makes. One that is gone is not an error: its call is.
 func (w *worker) compareSurvey(ctx context.Context, p *record.InForce) error {
 	own, err := functions.Of(&p.Definition, w.config.Roles)
 	if err != nil {

@@ -146,7 +146,7 @@ func TestAHeldPartitionThatIsSplitStopsAndAMemberThatIsDroppedDoesNot(t *testing
 	})
 }
 
-// While a hold moves, nothing of it goes: a batch that began before is waited for, and those that begin meanwhile heed it on both tables.
+// While a hold moves, nothing of it goes: a batch that began before is waited for, and those that begin meanwhile obey it on both tables.
 func TestMovingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -30,7 +30,7 @@ func (w *worker) tableLocked(ctx context.Context, m *policyMemory, leaf uint32, 
 	return w.findLocker(ctx, m, tableLocker, leaf, cascades)
 }
 
-// findLocker asks, and reports whether there is one. What was known stays where there is none.
+// findLocker asks, and reports whether there is one. What was known stays if there is none.
 func (w *worker) findLocker(ctx context.Context, m *policyMemory, query string, what ...any) bool {
 	var l locker
 	if err := w.session.Control.QueryRow(ctx, query, what...).Scan(&l.process, &l.application, &l.since); err != nil {

@@ -16,7 +16,7 @@ type locker struct {
 	since       *time.Time // its transaction; nil where the login lacks pg_read_all_stats
 }
 
-// preparedTransaction is in the place of a process.
+// preparedTransaction is in place of a process.
 const preparedTransaction = -1
 
 // String is for a person; "" where nobody is known.

@@ -16,7 +16,7 @@ func TestMetricsOfAProcessThatBeginsComeFromTheCatalog(t *testing.T) {
 		owned(t, db, "create table answers (id int primary key, session bigint not null references sessions)", "insert into answers values (1, 7)")
 		arm(t, db, policies(policy("p", "public.sessions", `daily: "03:00 UTC"`)))
 		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); err == nil {
-			t.Error("a row in quarantine is no error")
+			t.Error("a row in quarantine is not an error")
 		}
 
 		begun := func(wanted float64) {

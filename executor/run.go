@@ -41,7 +41,7 @@ func (f *runFacts) at(run *record.Run) bool { return run != nil && f.run == run.
 type runMemory struct {
 	shared[runFacts]
 	causes map[ServerError]bool // why rows of this run were entered in the quarantine
-	logged int                  // what was logged of the run: sayBegins and its kin
+	logged int                  // what was logged of the run: sayBegins and the like
 	// progressAt is when the log said last how far the run is.
 	progressAt time.Time
 }

@@ -113,7 +113,7 @@ func (c *cost) add(rows int, took time.Duration) {
 func sizeOf(rows int) int { return min(bits.Len(uint(max(rows, 1)))-1, 31) } //nolint:gosec // it is positive
 
 // perRow is what one row more takes in batches of so many, in seconds: by the line through the quickest of about that size and the
-// quickest smaller one, or larger where there is none, all of a batch's time at most, and a fiftieth of it at least.
+// quickest smaller one, or larger if there is none, all of a batch's time at most, and a fiftieth of it at least.
 func (c *cost) perRow(rows int) float64 {
 	at := sizeOf(rows)
 	for c.quickest[at].rows == 0 && at > 0 {

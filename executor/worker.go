@@ -122,7 +122,7 @@ func (w *worker) close() {
 	w.scheduler.hasSession(w.number, false)
 }
 
-// connect opens a session where there is none. A server that is not there is waited for: until ctx ends, or for as long as
+// connect opens a session if there is none. A server that is not there is waited for: until ctx ends, or for as long as
 // patience. While another worker has a session, whatever keeps this one from its own is waited out: the login's connections
 // may be few, and policies get their turns all the same.
 func (w *worker) connect(ctx context.Context, patience time.Duration) error {

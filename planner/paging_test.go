@@ -138,11 +138,11 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 			if err := p.fill(t.Context(), w.owner, instants); err != nil {
 				rt.Fatal(err)
 			}
-			policy, seen, twice, anew := policies[p.name], map[string]bool{}, 0, false
+			policy, seen, twice, startsOver := policies[p.name], map[string]bool{}, 0, false
 			for cursor, n := []*string(nil), 0; ; n++ {
 				if n == rewritten {
 					w.do("vacuum full " + p.name)
-					anew = true
+					startsOver = true
 				}
 				page, next, ended, err := w.page(&policy, p.name, cursor, limit)
 				if err != nil {
@@ -165,7 +165,7 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 			if len(seen) != len(instants) {
 				rt.Fatalf("%s: %d rows are on the pages, want %d", p.name, len(seen), len(instants))
 			}
-			if twice > 0 && !anew { // a tie is begun again in another file; a batch has deleted its rows by then
+			if twice > 0 && !startsOver { // a tie is begun again in another file; a batch has deleted its rows by then
 				rt.Fatalf("%s: %d rows are on two pages", p.name, twice)
 			}
 		})

@@ -125,7 +125,7 @@ func (s *Stream) takeKeepalive(c *cursor, f frame) (*Message, error) {
 	return &s.keepalive, nil
 }
 
-// notice reads a notice. Since PostgreSQL 18 a publication that is missing at the stream's position is no error but a
+// notice reads a notice. Since PostgreSQL 18 a publication that is missing at the stream's position is not an error but a
 // warning, and the changes of its tables are left out. Nothing else says so.
 func (s *Stream) notice(body []byte) error {
 	var notice pgproto3.NoticeResponse

@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// lapse init makes no slot in the place of one that it has made before, unless it is told to.
+// lapse init makes no slot in place of one that it has made before, unless it is told to.
 func TestALostSlotIsReportedWithTheWayOn(t *testing.T) {
 	t.Parallel()
 	s := &Stream{slot: "lapse_app"}

@@ -54,7 +54,7 @@ func JoinLedger(ctx context.Context, tx pgx.Tx, relation uint32) error {
 }
 
 // Leave takes a table out of all publications but Ledger, under the same lock. What was deleted before the
-// commit of tx is still delivered. A table that is in none is no error.
+// commit of tx is still delivered. A table that is in none is not an error.
 func Leave(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	t, err := lockTable(ctx, tx, relation)
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *Stream) receiveUntil(ctx context.Context, until time.Time, wake <-chan 
 	return s.fail(err)
 }
 
-// read reads once, until the time given, until wake has something, or until ctx ends. Nothing read by then is no error, and
+// read reads once, until the time given, until wake has something, or until ctx ends. Nothing read by then is not an error, and
 // neither is an interruption for nothing.
 func (s *Stream) read(ctx context.Context, until time.Time, wake <-chan struct{}) error {
 	s.watchContext(ctx)

@@ -217,7 +217,7 @@ func copySlot(ctx context.Context, q Querier, from, name string) (SlotState, err
 	return ReadSlot(ctx, q, name)
 }
 
-// DropSlot removes the slot, and with it every deletion that was not read. A slot that is not there is no error; one
+// DropSlot removes the slot, and with it every deletion that was not read. A slot that is not there is not an error; one
 // in use is ErrSlotActive.
 func DropSlot(ctx context.Context, q Querier, name string) error {
 	_, err := q.Exec(ctx, `select pg_catalog.pg_drop_replication_slot($1)`, name)

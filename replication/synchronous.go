@@ -61,7 +61,7 @@ func CheckSynchronousNames(ctx context.Context, q Querier, applicationName strin
 //
 // pg_stat_replication shows sync_state to members of pg_read_all_stats only, not even to its own login, and has it at
 // async until the stream has told a position. So the setting decides with it, which everybody may read, and the name of
-// the stream. A stream that is gone is no error: its reader will notice.
+// the stream. A stream that is gone is not an error: its reader will notice.
 func CheckAsync(ctx context.Context, q Querier, pid uint32, applicationName string) error {
 	const query = `
 select pg_catalog.current_setting('synchronous_standby_names'),

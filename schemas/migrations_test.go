@@ -81,7 +81,7 @@ func TestAGapBetweenMigrationsIsRefused(t *testing.T) {
 	}
 	for _, more := range []string{"0005_1_a.sql", "x.sql", "0002_3_c.sql={{.Nothing}}", "0002_3_c.sql={{"} {
 		if _, err := schemas.ReadMigrations(folder(append(whole(), more)...), roles); err == nil {
-			t.Errorf("a folder with %s is no error", more)
+			t.Errorf("a folder with %s is not an error", more)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type Tally struct {
 
 // Account is what one transaction claimed and what was seen of it.
 type Account struct {
-	Claim     *schemas.Claim // proven by the first published change; nil where there is none
+	Claim     *schemas.Claim // proven by the first published change; nil if there is none
 	Result    *Result        // the result that ended the claim; nil where none came or it could not be read
 	Batches   int            // rows of lapse.batch
 	Results   int            // rows of lapse.batch_result

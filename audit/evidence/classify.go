@@ -41,7 +41,7 @@ type classifier struct {
 	state   state
 	claim   schemas.Claim
 	soft    bool         // the claim is one to set a column of the target's rows, and to delete none
-	hashed  bool         // the events under the claim have hashes in the place of keys
+	hashed  bool         // the events under the claim have hashes in place of keys
 	values  []string     // the columns that events of the target have as values; none: they are told as keys
 	due     *schemas.Due // how to tell whether a row of the target was due; nil: not asked
 	account Account
@@ -154,7 +154,7 @@ func (c *classifier) drop(change *replication.Change, first bool) finding {
 
 // examine reads the claim of a batch row, or of a drop's row, whose MAC is verified otherwise. ours: it names this
 // database and this transaction, as the deletion functions ensure. verifies: it names this system, history and timeline
-// too, and one of the keys signed it. A row that cannot be read is neither, and is no error: else anybody who may write
+// too, and one of the keys signed it. A row that cannot be read is neither, and is not an error: else anybody who may write
 // such a row could stop the audit.
 func (c *classifier) examine(
 	change *replication.Change, claim *schemas.Claim, verify func(*schemas.Claim, schemas.Key, []byte) bool,

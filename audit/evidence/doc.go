@@ -59,7 +59,7 @@
 // proves nothing is no event and names nothing; its transaction is unverified, and one of this transaction's that no key verifies
 // counts as the dropping functions', since nobody else but a superuser may write one.
 //
-// Where the batch says so (lapse.batch.hashed: the function's word too) the system's events have a keyed hash in the place of each
+// Where the batch says so (lapse.batch.hashed: the function's word too) the system's events have a keyed hash in place of each
 // value that names a row. Every other event has the values: who forged it does not choose what is told of it.
 //
 // Every other deletion under a claim is unverified. So is everything from any other row of lapse.batch on: a row that does not

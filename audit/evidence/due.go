@@ -8,7 +8,7 @@ import (
 	"lapse/schemas"
 )
 
-// tell has a system event say what the batch's row says of its events: hashes in the place of keys, values beside them, and whether
+// tell has a system event say what the batch's row says of its events: hashes in place of keys, values beside them, and whether
 // the row was due. Values and judgement are the target's: of what a cascade deletes the policy says nothing.
 func (c *classifier) tell(e *Event) {
 	e.Hashed = c.hashed

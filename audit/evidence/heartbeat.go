@@ -130,7 +130,7 @@ func (j *heartbeatJSON) heartbeat(form TextForm) *Heartbeat {
 	return h
 }
 
-// LastBeat is the last heartbeat that the log has, and what its record reaches; where there is none, where the log begins.
+// LastBeat is the last heartbeat that the log has, and what its record reaches; if there is none, where the log begins.
 type LastBeat struct {
 	Beat  *Heartbeat
 	Reach Reach

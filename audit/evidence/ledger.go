@@ -44,7 +44,7 @@ const macColumn = "mac"
 // system's by another word than that of the function that wrote the row.
 const softColumn = "soft"
 
-// hashedColumn says of a batch that its events have hashes in the place of keys. It is in no claim either: without it the same
+// hashedColumn says of a batch that its events have hashes in place of keys. It is in no claim either: without it the same
 // events have the keys.
 const hashedColumn = "hashed"
 
@@ -61,7 +61,7 @@ func parseFlag(change *replication.Change, name string) bool {
 	return sent && text == "t"
 }
 
-// parseValues reads valuesColumn; nil where there is none.
+// parseValues reads valuesColumn; nil if there is none.
 func parseValues(change *replication.Change) (columns []string) {
 	text, sent := ledgerText(change, valuesColumn)
 	if !sent || json.Unmarshal([]byte(text), &columns) != nil {
@@ -70,7 +70,7 @@ func parseValues(change *replication.Change) (columns []string) {
 	return columns
 }
 
-// parseDue reads dueColumn; nil where there is none. By one that cannot be read nothing can be judged, and it says so of each row.
+// parseDue reads dueColumn; nil if there is none. By one that cannot be read nothing can be judged, and it says so of each row.
 func parseDue(change *replication.Change) *schemas.Due {
 	text, sent := ledgerText(change, dueColumn)
 	if !sent {

@@ -38,7 +38,7 @@ type comparison struct {
 	readBeyond   bool                 // see startingPoint
 }
 
-// run makes the comparison. A difference is no error: see difference.
+// run makes the comparison. A difference is not an error: see difference.
 func (c *comparison) run(ctx context.Context) error {
 	c.begin()
 	if err := c.findUnmatched(); err != nil {

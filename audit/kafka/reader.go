@@ -76,7 +76,7 @@ func (r *Reader) Next(ctx context.Context) (schemas.Record, int64, error) {
 	return first.Record, first.Offset, nil
 }
 
-// fetch asks once. An answer without records is no error.
+// fetch asks once. An answer without records is not an error.
 func (r *Reader) fetch(ctx context.Context) error {
 	resp, err := r.client.kafka.Fetch(ctx, &kafkago.FetchRequest{
 		Topic:     r.topic,

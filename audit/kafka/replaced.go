@@ -70,7 +70,7 @@ func (s *sender) checkRecord(ctx context.Context, offset, by int64) error {
 }
 
 // End is where the records end that a publisher has acknowledged in a partition: after a batch that this producer wrote under
-// this epoch. No two publishers have the same epoch, so whatever a later one writes in the place of a batch that was lost is
+// this epoch. No two publishers have the same epoch, so whatever a later one writes in place of a batch that was lost is
 // told from it.
 type End struct {
 	Offset   int64

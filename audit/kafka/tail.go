@@ -16,7 +16,7 @@ type Stored struct {
 
 // tail is the end of what was published into a partition.
 type tail struct {
-	records   []Stored // the newest records of ours, ascending; empty where there are none
+	records   []Stored // the newest records of ours, ascending; empty if there are none
 	foreign   int      // records above the newest of ours that are neither ours nor fences: somebody else has written them
 	uncounted int      // of these, the ones above tailRequest.counted
 }
@@ -25,7 +25,7 @@ type tail struct {
 type tailRequest struct {
 	topic     string
 	partition int32
-	end       int64 // read below this offset; -1 is the present end
+	end       int64 // read below this offset; -1 is the current end
 
 	ours    func(*schemas.Record) bool // nil takes every record that is no fence
 	records int                        // how many of ours
@@ -87,7 +87,7 @@ func (c *Client) tail(ctx context.Context, r tailRequest) (tail, error) {
 }
 
 // Backward calls each with the records of a partition below offset end, the newest first, until each returns false or an
-// error, or there are no more. End -1 is the present end. The record's memory is the callee's. Fences and foreign records
+// error, or there are no more. End -1 is the current end. The record's memory is the callee's. Fences and foreign records
 // are among them. The error for a topic that is not there is a *MissingTopicError.
 //
 // A broker hands out no batch backwards. So Backward reads forward in windows, which grow as long as their records fit
@@ -125,7 +125,7 @@ const windowBytes = 2 << 20
 type window struct{ from, to int64 }
 
 // windows calls each with ranges of offsets, from end down to the first offset, until each returns false. A range is four
-// times as wide as what was kept of the one before. End -1 is the present end. If retention deletes the beginning of a
+// times as wide as what was kept of the one before. End -1 is the current end. If retention deletes the beginning of a
 // range meanwhile, each fails with an *OffsetError, and is called again with what is left.
 func (c *Client) windows(
 	ctx context.Context, topic string, partition int32, end int64, each func(*window) (goOn bool, err error),

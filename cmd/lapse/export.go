@@ -62,7 +62,7 @@ type exportedHeader struct {
 	Value exportedBytes `json:"value"`
 }
 
-// exportedBytes is a text where the bytes are one, {"base64": …} where they are not, and null where there are none.
+// exportedBytes is a text where the bytes are one, {"base64": …} where they are not, and null if there are none.
 type exportedBytes []byte
 
 func (b exportedBytes) MarshalJSON() ([]byte, error) {

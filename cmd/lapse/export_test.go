@@ -75,7 +75,7 @@ func wantExport(t *testing.T, m *machine, broker *kafkaserver.Server, topics ...
 	if said := m.exits(exitInvalid, "events", "--export", dir); !strings.Contains(said, "is not empty") {
 		t.Errorf("a second export into the folder: %s", said)
 	}
-	if said := m.exits(exitInvalid, "events", "--export", dir, "--cause", "user"); !strings.Contains(said, "exclude one another") {
+	if said := m.exits(exitInvalid, "events", "--export", dir, "--cause", "user"); !strings.Contains(said, "exclude each other") {
 		t.Errorf("a filtered export: %s", said)
 	}
 }

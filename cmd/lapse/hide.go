@@ -152,7 +152,7 @@ func (c *hider) read(ctx context.Context) (*tables.Hiding, error) {
 	return c.does.Preview(ctx, planner.HideUnder(&p.Definition))
 }
 
-// hidesMore refuses to put what a policy that deletes set rows hides in the place of what the policy that sets them hides: there is one view,
+// hidesMore refuses to put what a policy that deletes set rows hides in place of what the policy that sets them hides: there is one view,
 // and one function, for each table.
 func (c *hider) hidesMore(ctx context.Context, conn database.DB, p *record.InForce) error {
 	if c.does.Drop || p.Definition.Soft != nil {

@@ -239,7 +239,7 @@ func (s *shop) loseSlot(ctx context.Context) {
 	s.db.Exec(s.t, `alter system reset max_slot_wal_keep_size`, `select pg_reload_conf()`)
 }
 
-// One run up to the present end leaves a heartbeat, with which the executor deletes for two minutes.
+// One run up to the current end leaves a heartbeat, with which the executor deletes for two minutes.
 func TestAuditOnceLeavesAHeartbeatBehind(t *testing.T) {
 	pgtest.On(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)

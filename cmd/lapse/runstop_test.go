@@ -105,6 +105,6 @@ func TestStatusWatchesUntilItIsStopped(t *testing.T) {
 		}
 	}
 	if text := fmt.Sprint(m.lapse("status")); strings.Contains(text, clearScreen) {
-		t.Error("the screen is cleared where there is none")
+		t.Error("the screen is cleared if there is none")
 	}
 }

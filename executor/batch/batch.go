@@ -48,7 +48,7 @@ func Assign(ctx context.Context, s *Session, p *record.InForce, l *Lease, f *Pro
 	}
 	return &Assignment{
 		Lease: l, Policy: p.ID, version: p.Version, Name: p.Name, holds: p.HoldVersion,
-		Cascades:  append([]uint32{}, cascades...), // not null where there are none
+		Cascades:  append([]uint32{}, cascades...), // not null if there are none
 		Trusted:   p.Trusted,
 		functions: f, Limits: s.limitsFor(p, l.Run),
 	}, nil

@@ -145,7 +145,7 @@ func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // isOf reports whether a file is of a database with this number, of a server with this data.
 func (r *file) isOf(s *Seen) bool { return r.System == s.System && r.Database == s.Database }
 
-// Memory is the id under which the beats of a database are counted, a new one where there is none.
+// Memory is the id under which the beats of a database are counted, a new one if there is none.
 func (f *Folder) Memory(s *Seen) uuid.UUID {
 	if r, err := readFile(f.name(s)); err == nil {
 		return r.Memory

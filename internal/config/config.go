@@ -278,7 +278,7 @@ func (s *Settings) complete() error {
 	return nil
 }
 
-// defaultKeys is the folder for keys in the user's own configuration, "" where there is none.
+// defaultKeys is the folder for keys in the user's own configuration, "" if there is none.
 func defaultKeys(env Environment) string {
 	if dir := env.get("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "lapse", "keys")

@@ -31,7 +31,7 @@ func KeyNames() []KeyName { return []KeyName{TagKey, LogKey, RowsKey, HashKey} }
 
 func (n KeyName) variable() string { return "LAPSE_KEY_" + strings.ToUpper(string(n)) }
 
-// KeySource is where the keys are: LAPSE_KEY_TAG and its kin in the environment, or else files in a folder.
+// KeySource is where the keys are: LAPSE_KEY_TAG and the like in the environment, or else files in a folder.
 type KeySource struct {
 	Dir     string
 	Default bool // nobody configured the folder: it is the user's own

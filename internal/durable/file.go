@@ -10,7 +10,7 @@ import (
 // Temporary is the pattern of the names, for os.CreateTemp, of files that are being written. A crash may leave one.
 const Temporary = ".writing-*"
 
-// Write puts a file of mode 0600 in the place of another. After a crash there is one of them, whole; without an error the new one is on
+// Write puts a file of mode 0600 in place of another. After a crash there is one of them, whole; without an error the new one is on
 // disk. Several processes may write the same file.
 func Write(name string, text []byte) error {
 	path := filepath.Dir(name)

@@ -42,7 +42,7 @@ func (r Record) Header(name string) string {
 // readTimeout is far above what a loopback broker needs for any test's topic.
 const readTimeout = 60 * time.Second
 
-// ReadAll reads a topic of the shared broker: every record of every partition up to its present end, by partition and
+// ReadAll reads a topic of the shared broker: every record of every partition up to its current end, by partition and
 // offset. It reads with another library than the one Lapse publishes with.
 func ReadAll(t testing.TB, topic string) []Record {
 	t.Helper()

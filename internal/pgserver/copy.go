@@ -175,7 +175,7 @@ func WithSettings(settings map[string]string) Change {
 	}
 }
 
-// Restore ends the server as Kill does, puts the copy in the place of its data, and starts it again: same port, same
+// Restore ends the server as Kill does, puts the copy in place of its data, and starts it again: same port, same
 // folder. Without changes it is what a person has who restores a snapshot of the storage.
 func (s *Server) Restore(ctx context.Context, from *Copy, changes ...Change) error {
 	if err := s.Kill(); err != nil {

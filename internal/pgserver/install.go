@@ -62,7 +62,7 @@ func FindPackaged() (Install, error) {
 		"run apt-get install -y postgresql", ErrNotInstalled)
 }
 
-// systemBinDirs are where Debian and its kin put servers.
+// systemBinDirs are where Debian and the like put servers.
 func systemBinDirs() ([]string, error) { return filepath.Glob("/usr/lib/postgresql/*/bin") }
 
 // inspectAll lists the servers in these folders, the first of each major version, oldest first.

@@ -34,7 +34,7 @@ func (db *DB) Snapshot(t testing.TB, how pgserver.How) *pgserver.Copy {
 	return copied
 }
 
-// Restore puts a copy in the place of the server's data: same port, same URL.
+// Restore puts a copy in place of the server's data: same port, same URL.
 func (db *DB) Restore(t testing.TB, from *pgserver.Copy, changes ...pgserver.Change) {
 	t.Helper()
 	if err := db.alone(t).Restore(t.Context(), from, changes...); err != nil {

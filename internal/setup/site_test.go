@@ -252,7 +252,7 @@ func (p *database) untilWhole(stride int, work func(s *statements) error) {
 			p.t.Logf("%d attempts", attempt)
 			return
 		case err == nil && s.all[n-1] != s.last():
-			p.t.Errorf("the connection was cut at %q, and that is no error", s.all[n-1])
+			p.t.Errorf("the connection was cut at %q, and that is not an error", s.all[n-1])
 		case attempt > 1000:
 			p.t.Fatalf("it never ends: %v", err)
 		}

@@ -51,7 +51,7 @@ func Check(e Entry) []Problem {
 		if len(f.marks) == 0 {
 			return []Problem{{key, key + " needs " + strings.Join(marksWith(key), " or ")}}
 		}
-		return []Problem{{key, fmt.Sprintf("%s and %s exclude one another", key, f.marks[0])}}
+		return []Problem{{key, fmt.Sprintf("%s and %s exclude each other", key, f.marks[0])}}
 	}
 	return f.check(e)
 }

@@ -140,7 +140,7 @@ func readPeriod(ctx context.Context, db DB, text string) (i Interval, problem st
 	return ReadInterval(ctx, db, text)
 }
 
-// readAfter reads an entry's "after": no time at all where there is none.
+// readAfter reads an entry's "after": no time at all if there is none.
 func readAfter(ctx context.Context, db DB, e Entry) (after Interval, problems []Problem, err error) {
 	text, there := e["after"]
 	if !there {

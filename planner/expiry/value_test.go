@@ -108,17 +108,17 @@ func TestAnEntryWhoseKeysDoNotGoTogetherIsRefused(t *testing.T) {
 	}{
 		{Entry{"epoch": "s"}, "", "expire needs column"},
 		{Entry{"column": "a", "epoch": "us"}, "epoch", `epoch is s (seconds since 1970) or ms, and not "us"`},
-		{Entry{"column": "a", "epoch": "s", "zone": "UTC"}, "zone", "zone and epoch exclude one another"},
-		{Entry{"column": "a", "epoch": "s", "ttl_column": "b"}, "epoch", "epoch and ttl_column exclude one another"},
+		{Entry{"column": "a", "epoch": "s", "zone": "UTC"}, "zone", "zone and epoch exclude each other"},
+		{Entry{"column": "a", "epoch": "s", "ttl_column": "b"}, "epoch", "epoch and ttl_column exclude each other"},
 		{Entry{"column": "a", "epoch": "s", "path": "a."}, "path", "is not a path"},
 		{Entry{"column": "a", "iso8601": "false"}, "iso8601", "iso8601 is true, or is left out"},
-		{Entry{"column": "a", "iso8601": "true", "epoch": "s"}, "iso8601", "iso8601 and epoch exclude one another"},
+		{Entry{"column": "a", "iso8601": "true", "epoch": "s"}, "iso8601", "iso8601 and epoch exclude each other"},
 		{Entry{"iso8601": "true"}, "", "expire needs column"},
 		{Entry{"column": "a", "instant": "yes"}, "instant", "instant is true, or is left out"},
 		{Entry{"column": "a", "instant": "true", "epoch": "us"}, "epoch", `epoch is s (seconds since 1970) or ms, and not "us"`},
-		{Entry{"column": "a", "instant": "true", "iso8601": "true"}, "iso8601", "iso8601 and instant exclude one another"},
+		{Entry{"column": "a", "instant": "true", "iso8601": "true"}, "iso8601", "iso8601 and instant exclude each other"},
 		{Entry{"bucket.span": "1 day"}, "", "expire needs bucket.column"},
-		{Entry{"bucket.column": "a", "column": "b"}, "column", "column and bucket.column exclude one another"},
+		{Entry{"bucket.column": "a", "column": "b"}, "column", "column and bucket.column exclude each other"},
 		{Entry{"bucket.column": "a", "zone": "CET"}, "zone", "is not the name of a place"},
 	} {
 		problems := Check(c.entry)

@@ -57,7 +57,7 @@ type treeReader struct {
 	at     int
 }
 
-// node reads one node; nil where there is none.
+// node reads one node; nil if there is none.
 func (r *treeReader) node() *node {
 	if r.at+1 >= len(r.tokens) || r.tokens[r.at] != "{" {
 		return nil
@@ -88,7 +88,7 @@ func (r *treeReader) node() *node {
 	return nil
 }
 
-// oid is a field's number, 0 where there is none.
+// oid is a field's number, 0 if there is none.
 func (n *node) oid(field string) uint32 {
 	values := n.fields[field]
 	if len(values) == 0 {

@@ -23,7 +23,7 @@
 // it delete less. The head of schemas/migrations/0001_11_batch.sql lists what it calls.
 //
 // The condition comes from planner/expiry, a file per kind. pick.go, shape.go and slice.go say how a batch finds its rows, soft.go what
-// an UPDATE sets in the place of a DELETE.
+// an UPDATE sets in place of a DELETE.
 //
 // # What it refuses
 //

@@ -39,7 +39,7 @@ func wantGolden(t *testing.T, name string) {
 	if of, found := goldenBases[name]; found {
 		base := definitions.All()[of]
 		base.ID, base.Version, base.Name, base.Table, base.Key, base.Batch, base.SearchPath = d.ID, d.Version, d.Name, d.Table, d.Key, d.Batch, d.SearchPath
-		got = fmt.Sprintf("-- What differs from %s.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.\n", of) +
+		got = fmt.Sprintf("-- What differs from %s.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.\n", of) +
 			differences(functionsText(t, &base), got, slices.Contains(goldenWholes, name))
 	}
 	fixture.WantFile(t, *update, filepath.Join("testdata", name+".sql"), got)
@@ -69,7 +69,7 @@ func differences(from, to string, whole bool) string {
 			out.WriteString(f.text)
 		case before != f.text:
 			lines, hash := difference(before, f.text)
-			fmt.Fprintf(&out, "@@ %s, in the place of %s\n%s", f.name, hash, lines)
+			fmt.Fprintf(&out, "@@ %s, in place of %s\n%s", f.name, hash, lines)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(base)) {

@@ -40,7 +40,7 @@ type leafIndex struct {
 
 // Found are those of a policy's leaves.
 type Found struct {
-	Name     string // the one that serves, named for the first leaf; "" where there is none or not on every leaf
+	Name     string // the one that serves, named for the first leaf; "" if there is none or not on every leaf
 	Warnings []string
 	ByWhere  bool    // it has only the rows that meet where, on every leaf
 	Sparse   bool    // it has only the rows with a ttl, on every leaf, or is made so

@@ -43,7 +43,7 @@ func (r *reading) check() {
 		}
 	}
 	if len(when) > 1 {
-		r.Complain(p.Place(when[len(when)-1]), "%s: %s exclude one another", r.what, strings.Join(when, " and "))
+		r.Complain(p.Place(when[len(when)-1]), "%s: %s exclude each other", r.what, strings.Join(when, " and "))
 	}
 	if len(when) == 0 {
 		p.Every = DefaultEvery
@@ -186,7 +186,7 @@ func (r *reading) events(e yamldoc.Entry) {
 	}
 	switch {
 	case named && value != EventsColumns:
-		r.Complain(columns.At, "%s: columns and values: %s exclude one another", what, value)
+		r.Complain(columns.At, "%s: columns and values: %s exclude each other", what, value)
 	case !named && value == EventsColumns:
 		r.Complain(values.Value.Place(), "%s: values: columns needs columns: [a, b]", what)
 	case value != EventsKeys:

@@ -247,7 +247,7 @@ func (r *Policy) At(number schemas.PolicyVersion) *RecordedVersion {
 // HeldBackText says which version waits and for what, and what is deleted meanwhile; "" where none waits.
 func (r *Policy) HeldBackText() string { return HeldBackText(r.Name, r.Version, r.HeldBack) }
 
-// ReplacedAt is when another version came into force in the place of one; nil where none did, or that one never was.
+// ReplacedAt is when another version came into force in place of one; nil where none did, or that one never was.
 func (r *Policy) ReplacedAt(number schemas.PolicyVersion) *time.Time {
 	was := false
 	for i := range r.States {

@@ -16,7 +16,7 @@ type Quarantine struct {
 	NextTry time.Time `json:"next_try"` // when the next of them is tried again
 }
 
-// String is for a person, "" where there are none.
+// String is for a person, "" if there are none.
 func (q *Quarantine) String() string {
 	switch q.Rows {
 	case 0:

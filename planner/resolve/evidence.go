@@ -30,7 +30,7 @@ func (s *resolution) evidence(ctx context.Context, t *database.Table) error {
 			s.complain("evidence", "evidence: due is not possible here, since the auditor, which has the log and not the database, must find out by itself "+
 				"whether a row was due, and "+why)
 		case s.p.Action.Kind == policyfile.ActionDropPartition:
-			s.complain("evidence", "evidence: due and action: drop_partition exclude one another: the rows of a dropped partition are not in the log")
+			s.complain("evidence", "evidence: due and action: drop_partition exclude each other: the rows of a dropped partition are not in the log")
 		default:
 			wanted = append(wanted, wantedColumn{due.Column, "evidence"})
 		}

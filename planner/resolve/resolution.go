@@ -21,7 +21,7 @@ type Resolved struct {
 	Leaves     []database.Relation // the table itself, or its partitions that hold rows, ascending by oid
 	Cascades   []database.Relation // what foreign keys take along, as the write-ahead log names it, ascending by oid
 	Published  []database.Relation // what must be in a publication: the table, then the roots of what cascades reach, by name
-	Index      string              // the index that serves, "" where there is none or not on every leaf
+	Index      string              // the index that serves, "" if there is none or not on every leaf
 	Build      []index.Step        // what apply makes of it first, where the policy says index: create
 	Warnings   []string
 

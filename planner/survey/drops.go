@@ -11,7 +11,7 @@ import (
 // Drop is a partition that would be dropped whole.
 type Drop struct {
 	Name string `json:"name"`
-	Rows *int64 `json:"rows,omitempty"` // by the catalog's estimate; nil where there is none
+	Rows *int64 `json:"rows,omitempty"` // by the catalog's estimate; nil if there is none
 }
 
 // dropsSQL lists the leaves of table $1 that nothing is known to keep from being dropped whole at cutoff $2, by the end of their range of

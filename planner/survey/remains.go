@@ -28,7 +28,7 @@ const mostRemains = 100_000
 
 // Remaining counts what was due under a policy at an instant and is still there. conn is a session whose state does not matter: the
 // policy's survey function runs in it. What else there is to know is read over q, another session. Nothing is changed. It is not asked
-// unless something is known to be left: reading past dead rows costs as much as reading them. It gives way to sessions that wait to change the table
+// unless something is known to be left: reading past dead rows costs as much as reading them. It yields to sessions that wait to change the table
 // (see ErrAwaited).
 func Remaining(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.InForce, at time.Time) (r Remains, err error) {
 	if err := cleanSession(ctx, conn); err != nil {

@@ -111,7 +111,7 @@ $lapse$;
 comment on function lapse.deleter_of is 'The role that deletes for a policy.';
 
 -- sets reports whether a policy version sets a column of its rows once, and deletes none ("action: soft"). Its batches have an update
--- in the place of the deletion: rows are deleted nowhere and take nothing along, so what follows a deletion by foreign keys is not asked about.
+-- in place of the deletion: rows are deleted nowhere and take nothing along, so what follows a deletion by foreign keys is not asked about.
 -- What an update of the target would run is asked instead, and that the audit sees updates.
 --
 -- Rows that are set stay, and are no event when somebody changes them later. The one policy that may be on the same table deletes

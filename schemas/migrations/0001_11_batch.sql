@@ -60,7 +60,7 @@ comment on column lapse.tally.updated is 'Rows of the target updated.';
 
 -- What enter and check_leaf tell a deletion function of its shard, and the shard's place. leaf is its name in SQL. spared is SQL that is true of rows t
 -- which must stay, whatever the policy says: held (lapse.held), or in quarantine because they could not be deleted (lapse.quarantined); it is
--- '' where there are none. low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun.
+-- '' if there are none. low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun.
 create type lapse.place as (
   leaf text, cursor text[], pass smallint, lower text[], upper text[], modulus int, remainder int, spared text, low
   timestamptz, ways jsonb, answers text
@@ -73,10 +73,10 @@ comment on column lapse.place.lower is 'The slice lies above this place; null: o
 comment on column lapse.place.upper is 'The slice reaches up to this place; null: open.';
 comment on column lapse.place.modulus is 'Number of hash parts; null: not by hash.';
 comment on column lapse.place.remainder is 'The hash part; null: not by hash.';
-comment on column lapse.place.spared is 'SQL that is true of rows t which must stay: held, or in quarantine; empty where there are none.';
+comment on column lapse.place.spared is 'SQL that is true of rows t which must stay: held, or in quarantine; empty if there are none.';
 comment on column lapse.place.low is 'Where a pass that begins may begin: rows that had fallen due by then are gone. Null: at the start.';
 comment on column lapse.place.ways is 'The foreign keys along which the batch locks what a cascade deletes; null where it locks nothing.';
-comment on column lapse.place.answers is 'SQL that finds the rows of the leaf that refer to one of it, d.at, and keep it; null where there are none.';
+comment on column lapse.place.answers is 'SQL that finds the rows of the leaf that refer to one of it, d.at, and keep it; null if there are none.';
 
 -- What a batch did. pass_over says that the pass came to its end: a batch without it ended because it may be no larger.
 create type lapse.outcome as (
@@ -171,7 +171,7 @@ comment on column lapse.batch.xid is 'The transaction.';
 comment on column lapse.batch.started_at is 'When the transaction began.';
 comment on column lapse.batch.mac is 'MAC over all of this, by the tag key, which is not in the database: it makes the deletions system deletes to the auditor.';
 comment on column lapse.batch.soft is 'Whether the batch sets a column of the target''s rows, and deletes none.';
-comment on column lapse.batch.hashed is 'Whether the events of the batch have keyed hashes in the place of the rows'' keys.';
+comment on column lapse.batch.hashed is 'Whether the events of the batch have keyed hashes in place of the rows'' keys.';
 comment on column lapse.batch.told is 'The columns that the batch''s events have as values beside the key; null for none.';
 comment on column lapse.batch.due is 'How the auditor finds out from the log whether a row was due; null where it does not.';
 

@@ -173,7 +173,7 @@ end
 $lapse$;
 comment on function lapse.may_ask is 'Reports whether the deleter that proves to be the caller may have the keys of a hold.';
 
--- enforced_holds are the holds that batches heed, with what they say, and on which table each is. One is gone if its table is, unless it
+-- enforced_holds are the holds that batches obey, with what they say, and on which table each is. One is gone if its table is, unless it
 -- was released since that was known: somebody has said that nothing took the table's place. What was attached from transaction since on
 -- may have been below the table.
 create function lapse.enforced_holds()
@@ -203,7 +203,7 @@ begin
    order by h.id;
 end
 $lapse$;
-comment on function lapse.enforced_holds is 'The holds that batches heed.';
+comment on function lapse.enforced_holds is 'The holds that batches obey.';
 
 -- held_keys are the keys of a hold. Conditions call it, in a batch or a survey, as the deleter: of holds on tables of the deleter's owner,
 -- and on those that it may read and to which foreign keys lead from a table of that owner by ON DELETE CASCADE, or by what would set a column
@@ -409,7 +409,7 @@ begin
   return sql;
 end
 $lapse$;
-comment on function lapse.held is 'SQL that is true of the held rows of a leaf, or of the policy''s table; null where there are none.';
+comment on function lapse.held is 'SQL that is true of the held rows of a leaf, or of the policy''s table; null if there are none.';
 
 -- held_rows is held for the policy's whole table, for its survey function.
 create function lapse.held_rows(policy int, version int, proof bytea) returns text
@@ -425,7 +425,7 @@ begin
     (select p.table_oid from lapse.policy p where p.id = held_rows.policy and p.version = held_rows.version));
 end
 $lapse$;
-comment on function lapse.held_rows is 'SQL that is true of the held rows of a policy''s table; null where there are none. For survey functions.';
+comment on function lapse.held_rows is 'SQL that is true of the held rows of a policy''s table; null if there are none. For survey functions.';
 
 -- set_hold_version says to batches which holds there are: one whose claim names fewer is refused.
 create function lapse.set_hold_version() returns void

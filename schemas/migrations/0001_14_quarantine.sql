@@ -29,7 +29,7 @@ comment on column lapse.quarantine.key is 'The row''s key, as texts in the order
 comment on column lapse.quarantine.sqlstate is 'What PostgreSQL said to the last try.';
 comment on column lapse.quarantine.relation is 'The table of the constraint, column or trigger; null where none blocked the row.';
 comment on column lapse.quarantine.constraint_name is 'The constraint that blocked the row; null where none did.';
-comment on column lapse.quarantine.column_name is 'The column that may not be null and would have been; null where there is none.';
+comment on column lapse.quarantine.column_name is 'The column that may not be null and would have been; null if there is none.';
 comment on column lapse.quarantine.trigger_name is 'The trigger in which the error was raised; null where it was in none, or there is no telling.';
 comment on column lapse.quarantine.trigger_function is 'Its function.';
 comment on column lapse.quarantine.referred is 'Whether a careful batch left the row out because something refers to it; false where its deletion failed.';
@@ -82,7 +82,7 @@ begin
     quarantined.leaf, at);
 end
 $lapse$;
-comment on function lapse.quarantined is 'SQL that is true of the rows of a leaf that are in quarantine and not to be tried yet; null where there are none.';
+comment on function lapse.quarantined is 'SQL that is true of the rows of a leaf that are in quarantine and not to be tried yet; null if there are none.';
 
 -- resist enters the row of a batch that is one row and was told to step over it: the deletion failed, and its subtransaction has been
 -- rolled back. It is tried again after a minute, and after each further failure after twice as long, a day at most. It returns what record

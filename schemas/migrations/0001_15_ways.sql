@@ -102,7 +102,7 @@ end
 $lapse$;
 comment on function lapse.to_lock is 'The foreign keys along which a batch locks what a cascade deletes; null where it locks nothing.';
 
--- answers is SQL that finds the rows of a leaf that refer to one of it, at d.at, and keep it; null where there are none.
+-- answers is SQL that finds the rows of a leaf that refer to one of it, at d.at, and keep it; null if there are none.
 create function lapse.answers(leaf oid, ways jsonb) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp

@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// Logins are the logins that play the roles. A login may be the role itself, and one login may play all three.
+// Logins are the logins that play the roles. A login may be the role itself, and one login may take all three.
 type Logins struct{ Owner, Executor, Auditor string }
 
 // OneLogin plays all three roles.

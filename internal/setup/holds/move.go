@@ -20,7 +20,7 @@ import (
 // condition. What it was on before, as far as it is there, stays held. It returns when no batch that did not see that can commit any more.
 //
 //	crash before the first commit     nothing has happened
-//	crash after it                    every batch that begins heeds the hold on both tables; the next command that places, moves, releases
+//	crash after it                    every batch that begins obeys the hold on both tables; the next command that places, moves, releases
 //	                                  or lists holds, or init, waits for the batches that did not see it, and says effective
 //	crash after the second            all is done
 func Move(ctx context.Context, s *site.Session, id schemas.HoldID, to, reason string) error {
@@ -93,7 +93,7 @@ func heldTable(ctx context.Context, tx pgx.Tx, id schemas.HoldID) (was hold.Tabl
 }
 
 // Faults records what holds are on now, and lists what is wrong with their tables, each with what to do, and the policies that stop
-// because they cannot heed a hold.
+// because they cannot obey a hold.
 func Faults(ctx context.Context, s *site.Session) (faults []string, err error) {
 	err = pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
 		if err := access.Become(ctx, tx, s.Roles.Owner); err != nil {

@@ -33,7 +33,7 @@ type PendingError struct {
 }
 
 func (e *PendingError) Error() string {
-	return fmt.Sprintf("hold %d is on record, and every batch that begins heeds it; but a batch that began before it may still commit (lapse hold list goes on waiting): %s",
+	return fmt.Sprintf("hold %d is on record, and every batch that begins obeys it; but a batch that began before it may still commit (lapse hold list goes on waiting): %s",
 		e.Hold, e.cause)
 }
 
@@ -58,7 +58,7 @@ type Placed struct {
 // not placed twice while it is in force.
 //
 //	crash before the first commit     nothing has happened
-//	crash after it                    the hold is requested: every batch that begins heeds it; the next command that places, releases
+//	crash after it                    the hold is requested: every batch that begins obeys it; the next command that places, releases
 //	                                  or lists holds, or init, waits for the batches that did not see it, and says effective
 //	crash after the second            all is done
 func Place(ctx context.Context, s *site.Session, order Order) (placed Placed, err error) {
@@ -231,7 +231,7 @@ func setHoldVersion(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// stoppedPolicies are the policies that delete nothing any more because they cannot heed a hold, each with what to do.
+// stoppedPolicies are the policies that delete nothing any more because they cannot obey a hold, each with what to do.
 func stoppedPolicies(ctx context.Context, tx pgx.Tx) (problems []string, err error) {
 	policies, err := record.LoadInForce(ctx, tx)
 	if err != nil {
@@ -249,7 +249,7 @@ func stoppedPolicies(ctx context.Context, tx pgx.Tx) (problems []string, err err
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("ask how policy %s heeds the holds: %w", p.Name, err)
+			return nil, fmt.Errorf("ask how policy %s obeys the holds: %w", p.Name, err)
 		}
 	}
 	return problems, nil

@@ -25,7 +25,7 @@ type Record struct {
 	State    string         `json:"state"` // requested, effective, releasing or released
 	// EnforcedUntil is when a hold that is being released ends.
 	EnforcedUntil *time.Time `json:"enforced_until,omitempty"`
-	// EffectiveAt is a position of the log above which no batch commits that did not heed the hold; "" while it is requested.
+	// EffectiveAt is a position of the log above which no batch commits that did not obey the hold; "" while it is requested.
 	EffectiveAt string `json:"effective_at,omitempty"`
 	Digest      string `json:"digest"`
 }

@@ -61,7 +61,7 @@ type Result struct {
 	Warnings  []string
 	NewLogins []string    // logins that were made, and have no password
 	Login     string      // the login for all other commands, where it was made or equipped
-	Replaced  bool        // the slot was made in the place of one that is gone
+	Replaced  bool        // the slot was made in place of one that is gone
 	SlotAt    schemas.LSN // where it begins then
 	// CatalogFound is the version that the catalog had before, 0 for none.
 	CatalogFound int

@@ -71,7 +71,7 @@ func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err erro
 	return warnings, context.Cause(ctx)
 }
 
-// onlySlot drops a slot that an Uninstall left that did not end. It returns absent where there is none.
+// onlySlot drops a slot that an Uninstall left that did not end. It returns absent if there is none.
 func (u *Uninstaller) onlySlot(ctx context.Context, absent error) error {
 	var left bool
 	if err := u.Auditor.QueryRow(ctx, leftSlotSQL, u.Slot).Scan(&left); err != nil {

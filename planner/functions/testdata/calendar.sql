@@ -1,5 +1,5 @@
--- What differs from date.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_2_1, in the place of 399e771a
+-- What differs from date.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
+@@ lapse.delete_2_1, in place of 399e771a
 8+  bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 +  due     text := 't.tableoid = $3 and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end';
 +  lower_1 timestamp without time zone := place.lower[1];
@@ -11,14 +11,14 @@
 1+  last_1  timestamp without time zone;
 2+    when 'tie' then case when aim.last[4]::boolean then 't."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC'' and t."closed""at" = $10' else '(t."closed""at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
 +    else 't."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC'' and t."closed""at" <= $10' || slice || after end;
-@@ lapse.due_2_1, in the place of 01d583ad
+@@ lapse.due_2_1, in place of 01d583ad
 1+  bound  timestamp without time zone := (cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 1+  for place in select * from lapse.candidates(2, 1, 'closed"at', bound::timestamp,
 2+select t.ctid as at, t."closed""at" as k1,
 +       t.tableoid = $3 and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end as due
 2+ where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''' || low || stays || '
 + order by t."closed""at"
-@@ lapse.find_2_1, in the place of cef105a5
+@@ lapse.find_2_1, in place of cef105a5
 1+  bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 8+  last_1  timestamp without time zone;
 +  edge    timestamp without time zone;
@@ -36,7 +36,7 @@
 1+    tail := ' and t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC'' and t."closed""at" = $10 and t.ctid > $5 order by t.ctid limit $4';
 1+    tail := ' and (t."closed""at" = $10) is true' || tail;
 1+   and (case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end) is true' || kept || '
-@@ lapse.survey_2_1, in the place of 3a4179c6
+@@ lapse.survey_2_1, in place of 3a4179c6
 1+  bound   timestamp without time zone := (at_cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 2+  rest    text := source || 't."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''
 +   and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end';

@@ -1,16 +1,16 @@
--- What differs from ttl_interval.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_3_1, in the place of 28b0dae0
+-- What differs from ttl_interval.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
+@@ lapse.delete_3_1, in place of 28b0dae0
 2+  bound   date := ((claim.cutoff - interval '2 days' - interval '1 mon' + interval '4 days') at time zone 'UTC')::date;
 +  due     text := 't.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end';
-@@ lapse.due_3_1, in the place of b0300323
+@@ lapse.due_3_1, in place of b0300323
 1+  bound  date := ((cutoff - interval '2 days' - interval '1 mon' + interval '4 days') at time zone 'UTC')::date;
 1+                                              bound::timestamp - interval '14 days', quiet) loop
 1+       t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end as due
-@@ lapse.find_3_1, in the place of 45c15634
+@@ lapse.find_3_1, in place of 45c15634
 1+  bound   date := ((claim.cutoff - interval '2 days' - interval '1 mon' + interval '4 days') at time zone 'UTC')::date;
 1+       t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end as due
 1+   and (case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end) is true' || kept || '
-@@ lapse.survey_3_1, in the place of d3209173
+@@ lapse.survey_3_1, in place of d3209173
 1+  bound   date := ((at_cutoff - interval '2 days' - interval '1 mon' + interval '4 days') at time zone 'UTC')::date;
 1+   and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end';
 2+  execute 'explain (verbose, format json) select (t."day"::timestamp at time zone ''UTC'') ' || source || 't."day" <= $2 and t."day" >= ''4713-01-01 BC''

@@ -1,5 +1,5 @@
--- What differs from plain.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_9_2, in the place of d75ff046
+-- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
+@@ lapse.delete_9_2, in place of d75ff046
 9+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 +  due     text := 't.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end';
 +  after_1 timestamp without time zone := place.cursor[1];
@@ -131,7 +131,7 @@ begin
   return lapse.leave_drop(claim, work, part.why);
 end
 $lapse$;
-@@ lapse.due_9_2, in the place of dd4a11d3
+@@ lapse.due_9_2, in place of dd4a11d3
 1+  bound  timestamp without time zone := (cutoff - interval '30 days') at time zone 'UTC';
 1+  for place in select * from lapse.candidates(9, 2, 'at', bound::timestamp,
 1+   and t."at" > ' || quote_literal(((sight.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone';
@@ -139,7 +139,7 @@ $lapse$;
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || low || stays || '
 + order by t."at"
-@@ lapse.find_9_2, in the place of efad4385
+@@ lapse.find_9_2, in place of efad4385
 1+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 9+  last_1  timestamp without time zone;
 +  edge    timestamp without time zone;
@@ -164,7 +164,7 @@ $lapse$;
 1+    tail := ' and (t."at" = $10) is true' || tail;
 2+   and (case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.survey_9_2, in the place of 69939629
+@@ lapse.survey_9_2, in place of 69939629
 1+  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end';
@@ -186,7 +186,7 @@ $lapse$;
 +      perform lapse.pin();
 +    end if;
 +  end if;
-@@ grants, in the place of 8eb56df1
+@@ grants, in place of 8eb56df1
 0+revoke all on function lapse.drop_9_2(lapse.claim, bytea, lapse.work) from public;
 +grant execute on function lapse.drop_9_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
 0+alter function lapse.drop_9_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";

@@ -1,5 +1,5 @@
--- What differs from epoch.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_7_1, in the place of df308be1
+-- What differs from epoch.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
+@@ lapse.delete_7_1, in place of df308be1
 5+  bound   timestamp with time zone := claim.cutoff;
 +  due     text := 't.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end';
 +  after_1 timestamp with time zone := place.cursor[1];
@@ -8,14 +8,14 @@
 1+  last_1  timestamp with time zone;
 2+    when 'tie' then case when aim.last[4]::boolean then '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10' else '((COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
 +    else '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $10' || after end;
-@@ lapse.due_7_1, in the place of e3adaf77
+@@ lapse.due_7_1, in place of e3adaf77
 1+  bound  timestamp with time zone := cutoff;
 1+   and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > ' || quote_literal((sight.low)::timestamp with time zone) || '::timestamp with time zone';
 1+select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
 3+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end' || low || stays || '
 + order by (COALESCE(t."seen", ''infinity''::timestamp with time zone))
-@@ lapse.find_7_1, in the place of 88ece2f3
+@@ lapse.find_7_1, in place of 88ece2f3
 1+  bound   timestamp with time zone := claim.cutoff;
 5+  last_1  timestamp with time zone;
 +  edge    timestamp with time zone;
@@ -34,7 +34,7 @@
 1+    tail := ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC'' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10 and t.ctid > $5 order by t.ctid limit $4';
 1+    tail := ' and ((COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10) is true' || tail;
 1+   and (case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end) is true' || kept || tail || '
-@@ lapse.survey_7_1, in the place of 7318cbfd
+@@ lapse.survey_7_1, in place of 7318cbfd
 1+  bound   timestamp with time zone := at_cutoff;
 2+  rest    text := source || '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
 +   and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end';

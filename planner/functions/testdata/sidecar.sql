@@ -1,4 +1,4 @@
--- What differs from plain.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
+-- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
 -- Deletes rows of public.carts that are due under policy 'carts' version 1 and not held: one batch, the only work of
 -- its transaction. Its one DELETE has the whole condition. What lapse.find_7_1 returns is added by AND, as values: it can only make it
 -- delete less, never a row that is not due, is held, or is in another partition. Every refusal is an error, and nothing is deleted then.
@@ -74,7 +74,7 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_7_1, in the place of 3a8eddbd
+@@ lapse.due_7_1, in place of 3a8eddbd
 1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
 1+  bound  timestamp with time zone := cutoff - interval '1 day';
 0+  seen   bigint;
@@ -139,7 +139,7 @@ select array_agg(d.at), count(*),
   return aim;
 end
 $lapse$;
-@@ lapse.survey_7_1, in the place of b52c99bd
+@@ lapse.survey_7_1, in place of b52c99bd
 1+  bound   timestamp with time zone := at_cutoff - interval '1 day';
 0+  join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
 2+  rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''

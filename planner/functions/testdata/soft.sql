@@ -1,4 +1,4 @@
--- What differs from plain.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
+-- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
 -- Sets a column of rows of public.docs that are due under policy 'docs' version 1 and not held: one batch, the only work of
 -- its transaction. Its one UPDATE has the whole condition. What lapse.find_10_1 returns is added by AND, as values: it can only make it
 -- set less, never a row that is not due, is held, or is in another partition. Every refusal is an error, and nothing is set then.
@@ -83,7 +83,7 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_10_1, in the place of aecf3c07
+@@ lapse.due_10_1, in place of aecf3c07
 1+  for place in select * from lapse.candidates(10, 1, 'at', bound::timestamp,
 4-
 1+select t.ctid as at, t."at" as k1
@@ -208,7 +208,7 @@ select t.ctid as at
   return aim;
 end
 $lapse$;
-@@ lapse.survey_10_1, in the place of beb41dca
+@@ lapse.survey_10_1, in place of beb41dca
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
 +   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))';
 1+  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)' into whole using at_cutoff, bound;

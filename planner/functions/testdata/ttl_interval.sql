@@ -1,5 +1,5 @@
--- What differs from ttl_where.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_6_1, in the place of 64b22410
+-- What differs from ttl_where.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
+@@ lapse.delete_6_1, in place of 64b22410
 8+  bound   date := ((claim.cutoff + interval '2 days') at time zone 'UTC')::date;
 +  due     text := 't.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end';
 +  lower_1 date := place.lower[1];
@@ -11,14 +11,14 @@
 1+  last_1  date;
 2+    when 'tie' then case when aim.last[4]::boolean then 't."day" <= $2 and t."day" >= ''4713-01-01 BC'' and t."day" = $10' else '(t."day" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
 +    else 't."day" <= $2 and t."day" >= ''4713-01-01 BC'' and t."day" <= $10' || slice || after end;
-@@ lapse.due_6_1, in the place of 3173d656
+@@ lapse.due_6_1, in place of 3173d656
 1+  bound  date := ((cutoff + interval '2 days') at time zone 'UTC')::date;
 1+  for place in select * from lapse.candidates(6, 1, 'day', bound::timestamp,
 2+select t.ctid as at, t."day" as k1,
 +       t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end as due
 2+ where t."day" <= $2 and t."day" >= ''4713-01-01 BC''' || low || stays || '
 + order by t."day"
-@@ lapse.find_6_1, in the place of b04b0ecb
+@@ lapse.find_6_1, in place of b04b0ecb
 1+  bound   date := ((claim.cutoff + interval '2 days') at time zone 'UTC')::date;
 8+  last_1  date;
 +  edge    date;
@@ -36,7 +36,7 @@
 1+    tail := ' and t."day" <= $2 and t."day" >= ''4713-01-01 BC'' and t."day" = $10 and t.ctid > $5 order by t.ctid limit $4';
 1+    tail := ' and (t."day" = $10) is true' || tail;
 1+   and (case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end) is true' || kept || '
-@@ lapse.survey_6_1, in the place of 87ff8d58
+@@ lapse.survey_6_1, in place of 87ff8d58
 1+  bound   date := ((at_cutoff + interval '2 days') at time zone 'UTC')::date;
 2+  rest    text := source || 't."day" <= $2 and t."day" >= ''4713-01-01 BC''
 +   and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end';
