@@ -1,0 +1,41 @@
+package tree
+
+import (
+	"crypto/sha256"
+	"math/bits"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// edge is a tree as the roots of its whole subtrees, the largest first: all that is needed to go on, and to know its root.
+type edge struct {
+	size   int64
+	hashes []tlog.Hash
+}
+
+// add appends a leaf. It takes one hash for each subtree that the leaf completes: less than one in the mean.
+func (e *edge) add(h tlog.Hash) {
+	for n := e.size; n&1 == 1; n >>= 1 {
+		last := len(e.hashes) - 1
+		h, e.hashes = tlog.NodeHash(e.hashes[last], h), e.hashes[:last]
+	}
+	e.hashes = append(e.hashes, h)
+	e.size++
+}
+
+// root is the tree's hash.
+func (e *edge) root() tlog.Hash {
+	if len(e.hashes) == 0 {
+		return sha256.Sum256(nil)
+	}
+	h := e.hashes[len(e.hashes)-1]
+	for i := len(e.hashes) - 2; i >= 0; i-- {
+		h = tlog.NodeHash(e.hashes[i], h)
+	}
+	return h
+}
+
+func (e *edge) clone() edge { return edge{e.size, append([]tlog.Hash(nil), e.hashes...)} }
+
+// fits reports whether there are as many hashes as a tree of that size has.
+func (e *edge) fits() bool { return e.size >= 0 && len(e.hashes) == bits.OnesCount64(uint64(e.size)) }

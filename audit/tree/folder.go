@@ -1,0 +1,157 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"filippo.io/torchwood"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Fault is the first place of a folder where it is not what the log's key has signed.
+type Fault struct {
+	File string // of the folder
+	Leaf int64  // the first leaf that is concerned; -1: none, or all
+	What string
+}
+
+func (f *Fault) Error() string {
+	if f.Leaf < 0 {
+		return fmt.Sprintf("%s: %s", f.File, f.What)
+	}
+	return fmt.Sprintf("%s: leaf %d: %s", f.File, f.Leaf, f.What)
+}
+
+func fault(file string, leaf int64, format string, args ...any) *Fault {
+	return &Fault{file, leaf, fmt.Sprintf(format, args...)}
+}
+
+// Folder is an export, to be verified.
+type Folder struct {
+	Files    fs.FS
+	Verifier note.Verifier
+	// Known are checkpoints that the reader has from elsewhere: the folder's log must be one that grew from each.
+	Known [][]byte
+	// Entry is called with every entry, in order, before its tile is verified: what it says counts only if Verify finds nothing.
+	Entry func(leaf int64, entry []byte) error
+	// Progress is called now and then.
+	Progress func(done, size int64)
+}
+
+// Verified is a folder in which nothing was found.
+type Verified struct {
+	Checkpoint
+	Former int // checkpoints before the newest that fit the same tree
+	Known  int // the same of Folder.Known
+}
+
+// Verify reads the whole folder once, in memory that does not grow with it, and makes every tree of it again from the entries
+// alone. Its error is a *Fault where the folder is not what the key has signed.
+func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
+	signed, err := f.read(CheckpointFile, -1)
+	if err != nil {
+		return nil, err
+	}
+	newest, err := Open(signed, f.Verifier)
+	if err != nil {
+		return nil, fault(CheckpointFile, -1, "it does not verify: %v", err)
+	}
+	if newest.Size == 0 {
+		return nil, fault(CheckpointFile, -1, "it is of an empty log")
+	}
+	v := &verification{Folder: f, newest: newest}
+	defer v.close()
+	if err := v.open(); err != nil {
+		return nil, err
+	}
+	if err := v.entries(ctx); err != nil {
+		return nil, err
+	}
+	if err := v.end(); err != nil {
+		return nil, err
+	}
+	if err := f.others(newest.Size); err != nil {
+		return nil, err
+	}
+	return &Verified{*newest, v.former.fit, v.known.fit}, nil
+}
+
+// read reads a file of the folder.
+func (f *Folder) read(name string, leaf int64) ([]byte, error) {
+	content, err := fs.ReadFile(f.Files, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault(name, leaf, "it is missing")
+	}
+	return content, err
+}
+
+// others looks for files among the tiles that the checkpoint's tree does not have.
+func (f *Folder) others(size int64) error {
+	return fs.WalkDir(f.Files, "tile", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		t, err := torchwood.ParseTilePath(name)
+		if err != nil || !isTileOf(t, size) {
+			return fault(name, -1, "the checkpoint's tree has no such file")
+		}
+		return nil
+	})
+}
+
+// isTileOf reports whether a tree of that size is published with this tile, entries included.
+func isTileOf(t tlog.Tile, size int64) bool {
+	n := size >> (torchwood.TileHeight * max(t.L, 0)) // hashes of the level
+	return t.W == int(min(n-t.N*torchwood.TileWidth, torchwood.TileWidth))
+}
+
+// tileOf is the tile of a tree of that size at a place; ok is false if the tree has none there.
+func tileOf(l int, n, size int64) (t tlog.Tile, ok bool) {
+	width := min(size>>(torchwood.TileHeight*l)-n*torchwood.TileWidth, torchwood.TileWidth)
+	return tlog.Tile{H: torchwood.TileHeight, L: l, N: n, W: int(width)}, width > 0
+}
+
+// topLevel is the highest level of a tree that has tiles.
+func topLevel(size int64) (l int) {
+	for size >= torchwood.TileWidth {
+		size, l = size>>torchwood.TileHeight, l+1
+	}
+	return l
+}
+
+// stored reads a tile's hashes.
+func (f *Folder) stored(t tlog.Tile) ([]tlog.Hash, error) {
+	name, leaf := torchwood.TilePath(t), firstLeaf(t, 0)
+	content, err := f.read(name, leaf)
+	if err != nil {
+		return nil, err
+	}
+	if len(content) != t.W*tlog.HashSize {
+		return nil, fault(name, leaf, "it has %d bytes where %d hashes have %d", len(content), t.W, t.W*tlog.HashSize)
+	}
+	hashes := make([]tlog.Hash, t.W)
+	for i := range hashes {
+		hashes[i] = tlog.Hash(content[i*tlog.HashSize:])
+	}
+	return hashes, nil
+}
+
+// firstLeaf is the first leaf under a tile's i-th hash.
+func firstLeaf(t tlog.Tile, i int) int64 {
+	return (t.N*torchwood.TileWidth + int64(i)) << (torchwood.TileHeight * t.L)
+}
+
+// bundle reads the entries beside a tile of level 0.
+func (f *Folder) bundle(t tlog.Tile) ([]byte, error) {
+	return f.read(torchwood.TilePath(bundleAt(t)), firstLeaf(t, 0))
+}
+
+// IsTree reports whether a file of the folder, by its name with slashes, is one of the tree's.
+func IsTree(name string) bool {
+	return name == CheckpointFile || name == FormerFile || strings.HasPrefix(path.Clean(name), "tile/")
+}

@@ -1,0 +1,134 @@
+package tree
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// former are checkpoints of smaller trees, in the order of their sizes: each must be of the tree that there was at its size.
+type former struct {
+	file string                              // that a fault is of
+	next func() (*Checkpoint, string, error) // io.EOF after the last; the text says where it is
+	stop func() error
+
+	ahead *Checkpoint
+	place string
+	fit   int   // that were compared
+	size  int64 // of the last of them
+}
+
+// longestLine bounds a line of FormerFile: a note with all the witnesses that anybody has.
+const longestLine = 1 << 20
+
+// open reads the folder's own.
+func (c *former) open(f *Folder) error {
+	file, err := f.Files.Open(FormerFile)
+	if err != nil {
+		return fault(FormerFile, -1, "it is missing")
+	}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, longestLine)
+	number := 0
+	c.file = FormerFile
+	c.stop = file.Close
+	c.next = func() (*Checkpoint, string, error) {
+		if !lines.Scan() {
+			return nil, "", errors.Join(lines.Err(), io.EOF)
+		}
+		number++
+		place := fmt.Sprintf("line %d", number)
+		checkpoint, err := openLine(lines.Bytes(), f.Verifier)
+		return checkpoint, place, err
+	}
+	return c.advance()
+}
+
+// openLine verifies a line of FormerFile.
+func openLine(line []byte, verifier note.Verifier) (*Checkpoint, error) {
+	var j formerJSON
+	if err := json.Unmarshal(line, &j); err != nil {
+		return nil, err
+	}
+	if again, _ := json.Marshal(j); !bytes.Equal(again, line) {
+		return nil, errors.New("the line is not as lapse writes it")
+	}
+	return Open([]byte(j.Note), verifier)
+}
+
+// list reads those that the reader has.
+func (c *former) list(f *Folder, newest *Checkpoint) error {
+	var all []*Checkpoint
+	for _, signed := range f.Known {
+		checkpoint, err := Open(signed, f.Verifier)
+		if err != nil {
+			return fmt.Errorf("a checkpoint that you have: %w", err)
+		}
+		if checkpoint.Size > newest.Size {
+			return fault(CheckpointFile, newest.Size, "it is older than a checkpoint that you have, which is of %d records", checkpoint.Size)
+		}
+		all = append(all, checkpoint)
+	}
+	slices.SortFunc(all, func(a, b *Checkpoint) int { return int(min(max(a.Size-b.Size, -1), 1)) })
+	c.file = CheckpointFile
+	c.next = func() (*Checkpoint, string, error) {
+		if len(all) == 0 {
+			return nil, "", io.EOF
+		}
+		first := all[0]
+		all = all[1:]
+		return first, "a checkpoint that you have", nil
+	}
+	return c.advance()
+}
+
+func (c *former) advance() error {
+	before := c.ahead
+	next, place, err := c.next()
+	switch {
+	case errors.Is(err, io.EOF):
+		c.ahead = nil
+		return nil
+	case err != nil:
+		return fault(c.file, -1, "%s: it does not verify: %v", place, err)
+	case before != nil && next.Size < before.Size:
+		return fault(c.file, next.Size, "%s: it is of a smaller tree than the one before it", place)
+	}
+	c.ahead, c.place = next, place
+	return nil
+}
+
+// reached compares the checkpoints of this size.
+func (c *former) reached(e *edge) error {
+	for c.ahead != nil && c.ahead.Size == e.size {
+		if c.ahead.Root != e.root() {
+			return fault(c.file, c.size, "%s signs another tree of %d records: the key has signed two logs, or these "+
+				"records are not those that it signed then", c.place, e.size)
+		}
+		c.fit, c.size = c.fit+1, e.size
+		if err := c.advance(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end finds checkpoints that no tree of the folder has come to.
+func (c *former) end(newest *Checkpoint) error {
+	if c.ahead == nil {
+		return nil
+	}
+	return fault(c.file, newest.Size, "%s: it is of %d records, more than the newest has", c.place, c.ahead.Size)
+}
+
+func (c *former) close() {
+	if c.stop != nil {
+		_ = c.stop() // it was only read
+	}
+}

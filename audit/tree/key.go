@@ -1,0 +1,68 @@
+package tree
+
+import (
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"hash"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lapse/schemas"
+)
+
+// Key is what the key named log comes to for a log of one name: it signs checkpoints and links leaves. It is not safe for concurrent use.
+type Key struct {
+	name     string
+	signer   note.Signer
+	verifier note.Verifier
+	public   string
+	mac      hash.Hash
+}
+
+// What is derived from the key, each from its own text: none of them says anything of another.
+const (
+	forSignatures = "lapse checkpoint signatures"
+	forLinks      = "lapse leaf links "
+)
+
+// NewKey derives a log's key. name is the origin of its checkpoints: not empty, without spaces and plus signs.
+func NewKey(key schemas.Key, name string) (*Key, error) {
+	if err := key.Check(); err != nil {
+		return nil, fmt.Errorf("log %w", err)
+	}
+	seed, err := hkdf.Expand(sha256.New, key, forSignatures, ed25519.SeedSize)
+	if err != nil {
+		return nil, fmt.Errorf("derive the log's key: %w", err)
+	}
+	links, err := hkdf.Expand(sha256.New, key, forLinks+name, sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("derive the log's key: %w", err)
+	}
+	private := ed25519.NewKeyFromSeed(seed)
+	k := &Key{name: name, mac: hmac.New(sha256.New, links)}
+	if k.public, err = note.NewEd25519VerifierKey(name, private.Public().(ed25519.PublicKey)); err != nil {
+		return nil, fmt.Errorf("derive the log's key: %w", err)
+	}
+	if k.verifier, err = note.NewVerifier(k.public); err != nil {
+		return nil, fmt.Errorf("the log's name %q: %w", name, err)
+	}
+	k.signer, err = note.NewSigner(fmt.Sprintf("PRIVATE+KEY+%s+%08x+%s", name, k.verifier.KeyHash(),
+		base64.StdEncoding.EncodeToString(append([]byte{algEd25519}, seed...))))
+	return k, err
+}
+
+// algEd25519 is signed-note's number of it.
+const algEd25519 = 1
+
+// Name is the log's.
+func (k *Key) Name() string { return k.name }
+
+// Public is the key to verify with, as C2SP's signed-note writes one: name, hash and key.
+func (k *Key) Public() string { return k.public }
+
+// Verifier is Public, parsed.
+func (k *Key) Verifier() note.Verifier { return k.verifier }

@@ -1,0 +1,77 @@
+package tree
+
+import (
+	"filippo.io/torchwood"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// tiles cuts a tree into tiles of tlog-tiles as its leaves come, bottom-up. It remembers a tile of each level.
+type tiles struct {
+	edge   edge
+	levels []level
+	done   func(t tlog.Tile, hashes []tlog.Hash) error // a tile is full, or the tree has ended
+}
+
+// level is the hashes of the tile of a level that is not full yet, and its number.
+type level struct {
+	number int64
+	hashes []tlog.Hash
+}
+
+// add appends a leaf.
+func (t *tiles) add(h tlog.Hash) error {
+	t.edge.add(h)
+	return t.put(0, h)
+}
+
+func (t *tiles) put(l int, h tlog.Hash) error {
+	if l == len(t.levels) {
+		t.levels = append(t.levels, level{hashes: make([]tlog.Hash, 0, torchwood.TileWidth)})
+	}
+	at := &t.levels[l]
+	at.hashes = append(at.hashes, h)
+	if len(at.hashes) < torchwood.TileWidth {
+		return nil
+	}
+	if err := t.done(tlog.Tile{H: torchwood.TileHeight, L: l, N: at.number, W: len(at.hashes)}, at.hashes); err != nil {
+		return err
+	}
+	root := rootOf(at.hashes)
+	at.number, at.hashes = at.number+1, at.hashes[:0]
+	return t.put(l+1, root)
+}
+
+// end hands over the tiles that are not full.
+func (t *tiles) end() error {
+	for l := range t.levels {
+		at := &t.levels[l]
+		if len(at.hashes) == 0 {
+			continue
+		}
+		if err := t.done(tlog.Tile{H: torchwood.TileHeight, L: l, N: at.number, W: len(at.hashes)}, at.hashes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rootOf is the root of a subtree with these leaves.
+func rootOf(hashes []tlog.Hash) tlog.Hash {
+	var e edge
+	for _, h := range hashes {
+		e.add(h)
+	}
+	return e.root()
+}
+
+// bytesOf is a tile as it is in its file.
+func bytesOf(hashes []tlog.Hash) []byte {
+	b := make([]byte, 0, len(hashes)*tlog.HashSize)
+	for i := range hashes {
+		b = append(b, hashes[i][:]...)
+	}
+	return b
+}
+
+// bundleAt is the entries beside a tile of level 0.
+func bundleAt(t tlog.Tile) tlog.Tile { return tlog.Tile{H: t.H, L: -1, N: t.N, W: t.W} }

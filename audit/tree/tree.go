@@ -1,0 +1,49 @@
+package tree
+
+import (
+	"golang.org/x/mod/sumdb/tlog"
+
+	"lapse/schemas"
+)
+
+// Tree is the log's tree while it grows. Its memory does not grow with it. It is for one goroutine.
+type Tree struct {
+	key  *Key
+	edge edge
+	link link
+}
+
+// New is the empty tree of a log. For somebody who has no key, key is nil: the leaves have no links then, and it goes by their indexes.
+func New(key *Key) *Tree { return &Tree{key: key} }
+
+// Size is how many leaves it has.
+func (t *Tree) Size() int64 { return t.edge.size }
+
+// Next is the leaf that a record with this value would be. The tree does not have it before Add.
+func (t *Tree) Next(value []byte) Leaf {
+	hash := tlog.RecordHash(Entry(value))
+	l := Leaf{Index: t.edge.size, hash: hash}
+	if t.key != nil {
+		l.link = t.key.next(t.link, hash)
+	}
+	return l
+}
+
+// Add appends what Next returned.
+func (t *Tree) Add(l Leaf) {
+	t.edge.add(l.hash)
+	t.link = l.link
+}
+
+// Follows adds a record of the topic if it is the next leaf of this very chain, and reports whether it is.
+func (t *Tree) Follows(r *schemas.Record) bool {
+	if index, ok := IndexOf(r); !ok || index != t.edge.size {
+		return false
+	}
+	l := t.Next(r.Value)
+	if t.key != nil && !equalMACs(l.link[:], []byte(r.Header(HeaderLink))) {
+		return false
+	}
+	t.Add(l)
+	return true
+}
