@@ -53,6 +53,11 @@ type Config struct {
 	// it, when another auditor died before it had finished.
 	FormerHashKeys []schemas.Key
 
+	// LogKey signs the log's checkpoints and links its records.
+	LogKey schemas.Key
+	// LogName is the origin of the checkpoints, which no other log may have. Default: one made of the database's identity and Log.
+	LogName string
+
 	// Database is for SQL beside the stream: heartbeats, their withdrawal where only a person can go on, the stop of all deletion where a
 	// batch that the deletion functions wrote fits none of Keys, and probes of the server. nil: none of it, and such a batch is only logged
 	// and counted.
@@ -114,6 +119,9 @@ func (c *Config) checkKeys() error {
 	}
 	if err := c.HashKey.Check(); err != nil {
 		return fmt.Errorf("hash %w", err)
+	}
+	if err := c.LogKey.Check(); err != nil {
+		return fmt.Errorf("log %w", err)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (r *relay) enqueue(entry *evidence.Entry) {
 }
 
 // flush moves everything on that acknowledgements have set free: it appends records whose events are acknowledged, and
-// confirms the ends of transactions whose last record is acknowledged. It makes a coverage record where one is due.
+// confirms the ends of transactions whose last record is acknowledged. It makes a coverage record, and a checkpoint, where one is due.
 func (r *relay) flush() error {
 	if err := r.sink.Err(); err != nil {
 		return fmt.Errorf("publish: %w", err)
@@ -68,6 +68,9 @@ func (r *relay) flush() error {
 	}
 	acked := r.sink.Acked()
 	r.appendRecords(acked)
+	if err := r.sign(acked); err != nil {
+		return err
+	}
 	q := &r.queue
 	done, end := 0, (*evidence.Entry)(nil) // of a transaction or a coverage that is wholly in the log
 	for done < q.written && q.items[done].mark <= acked {
@@ -97,11 +100,14 @@ func (r *relay) appendRecords(acked uint64) {
 			return
 		}
 		r.at(step{before: "record", record: next.entry})
-		mark, ok := r.sink.Append(r.writer.Record(next.entry))
+		record := r.writer.Record(next.entry)
+		leaf := r.checkpoints.place(&record)
+		mark, ok := r.sink.Append(record)
 		if !ok {
 			return // full: the next acknowledgement wakes the stream
 		}
 		next.mark, r.lastMark = mark, mark
+		r.placed(leaf, mark)
 		r.ends.appended(next.entry.Position)
 		q.written++
 	}
@@ -134,11 +140,12 @@ func (r *relay) awaitKafka(ctx context.Context) error {
 func (r *relay) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
+	r.checkpoints.wanted = true
 	for {
 		err := r.flush()
 		switch {
 		case err != nil:
-		case r.queue.empty() && r.sink.Acked() >= r.lastMark:
+		case r.queue.empty() && r.sink.Acked() >= r.lastMark && r.checkpoints.done():
 			return
 		case r.stream != nil:
 			err = r.wait(ctx)

@@ -21,10 +21,12 @@ type Metrics struct {
 	bent         prometheus.Gauge
 	standingBy   prometheus.Gauge
 	lag          prometheus.GaugeFunc
+	checkpoint   prometheus.GaugeFunc
 	kafka        *kafka.Metrics
 
 	byCause   [evidence.Unverified + 1][evidence.Move + 1]prometheus.Counter // published, looked up once
 	since     atomic.Int64                                                   // see setWaiting; Unix microseconds, 0 for nothing
+	unsigned  atomic.Int64                                                   // see setUnsigned; the same
 	serverLag lagTracker
 }
 
@@ -70,6 +72,22 @@ func NewMetrics() *Metrics {
 		Help: "Age of the oldest transaction that is being read or waits for Kafka, time since the server wrote what has not been read, " +
 			"or time without a stream, whichever is longest; 0 if none.",
 	}, m.lagSeconds)
+	m.checkpoint = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lapse_checkpoint_age_seconds",
+		Help: "Age of the oldest record of the log that no checkpoint covers, by this auditor's clock; 0 if all are covered.",
+	}, func() float64 {
+		since := m.unsigned.Load()
+		if since == 0 {
+			return 0
+		}
+		return max(0, time.Since(time.UnixMicro(since)).Seconds())
+	})
+	m.lookUpCauses()
+	return m
+}
+
+// lookUpCauses fills in byCause: what there can be is in the metrics from the start.
+func (m *Metrics) lookUpCauses() {
 	for _, cause := range []evidence.Cause{evidence.System, evidence.Unverified} {
 		m.byCause[cause][evidence.SoftDelete] = m.published.WithLabelValues(cause.String(), evidence.SoftDelete.String())
 	}
@@ -80,22 +98,25 @@ func NewMetrics() *Metrics {
 			m.byCause[cause][op] = m.published.WithLabelValues(cause.String(), op.String())
 		}
 	}
-	return m
 }
 
 // Collectors are all collectors, those of publishing too, for a registry.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.gaps, m.bent, m.standingBy, m.lag}
+	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.gaps, m.bent, m.standingBy, m.lag, m.checkpoint}
 	return append(own, m.kafka.Collectors()...)
 }
 
 // setWaiting records since when something waits; the zero time means that nothing does.
-func (m *Metrics) setWaiting(since time.Time) {
-	if since.IsZero() {
-		m.since.Store(0)
-		return
+func (m *Metrics) setWaiting(since time.Time) { m.since.Store(microsOrZero(since)) }
+
+// setUnsigned records since when a record of the log has had no checkpoint; the zero time means that all have one.
+func (m *Metrics) setUnsigned(since time.Time) { m.unsigned.Store(microsOrZero(since)) }
+
+func microsOrZero(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
 	}
-	m.since.Store(since.UnixMicro())
+	return t.UnixMicro()
 }
 
 func (m *Metrics) lagSeconds() float64 {

@@ -40,16 +40,17 @@ type relay struct {
 	unwatch func()              // ends the wakes of the stream
 
 	// What is in the topics or on its way there.
-	found     *history.Topics                   // at the start
-	tails     map[string][]replication.Position // by topic and partition: the last event; zero for none
-	logged    evidence.LogPosition              // of the newest record that the log had at the start
-	last      evidence.LogPosition              // of the newest record that is in the log or in the queue
-	reach     evidence.Reach                    // of the last transaction or coverage whose records are in the queue, all of them
-	queue     queue
-	ends      ends
-	events    evidence.Reach // above this there is no event in the topics
-	lastEvent uint64         // the mark of the last event
-	lastMark  uint64         // of the last event or record
+	found       *history.Topics                   // at the start
+	tails       map[string][]replication.Position // by topic and partition: the last event; zero for none
+	logged      evidence.LogPosition              // of the newest record that the log had at the start
+	last        evidence.LogPosition              // of the newest record that is in the log or in the queue
+	reach       evidence.Reach                    // of the last transaction or coverage whose records are in the queue, all of them
+	queue       queue
+	ends        ends
+	checkpoints checkpoints
+	events      evidence.Reach // above this there is no event in the topics
+	lastEvent   uint64         // the mark of the last event
+	lastMark    uint64         // of the last event or record
 
 	// The transaction that is being read.
 	tx         *replication.Tx
@@ -193,6 +194,7 @@ func (r *relay) detach() {
 		if r.ends.soon != nil {
 			r.ends.soon.Stop()
 		}
+		r.checkpoints.detach()
 		r.stream = nil
 	}
 }
@@ -365,7 +367,7 @@ func (r *relay) finished(until schemas.LSN) bool {
 		r.coverage.wanted = true
 		r.stream.Wake()
 	}
-	return r.queue.empty() && r.sink.Acked() >= r.lastMark && r.reach.LSN >= until && r.stream.Confirmed() >= until
+	return r.queue.empty() && r.sink.Acked() >= r.lastMark && r.reach.LSN >= until && r.stream.Confirmed() >= until && r.signed()
 }
 
 // waiting keeps the time since when something has been waiting.

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"lapse/audit/kafka"
+	"lapse/audit/tree"
 	"lapse/internal/kafkatest"
 	"lapse/schemas"
 )
@@ -86,7 +87,8 @@ func asBytes(rec *schemas.Record) []byte {
 	return fmt.Appendf(nil, "%q %q %q %d", rec.Key, rec.Value, rec.Headers, rec.Time.UnixMilli())
 }
 
-// dump is each record as bytes, by topic and partition, without fences and what the log says of its coverage.
+// dump is each record as bytes, by topic and partition, without fences and what the log says of its coverage, and without a record's place
+// in the log's tree, which has the coverage in it.
 func dump(t *testing.T, s settings) map[string][][]byte {
 	t.Helper()
 	client, err := kafka.NewClient(kafka.Config{Brokers: []string{s.Broker}})
@@ -109,6 +111,7 @@ func dump(t *testing.T, s settings) map[string][][]byte {
 				case "origin", "route": // made when the log began, whose time is no commit's
 					rec.Time = time.Time{}
 				}
+				rec.Headers = slices.DeleteFunc(rec.Headers, func(h schemas.Header) bool { return h.Key == tree.HeaderLeaf || h.Key == tree.HeaderLink })
 				all[place] = append(all[place], asBytes(rec))
 				return nil
 			})

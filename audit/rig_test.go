@@ -123,7 +123,7 @@ func (s settings) config() audit.Config {
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
 		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
 		System: s.System, User: s.User, Log: s.Log, Create: true,
-		Keys: []schemas.Key{evidencetest.TagKey},
+		Keys: []schemas.Key{evidencetest.TagKey}, LogKey: evidencetest.LogKey,
 	}
 	s.Chosen.apply(&config)
 	return config

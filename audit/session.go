@@ -9,6 +9,7 @@ import (
 	"lapse/audit/evidence"
 	"lapse/audit/history"
 	"lapse/audit/kafka"
+	"lapse/audit/tree"
 	"lapse/replication"
 )
 
@@ -38,9 +39,11 @@ func (s *session) openPublisher(ctx context.Context, checked *history.Topics) er
 }
 
 // startRelay makes the relay of this session.
-func (s *session) startRelay(start *history.StartingPoint, checked *history.Topics) {
+func (s *session) startRelay(start *history.StartingPoint, checked *history.Topics, logTree *tree.Reader) {
 	a := s.auditor
 	s.relay = newRelay(s.route, &a.config, s.publisher, start, checked, a.metrics, a.log)
+	s.relay.checkpoints.tree, s.relay.checkpoints.signed = logTree.Tree, logTree.Signed
+	a.metrics.setUnsigned(time.Time{}) // what the former session has left is signed at once
 	id := s.stream.Identity()
 	s.relay.ancestry, s.relay.process, s.relay.heartbeats, s.relay.boundary = id.Ancestry, a.process, &a.heartbeats, a.boundary
 	s.relay.coverage.every = a.coverEvery

@@ -17,7 +17,7 @@ import (
 //  1. The slot is ours: its former user on this server has lost it.
 //  2. The history check has passed: this database is the one that the log is of, or a person has said so.
 //  3. The producer epoch and the fences are ours: no earlier publisher can publish in any partition.
-//  4. The tails below the fences are final, and they are the ones that were checked.
+//  4. The tails below the fences are final, and they are the ones that were checked. The log ends with a leaf of its own tree.
 //  5. Transactions are published from where the tails end.
 func (a *Auditor) takeOver(ctx context.Context) (err error) {
 	opened, err := a.openStream(ctx)
@@ -42,7 +42,11 @@ func (a *Auditor) takeOver(ctx context.Context) (err error) {
 	if !checked.Equals(history.ReadFenced(s.publisher, checked)) {
 		return errMoved
 	}
-	s.startRelay(start, checked)
+	logTree, err := s.readTree(ctx, checked)
+	if err != nil {
+		return err
+	}
+	s.startRelay(start, checked, logTree)
 	if err := s.relay.writeStart(ctx, start, &a.config); err != nil {
 		return err
 	}

@@ -122,6 +122,7 @@ func (r *rig) verify(t *testing.T, want *expected) {
 		t.Errorf("%v events of %d truncates and %d drops in %d partitions", everywhere, want.truncates, want.drops, partitions)
 	}
 	r.verifyLog(t, want, byTransaction)
+	r.verifyTree(t)
 }
 
 // asRead is a record as the product reads it.

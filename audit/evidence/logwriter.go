@@ -106,21 +106,19 @@ func (w *LogWriter) Write(c Content, at LogPosition, more bool) *Entry {
 // Record is the entry as it goes into the topic. It has no key: a compacted topic, which would throw records away, refuses
 // it.
 func (w *LogWriter) Record(e *Entry) schemas.Record {
-	return schemas.Record{
-		Topic: w.route.Log.Name,
-		Value: e.Value,
-		Time:  e.Time,
-		Headers: []schemas.Header{
-			{Key: schemas.HeaderOp, Value: []byte(e.Kind)},
-			{Key: HeaderLSN, Value: appendHex(nil, uint64(e.Position.LSN), 16)},
-			{Key: HeaderSeq, Value: appendHex(nil, uint64(e.Position.Seq), 8)},
-			{Key: HeaderSystem, Value: appendUint(nil, w.route.Source.SystemIdentifier)},
-			{Key: HeaderDatabase, Value: appendUint(nil, uint64(w.route.Source.DatabaseOID))},
-			{Key: HeaderHistory, Value: appendUint(nil, uint64(e.Position.History))},
-			{Key: HeaderTimeline, Value: appendUint(nil, uint64(e.Position.Timeline))},
-			{Key: HeaderSchema, Value: appendUint(nil, LogSchema)},
-		},
+	const placed = 2 // more headers, which a record with a place in the log's tree has
+	headers := [...]schemas.Header{
+		{Key: schemas.HeaderOp, Value: []byte(e.Kind)},
+		{Key: HeaderLSN, Value: appendHex(nil, uint64(e.Position.LSN), 16)},
+		{Key: HeaderSeq, Value: appendHex(nil, uint64(e.Position.Seq), 8)},
+		{Key: HeaderSystem, Value: appendUint(nil, w.route.Source.SystemIdentifier)},
+		{Key: HeaderDatabase, Value: appendUint(nil, uint64(w.route.Source.DatabaseOID))},
+		{Key: HeaderHistory, Value: appendUint(nil, uint64(e.Position.History))},
+		{Key: HeaderTimeline, Value: appendUint(nil, uint64(e.Position.Timeline))},
+		{Key: HeaderSchema, Value: appendUint(nil, LogSchema)},
 	}
+	all := append(make([]schemas.Header, 0, len(headers)+placed), headers[:]...)
+	return schemas.Record{Topic: w.route.Log.Name, Value: e.Value, Time: e.Time, Headers: all}
 }
 
 // FenceHeaders name a fence's writer, database and timeline.

@@ -162,6 +162,10 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 	if err != nil {
 		return audit.Config{}, invalid(err)
 	}
+	sign, err := s.Keys.Load(config.LogKey)
+	if err != nil {
+		return audit.Config{}, invalid(err)
+	}
 	former, err := s.Keys.Former(config.HashKey)
 	if err != nil {
 		return audit.Config{}, invalid(err)
@@ -173,6 +177,7 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 		Retention: s.Topics.Retention,
 		Safe:      s.Topics.Replication > 0, // a person has asked for it
 		Keys:      []schemas.Key{tag}, HashKey: hash, FormerHashKeys: former, Format: string(s.Format),
+		LogKey: sign, LogName: s.LogName,
 		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
 	}
 	if s.FailoverTolerance == 0 {

@@ -31,6 +31,9 @@ type Settings struct {
 	Floors   []Floor // what no policy may delete sooner
 	HTTP     string  // address of the HTTP server
 
+	// LogName is the origin of the log's checkpoints; empty: the audit makes one that no other log has.
+	LogName string
+
 	// FailoverTolerance is how much a promotion may lose before a person must confirm it; zero is nothing.
 	FailoverTolerance time.Duration
 

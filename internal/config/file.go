@@ -39,6 +39,7 @@ func (f *file) fields() []field {
 		{"state", f.path(&f.s.State)},
 		{"kafka", f.kafka},
 		{"topics", f.topics},
+		{"log_name", f.checked(&f.s.LogName, checkLogName)},
 		{"format", f.format},
 		{"audit", f.word((*string)(&f.s.Audit), string(AuditRequired), string(AuditOff))},
 		{"limits", f.limits},
@@ -181,6 +182,16 @@ func (f *file) topics(node yamldoc.Node) {
 	if t.System == t.User || t.System == t.Log || t.User == t.Log {
 		f.complain(node, "system, user and log must be three topics")
 	}
+}
+
+// logName is what a C2SP signed note takes for a name, on one line that a person can read.
+var logName = regexp.MustCompile(`^[!-*,-~]{1,200}$`)
+
+func checkLogName(name string) error {
+	if !logName.MatchString(name) {
+		return fmt.Errorf("%q names no log: want up to 200 printable ASCII characters without spaces and plus signs, such as app.example.com/lapse", name)
+	}
+	return nil
 }
 
 func (f *file) format(node yamldoc.Node) {

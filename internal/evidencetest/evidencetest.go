@@ -22,6 +22,7 @@ import (
 // The keys of the tests.
 var (
 	TagKey  = schemas.Key(bytes.Repeat([]byte{7}, schemas.MinKey))
+	LogKey  = schemas.Key(bytes.Repeat([]byte{8}, schemas.MinKey))
 	HashKey = schemas.Key(bytes.Repeat([]byte{9}, schemas.MinKey))
 )
 

@@ -1,0 +1,165 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"lapse/audit/evidence"
+	"lapse/audit/history"
+	"lapse/audit/kafka"
+	"lapse/audit/tree"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// checkpointEvery is the time between two checkpoints. With what Kafka takes to acknowledge them, none lags by 30 seconds.
+const checkpointEvery = 20 * time.Second
+
+// checkpoints keeps the log's tree, and signs it. The zero value has no tree: of a sink without a log.
+//
+//	crash before a checkpoint is acknowledged    the next start finds the one before, and the leaves after it along their chain
+type checkpoints struct {
+	tree   *tree.Tree
+	newest uint64 // mark of the newest leaf
+	signed int64  // leaves that the last checkpoint covers
+	last   time.Time
+	wanted bool // the run is to end: the next one is due at once
+	waits  bool // some leaf has no checkpoint
+
+	// A tree that is to be signed once its leaves are acknowledged.
+	taken  *tree.Snapshot
+	covers uint64 // mark of its last leaf
+	at     time.Time
+	offset int64 // no later leaf is below it
+
+	soon *time.Timer // wakes the stream when the next checkpoint is due; nil: it is not waited for
+}
+
+// place gives a record its place in the tree.
+func (c *checkpoints) place(rec *schemas.Record) (leaf tree.Leaf) {
+	if c.tree != nil {
+		leaf = c.tree.Next(rec.Value)
+		rec.Headers = leaf.AppendHeaders(rec.Headers)
+	}
+	return leaf
+}
+
+// placed takes note that the sink has a leaf.
+func (r *relay) placed(leaf tree.Leaf, mark uint64) {
+	c := &r.checkpoints
+	if c.tree == nil {
+		return
+	}
+	c.tree.Add(leaf)
+	c.newest = mark
+	if !c.waits {
+		c.waits = true
+		r.metrics.setUnsigned(r.now())
+	}
+}
+
+// done reports whether there is nothing to be signed.
+func (c *checkpoints) done() bool { return c.tree == nil || c.signed == c.tree.Size() }
+
+// sign appends a checkpoint where one is due. What it covers is acknowledged up to a mark.
+func (r *relay) sign(acked uint64) error {
+	c := &r.checkpoints
+	if c.done() {
+		return nil
+	}
+	if c.taken == nil {
+		if pause := checkpointEvery - r.now().Sub(c.last); pause > 0 && !c.wanted {
+			c.wakeIn(pause, r.stream)
+			return nil
+		}
+		// What is acknowledged is below every leaf that is appended from here on.
+		c.taken, c.covers, c.at, c.offset = c.tree.Snapshot(), c.newest, r.now(), r.sink.End(r.route.Log.Name, 0).Offset
+	}
+	if acked < c.covers {
+		return nil // an acknowledgement wakes the stream
+	}
+	value, err := c.taken.Sign(c.offset)
+	if err != nil {
+		return err
+	}
+	mark, ok := r.sink.Append(schemas.Record{
+		Topic: r.route.Log.Name, Value: value, Time: r.now(), Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}},
+	})
+	if !ok {
+		return nil // full: the next acknowledgement wakes the stream
+	}
+	r.lastMark, c.signed, c.last, c.taken = mark, c.taken.Size(), r.now(), nil
+	c.detach()
+	since := c.at
+	if c.done() {
+		c.waits, since = false, time.Time{}
+	}
+	r.metrics.setUnsigned(since)
+	return nil
+}
+
+// wakeIn has the stream woken when the next checkpoint is due. Without a stream somebody else waits.
+func (c *checkpoints) wakeIn(pause time.Duration, stream *replication.Stream) {
+	if c.soon == nil && stream != nil {
+		c.soon = time.AfterFunc(pause, stream.Wake)
+	}
+}
+
+// detach forgets the stream.
+func (c *checkpoints) detach() {
+	if c.soon != nil {
+		c.soon.Stop()
+		c.soon = nil
+	}
+}
+
+// signed reports whether a checkpoint covers the whole log. If none does, the next one is due at once.
+func (r *relay) signed() bool {
+	c := &r.checkpoints
+	if c.done() {
+		return true
+	}
+	if !c.wanted {
+		c.wanted = true
+		r.stream.Wake()
+	}
+	return false
+}
+
+// logName is the origin of the log's checkpoints: the one that was chosen, or one that no other log has.
+func (c *Config) logName(source *evidence.Source) string {
+	return cmp.Or(c.LogName, fmt.Sprintf("lapse/%d/%d/%s", source.SystemIdentifier, source.DatabaseOID, c.Log))
+}
+
+// readTree reads the log's tree below the fences, and answers the server meanwhile.
+func (s *session) readTree(ctx context.Context, checked *history.Topics) (t *tree.Reader, err error) {
+	a := s.auditor
+	key, err := tree.NewKey(a.config.LogKey, a.config.logName(&s.route.Source))
+	if err != nil {
+		return nil, err
+	}
+	client, err := kafka.NewClient(a.readerConfig())
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	inner, end := a.probeBeside(ctx, s.stream)
+	err = end(s.stream.During(inner, func(ctx context.Context) (err error) {
+		t, err = checked.ReadTree(ctx, client, key, s.route)
+		return err
+	}))
+	if err != nil {
+		return nil, err
+	}
+	if t.Foreign > 0 {
+		a.log.Warn("records of somebody else are in the log and are stepped over; nobody else may write into this topic: find out who "+
+			"does, and take the right away (ACL: WRITE)", "topic", a.config.Log, "records", t.Foreign)
+	}
+	if t.Adopted > 0 {
+		a.log.Warn("the log has had no tree: its records are signed as they are", "topic", a.config.Log, "records", t.Adopted)
+	}
+	a.log.Info("the log's tree is read", "leaves", t.Tree.Size(), "signed", t.Signed, "key", key.Public())
+	return t, nil
+}

@@ -1,0 +1,66 @@
+package history
+
+import (
+	"context"
+	"errors"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/audit/tree"
+	"lapse/schemas"
+)
+
+// ErrForeignLog is the reason where the log ends with a record that nobody who has the key has linked to the one before.
+var ErrForeignLog = errors.New("the log's end is not what this auditor's key has written")
+
+// ReadTree reads the log's tree, once nobody else writes the log: the last checkpoint, and along the chain what follows it. A log
+// without a checkpoint is read from its beginning; if none of its records has a place in a tree, all of them are taken as they are.
+//
+// The log's last record must be the tree's last leaf, or nothing goes on: what is written next would follow a record that
+// the tree does not have.
+func (p *Topics) ReadTree(ctx context.Context, client *kafka.Client, key *tree.Key, route *evidence.Route) (*tree.Reader, error) {
+	t := &tree.Reader{Tree: tree.New(key)}
+	if p.LogEnd == nil {
+		return t, nil
+	}
+	log, end := route.Log.Name, p.ends[route.Log.Name][0]
+	from := p.logFirst
+	var last evidence.LogPosition // of the newest leaf
+	err := client.Backward(ctx, log, 0, end, func(rec *schemas.Record, _ int64) (bool, error) {
+		if t.Signed == 0 {
+			if resumed, offset, ok := key.Resume(rec.Value); ok && rec.IsFence() {
+				t.Tree, t.Signed, from = resumed, resumed.Size(), offset
+			}
+			return true, nil
+		}
+		// The last leaf that the checkpoint covers is below it.
+		if index, placed := tree.IndexOf(rec); placed && index != t.Signed-1 {
+			return true, nil
+		}
+		record, err := logRecordOf(rec, route)
+		if err != nil || record == nil {
+			return true, err
+		}
+		last = record.LogPosition
+		return false, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = client.ReadPartition(ctx, log, 0, from, end, func(rec *schemas.Record, _ int64) error {
+		record, err := logRecordOf(rec, route)
+		if err == nil && record != nil && t.Take(rec) {
+			last = record.LogPosition
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if p.LogEnd.LogPosition.Compare(last) > 0 {
+		return nil, Refuse(ErrForeignLog, "%s: the last record, at offset %d, is no leaf of the tree, which has %d", "if the key named log is another one, or "+
+			"log_name has changed, put it back; else somebody else has written this record: find out who may (ACL: WRITE), and "+anotherLog,
+			log, p.logEndOffset, t.Tree.Size())
+	}
+	return t, nil
+}

@@ -1,0 +1,214 @@
+package audit_test
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"lapse/audit"
+	"lapse/audit/history"
+	"lapse/audit/tree"
+	"lapse/internal/evidencetest"
+	"lapse/internal/kafkatest"
+	"lapse/schemas"
+)
+
+// logTree is what the log's topic has of its tree.
+type logTree struct {
+	leaves, checkpoints int
+	signed              int64 // leaves that the newest checkpoint covers
+}
+
+// verifyTree wants the log's records to be the leaves of one tree, in the order of the topic, along one chain, and all checkpoints to be
+// of that tree: the product's own export, and its own verification, say so.
+func (r *rig) verifyTree(t *testing.T) (found logTree) {
+	t.Helper()
+	return r.verifyTreeOf(t, kafkatest.ReadAllOn(t, r.broker, r.settings.Log))
+}
+
+// verifyTreeOf is verifyTree for records that were read.
+func (r *rig) verifyTreeOf(t *testing.T, records []kafkatest.Record) (found logTree) {
+	t.Helper()
+	var notes [][]byte
+	for i := range records {
+		if note, ok := tree.NoteIn(records[i].Value); ok && records[i].Header("lapse-op") == "fence" {
+			notes = append(notes, note)
+		}
+	}
+	if found.checkpoints = len(notes); found.checkpoints == 0 {
+		t.Errorf("a log of %d records has no checkpoint", len(records))
+		return found
+	}
+	newest, err := tree.Peek(notes[len(notes)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	found.signed = newest.Size
+	key, err := tree.NewKey(evidencetest.LogKey, newest.Origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	export, err := tree.NewExport(dir, notes[len(notes)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := tree.New(key)
+	for i := range records {
+		record := asRead(r.settings.Log, records[i])
+		switch index, placed := tree.IndexOf(record); {
+		case record.IsFence():
+			if note, ok := tree.NoteIn(record.Value); ok && !bytes.Equal(note, notes[len(notes)-1]) {
+				if err := export.Former(note); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case !placed && record.Header("lapse-op") == "":
+		case !chain.Follows(record):
+			t.Errorf("the record at offset %d is no leaf after %d others: its index is %d", records[i].Offset, chain.Size(), index)
+		default:
+			if err := export.Add(record.Value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	found.leaves = int(chain.Size())
+	if err := export.Close(); err != nil {
+		t.Error(err)
+		return found
+	}
+	if _, err := (&tree.Folder{Files: os.DirFS(dir), Verifier: key.Verifier()}).Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return found
+}
+
+// deletes has a user delete rows, a transaction each.
+func (r *rig) deletes(t *testing.T, w *writer, want *expected, transactions int) {
+	t.Helper()
+	for range transactions {
+		ids, err := w.rows(t.Context(), 2)
+		if err == nil {
+			err = w.commit(t.Context(), want, user(ids))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantSigned wants a checkpoint over the whole log, which has so many leaves at least, and returns how many it has.
+func (r *rig) wantSigned(t *testing.T, least int) int {
+	t.Helper()
+	found := r.verifyTree(t)
+	if found.signed != int64(found.leaves) || found.leaves < least {
+		t.Errorf("of %d leaves %d are signed; there should be %d", found.leaves, found.signed, least)
+	}
+	return found.leaves
+}
+
+// Whatever ends a run in order, its whole log is signed then; and each start goes on in the same tree.
+func TestTheWholeLogIsSignedWhenARunEnds(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
+		leaves := 2
+		for range 3 {
+			r.deletes(t, w, want, 5)
+			r.once(t)
+			leaves = r.wantSigned(t, leaves+5)
+		}
+		running := r.start(t)
+		r.deletes(t, w, want, 5)
+		r.catchUp(t, w.conn)
+		running.end(t)
+		r.wantSigned(t, leaves+5)
+		r.verify(t, want)
+	})
+}
+
+// Nobody writes anything, and the log is signed all the same.
+func TestARunningAuditorSignsTheLogWithinHalfAMinute(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
+		r.start(t)
+		r.deletes(t, w, want, 1)
+		r.catchUp(t, w.conn)
+		began := time.Now()
+		for found := r.verifyTree(t); found.signed != int64(found.leaves); found = r.verifyTree(t) {
+			if time.Since(began) > 30*time.Second {
+				t.Fatalf("after half a minute %d of %d leaves are signed", found.signed, found.leaves)
+			}
+			pauseFor(t.Context(), 500*time.Millisecond)
+		}
+		r.verify(t, want)
+	})
+}
+
+// appendToLog writes a record into the log as somebody does who may write there.
+func (r *rig) appendToLog(t *testing.T, value []byte, headers []kafkatest.Header) {
+	t.Helper()
+	var all []kafka.Header
+	for _, h := range headers {
+		all = append(all, kafka.Header{Key: h.Name, Value: h.Value})
+	}
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &kafka.Client{Addr: kafka.TCP(r.settings.Broker), Transport: transport}
+	resp, err := client.Produce(t.Context(), &kafka.ProduceRequest{
+		Topic: r.settings.Log, RequiredAcks: kafka.RequireAll,
+		Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes(value), Headers: all}),
+	})
+	if err == nil {
+		err = resp.Error
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Somebody copies records of the log, and its checkpoints, after its end: none of them is signed, and the tree goes on where it was.
+func TestWhatSomebodyPutsBehindTheLogIsNeverSigned(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
+		r.deletes(t, w, want, 5)
+		r.once(t)
+		r.deletes(t, w, want, 5)
+		r.once(t)
+		leaves := r.wantSigned(t, 12)
+		for _, record := range kafkatest.ReadAllOn(t, r.broker, r.settings.Log) {
+			headers := record.Headers
+			if _, is := tree.NoteIn(record.Value); !is && len(headers) > 0 && record.Header("lapse-op") == "fence" {
+				continue // of the ends, which are another test's
+			}
+			r.appendToLog(t, record.Value, headers)
+		}
+		r.deletes(t, w, want, 5)
+		r.once(t)
+		var first []kafkatest.Record // without the copies
+		seen := map[string]bool{}
+		for _, record := range kafkatest.ReadAllOn(t, r.broker, r.settings.Log) {
+			if key := record.Header(tree.HeaderLeaf); key == "" || !seen[key] {
+				seen[key] = true
+				first = append(first, record)
+			}
+		}
+		found := r.verifyTreeOf(t, first)
+		if found.signed != int64(found.leaves) || found.leaves < leaves+5 {
+			t.Errorf("of %d leaves %d are signed; there were %d", found.leaves, found.signed, leaves)
+		}
+	})
+}
+
+// A start that cannot go on along the chain says so, and publishes nothing.
+func TestAnotherLogKeyOrNameIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.begun(t)
+		r.refused(t, history.ErrForeignLog, func(c *audit.Config) { c.LogKey = make(schemas.Key, schemas.MinKey) })
+		r.refused(t, history.ErrForeignLog, func(c *audit.Config) { c.LogName = "app.example.com/lapse" })
+		r.once(t)
+		r.wantSigned(t, 3)
+	})
+}
