@@ -40,7 +40,7 @@ var results = map[string]any{
 	"hold place": placedHold{}, "hold move": holds.Record{}, "hold release": holds.Record{}, "hold list": holdList{}, "hold show": shownHold{},
 	"quarantine list": quarantineList{}, "quarantine retry": changedRows{}, "quarantine forgive": changedRows{},
 	"clock": clocks{}, "clock accept": acceptance{}, "history": historyView{}, "history accept": acceptedHistory{},
-	"status": status.Status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": exported{}, "version": versions{},
+	"status": status.Status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": exported{}, "verify": verified{}, "version": versions{},
 	"uninstall": uninstalled{},
 }
 

@@ -29,6 +29,7 @@ type exported struct {
 	Format int            `json:"format"` // of the files: 1
 	Topics exportedTopics `json:"topics"`
 	Files  []exportedFile `json:"files"` // the log's first
+	Tree   *exportedTree  `json:"tree"`  // null where the log has no checkpoint yet
 }
 
 type exportedTopics struct {
@@ -125,27 +126,48 @@ func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
 		}
 		readers = append(readers, of...)
 	}
+	logTree, err := c.newTreeExport(ctx, dir, readers[0])
+	if err != nil {
+		return fmt.Errorf("export the log's tree: %w", err)
+	}
 	records := 0
 	for _, l := range readers {
-		file, err := c.exportPartition(ctx, dir, l)
+		each := func(*schemas.Record) error { return nil }
+		if l == readers[0] {
+			each = logTree.take
+		}
+		file, err := c.exportPartition(ctx, dir, l, each)
 		if err != nil {
 			return fmt.Errorf("export %s/%d: %w", l.topic, l.partition, err)
 		}
 		all.Files, records = append(all.Files, *file), records+file.Records
 	}
-	text, err := json.MarshalIndent(all, "", "  ")
+	if all.Tree, err = logTree.close(); err != nil {
+		return err
+	}
+	text, err := all.text()
 	if err != nil {
 		return err
 	}
-	if err := durable.Write(filepath.Join(dir, exportManifest), append(text, '\n')); err != nil {
+	if err := durable.Write(filepath.Join(dir, exportManifest), text); err != nil {
 		return fmt.Errorf("write the export's manifest: %w", err)
 	}
 	if c.asJSON {
 		err = c.printJSON(all)
 	} else {
-		_, err = fmt.Fprintf(c.out, "%s of %s are in %s\n", counted(records, "record"), counted(len(all.Files), "partition"), dir)
+		_, err = fmt.Fprintf(c.out, "%s of %s are in %s%s\n", counted(records, "record"), counted(len(all.Files), "partition"), dir, all.Tree.told())
 	}
 	return errors.Join(err, c.order.verdict())
+}
+
+// text is the manifest as it is in its file.
+func (e *exported) text() ([]byte, error) {
+	text, err := json.MarshalIndent(e, "", "  ")
+	return append(text, '\n'), err
+}
+
+func exportName(topic string, partition int32) string {
+	return fmt.Sprintf("%s-%d.jsonl", topic, partition)
 }
 
 // emptyDir makes a folder, or finds an empty one.
@@ -160,9 +182,10 @@ func emptyDir(dir string) error {
 	return err
 }
 
-func (c *consumer) exportPartition(ctx context.Context, dir string, l *partitionReader) (_ *exportedFile, err error) {
+// exportPartition writes a partition's file, and hands each of its records to each.
+func (c *consumer) exportPartition(ctx context.Context, dir string, l *partitionReader, each func(*schemas.Record) error) (_ *exportedFile, err error) {
 	f := &exportedFile{
-		Name: fmt.Sprintf("%s-%d.jsonl", l.topic, l.partition), Topic: l.topic, Partition: l.partition, First: l.first, End: l.end,
+		Name: exportName(l.topic, l.partition), Topic: l.topic, Partition: l.partition, First: l.first, End: l.end,
 	}
 	file, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -186,6 +209,9 @@ func (c *consumer) exportPartition(ctx context.Context, dir string, l *partition
 			return nil, c.silence(err)
 		}
 		c.order.Next(l.topic, l.partition, &record, offset)
+		if err := each(&record); err != nil {
+			return nil, err
+		}
 		line, err := unescaped(lineOf(&record, offset))
 		if err != nil {
 			return nil, err

@@ -72,6 +72,7 @@ func wantExport(t *testing.T, m *machine, broker *kafkaserver.Server, topics ...
 	if there == 0 || len(written) != there {
 		t.Errorf("%d records in the files, %d in the topics", len(written), there)
 	}
+	wantVerified(t, m, dir)
 	if said := m.exits(exitInvalid, "events", "--export", dir); !strings.Contains(said, "is not empty") {
 		t.Errorf("a second export into the folder: %s", said)
 	}

@@ -99,7 +99,7 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		"lapse audit":              {{"audit"}, {"audit", "--once"}},
 		"lapse serve":              {{"serve", "--http", "127.0.0.1:0"}},
 	}
-	taking := []string{"lapse init", "lapse apply", "lapse doctor", "lapse uninstall", "lapse events", "lapse version", "lapse completion"}
+	taking := []string{"lapse init", "lapse apply", "lapse doctor", "lapse uninstall", "lapse events", "lapse verify", "lapse version", "lapse completion"}
 	for _, command := range everyCommand(newRoot(&app{})) {
 		if _, refuses := refusing[command]; !refuses && !slices.Contains(taking, command) {
 			t.Errorf("is a superuser's login for %s?", command)

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+
+	"lapse/audit/tree"
+	"lapse/audit/verify"
+	"lapse/schemas"
+)
+
+func exportFault(file string, leaf int64, format string, args ...any) error {
+	return &tree.Fault{File: file, Leaf: leaf, What: fmt.Sprintf(format, args...)}
+}
+
+// readManifest reads an export's manifest, and wants it as it was written.
+func readManifest(dir string) (*exported, error) {
+	text, err := os.ReadFile(filepath.Join(dir, exportManifest))
+	if err != nil {
+		return nil, invalid(fmt.Errorf("%w: a folder without it is no export", err))
+	}
+	e := &exported{}
+	if err := json.Unmarshal(text, e); err != nil {
+		return nil, exportFault(exportManifest, -1, "%v", err)
+	}
+	again, err := e.text()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !bytes.Equal(again, text) || e.Format != 1 || len(e.Files) == 0:
+		return nil, exportFault(exportManifest, -1, "it is not as lapse writes it")
+	case e.Tree == nil:
+		return nil, invalid(fmt.Errorf("%s: the log had no checkpoint when this was exported: nobody can verify it", dir))
+	}
+	for i, f := range e.Files {
+		ours := f.Topic == e.Topics.System || f.Topic == e.Topics.User
+		if i == 0 {
+			ours = f.Topic == e.Topics.Log && f.Partition == 0
+		}
+		if !ours || f.Name != exportName(f.Topic, f.Partition) {
+			return nil, exportFault(exportManifest, -1, "%s is not the file of a topic's partition", f.Name)
+		}
+	}
+	return e, nil
+}
+
+// exportFiles reads the files of the topics' partitions beside the tree.
+type exportFiles struct {
+	dir      string
+	manifest *exported
+	log      *exportedLines
+	order    verify.Order
+	broken   string // the first break of the order
+	events   int    // lines of the topics of events
+}
+
+func (x *exportFiles) close() {
+	if x.log != nil {
+		x.log.close()
+	}
+}
+
+// entry wants the log's file to have a leaf's record.
+func (x *exportFiles) entry(leaf int64, entry []byte) (err error) {
+	if x.log == nil {
+		if x.log, err = x.open(&x.manifest.Files[0]); err != nil {
+			return err
+		}
+	}
+	for {
+		rec, err := x.log.next()
+		if errors.Is(err, io.EOF) {
+			return exportFault(x.log.of.Name, leaf, "it ends before this leaf's record")
+		}
+		if err != nil {
+			return err
+		}
+		index, placed := tree.IndexOf(rec)
+		same := bytes.Equal(tree.Entry(rec.Value), entry)
+		switch {
+		case same && (!placed || index == leaf):
+			return nil
+		case placed && index == leaf:
+			return exportFault(x.log.of.Name, leaf, "line %d: the record is not the tree's", x.log.lines)
+		case placed && index > leaf:
+			return exportFault(x.log.of.Name, leaf, "line %d: this leaf's record is missing before it", x.log.lines)
+		}
+	}
+}
+
+// former wants the file with the former checkpoints to have all of its lines.
+func (x *exportFiles) former() error {
+	file, err := os.Open(filepath.Join(x.dir, tree.FormerFile))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != x.manifest.Tree.Former {
+		return exportFault(tree.FormerFile, -1, "its SHA-256 is not the manifest's")
+	}
+	return nil
+}
+
+// rest reads the log's file to its end, and then the others. It says how many records follow the tree's last leaf.
+func (x *exportFiles) rest(ctx context.Context) (later int, err error) {
+	for {
+		rec, err := x.log.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		if isLogRecord(rec) {
+			later++
+		}
+	}
+	x.order = verify.Order{System: x.manifest.Topics.System, Broken: func(what string) {
+		if x.broken == "" {
+			x.broken = what
+		}
+	}}
+	for i := range x.manifest.Files[1:] {
+		if err := x.topic(ctx, &x.manifest.Files[1+i]); err != nil {
+			return 0, err
+		}
+	}
+	return later, nil
+}
+
+// topic reads the file of a partition of events.
+func (x *exportFiles) topic(ctx context.Context, of *exportedFile) error {
+	lines, err := x.open(of)
+	if err != nil {
+		return err
+	}
+	defer lines.close()
+	for {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		rec, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		x.events++
+		if x.order.Next(of.Topic, of.Partition, rec, lines.offset); x.broken != "" {
+			return exportFault(of.Name, -1, "line %d: %s", lines.lines, x.broken)
+		}
+	}
+}
+
+func (x *exportFiles) open(of *exportedFile) (*exportedLines, error) {
+	file, err := os.Open(filepath.Join(x.dir, of.Name))
+	if err != nil {
+		return nil, exportFault(of.Name, -1, "it is missing")
+	}
+	l := &exportedLines{of: of, file: file, sum: sha256.New(), offset: of.First - 1}
+	l.reader = bufio.NewReaderSize(io.TeeReader(file, l.sum), 1<<18)
+	return l, nil
+}
+
+// exportedLines is a file of an export, line by line.
+type exportedLines struct {
+	of     *exportedFile
+	file   *os.File
+	reader *bufio.Reader
+	sum    hash.Hash
+	lines  int
+	offset int64 // of the last line
+}
+
+func (l *exportedLines) close() { _ = l.file.Close() } // it was only read
+
+// next is the next record; io.EOF at the end of a file that is what the manifest says.
+func (l *exportedLines) next() (*schemas.Record, error) {
+	text, err := l.reader.ReadBytes('\n')
+	switch {
+	case errors.Is(err, io.EOF) && len(text) == 0:
+		return nil, l.end()
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, err
+	}
+	l.lines++
+	var line exportedRecord
+	if err := json.Unmarshal(text, &line); err != nil {
+		return nil, exportFault(l.of.Name, -1, "line %d: %v", l.lines, err)
+	}
+	if line.Offset != l.offset+1 {
+		return nil, exportFault(l.of.Name, -1, "line %d: its offset is %d, and %d comes next", l.lines, line.Offset, l.offset+1)
+	}
+	l.offset = line.Offset
+	rec := &schemas.Record{Topic: l.of.Topic, Partition: l.of.Partition, Key: line.Key, Value: line.Value, Time: line.Time}
+	for _, h := range line.Headers {
+		rec.Headers = append(rec.Headers, schemas.Header{Key: h.Name, Value: h.Value})
+	}
+	return rec, nil
+}
+
+func (l *exportedLines) end() error {
+	switch {
+	case l.offset != l.of.End-1:
+		return exportFault(l.of.Name, -1, "it ends before the offset %d, and the manifest says %d", l.offset+1, l.of.End)
+	case l.lines != l.of.Records:
+		return exportFault(l.of.Name, -1, "it has %d lines, and the manifest says %d", l.lines, l.of.Records)
+	case hex.EncodeToString(l.sum.Sum(nil)) != l.of.SHA256:
+		return exportFault(l.of.Name, -1, "its SHA-256 is not the manifest's")
+	}
+	return io.EOF
+}

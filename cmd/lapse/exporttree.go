@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lapse/audit/evidence"
+	"lapse/audit/tree"
+	"lapse/internal/config"
+	"lapse/schemas"
+)
+
+// exportedTree is the tree of an export, in the manifest.
+type exportedTree struct {
+	Log       string  `json:"log"` // its name: the origin of the checkpoints
+	Records   int64   `json:"records"`
+	Root      string  `json:"root"`
+	Former    string  `json:"former_sha256"` // of the file with the checkpoints before the newest
+	PublicKey *string `json:"public_key"`    // null where the key named log was not at hand
+}
+
+// treeExport writes the log's tree beside the topics' files.
+type treeExport struct {
+	*tree.Export
+	reader tree.Reader
+	key    *tree.Key // nil: it was not at hand
+	newest []byte
+	of     *tree.Checkpoint
+}
+
+// newTreeExport finds the log's newest checkpoint and begins the export of its tree; nil for a log that has none. With the
+// key named log at hand only checkpoints and records count that it has made; without it, lapse verify finds what somebody else wrote.
+func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partitionReader) (*treeExport, error) {
+	x := &treeExport{}
+	secret, err := c.settings.Keys.Load(config.LogKey)
+	if err != nil && !errors.Is(err, config.ErrNoKey) {
+		return nil, err
+	}
+	err = c.client.Backward(ctx, log.topic, log.partition, log.end, func(rec *schemas.Record, _ int64) (bool, error) {
+		note, of := x.checkpointIn(rec)
+		if of == nil {
+			return true, nil
+		}
+		if secret != nil {
+			key, err := tree.NewKey(secret, of.Origin)
+			if err != nil {
+				return true, nil //nolint:nilerr // no log has such a name
+			}
+			if _, _, ours := key.Resume(rec.Value); !ours {
+				return true, nil
+			}
+			x.key = key
+		}
+		x.newest, x.of = note, of
+		return false, nil
+	})
+	if err != nil {
+		return nil, c.silence(err)
+	}
+	if x.of == nil {
+		return nil, nil
+	}
+	x.reader.Tree = tree.New(x.key)
+	x.Export, err = tree.NewExport(dir, x.newest)
+	return x, err
+}
+
+// checkpointIn is the checkpoint that a record of the log has; nil for none, and for one that the key has not made.
+func (x *treeExport) checkpointIn(rec *schemas.Record) ([]byte, *tree.Checkpoint) {
+	if !rec.IsFence() {
+		return nil, nil
+	}
+	note, is := tree.NoteIn(rec.Value)
+	if !is {
+		return nil, nil
+	}
+	if x.key != nil {
+		if _, _, ours := x.key.Resume(rec.Value); !ours {
+			return nil, nil
+		}
+	}
+	of, err := tree.Peek(note)
+	if err != nil {
+		return nil, nil
+	}
+	return note, of
+}
+
+// take takes a record of the log's partition.
+func (x *treeExport) take(rec *schemas.Record) error {
+	if x == nil {
+		return nil
+	}
+	if note, of := x.checkpointIn(rec); of != nil {
+		return x.Former(note)
+	}
+	if !isLogRecord(rec) || !x.reader.Take(rec) {
+		return nil
+	}
+	return x.Add(rec.Value)
+}
+
+// isLogRecord tells records of the log from fences and from what somebody else wrote.
+func isLogRecord(rec *schemas.Record) bool {
+	if rec.IsFence() || rec.Header(schemas.HeaderOp) == "" {
+		return false
+	}
+	_, err := evidence.ParseLogRecord(rec.Value)
+	return err == nil
+}
+
+// close ends the export, and says what it is of.
+func (x *treeExport) close() (*exportedTree, error) {
+	if x == nil {
+		return nil, nil
+	}
+	if err := x.Close(); err != nil {
+		return nil, fmt.Errorf("export the log's tree: %w", err)
+	}
+	of := &exportedTree{Log: x.of.Origin, Records: x.of.Size, Root: x.of.Root.String(), Former: x.FormerSum()}
+	if x.key != nil {
+		public := x.key.Public()
+		of.PublicKey = &public
+	}
+	return of, nil
+}
+
+// told is what a person reads of it.
+func (t *exportedTree) told() string {
+	if t == nil {
+		return "; the log has no checkpoint yet, so that nobody can verify them"
+	}
+	return fmt.Sprintf("; the checkpoint covers %s of the log", counted(uint64(t.Records), "record"))
+}

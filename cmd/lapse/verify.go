@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+
+	"lapse/audit/tree"
+	"lapse/internal/config"
+)
+
+func (a *app) verifyCommand() *cobra.Command {
+	v := verifier{app: a}
+	cmd := &cobra.Command{
+		Use:   "verify --dir DIR",
+		Short: "Check an export of the log without trusting who made it",
+		Long: `Reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
+signature, tree, entries, former checkpoints, and the files beside them. It asks no database and no broker.
+
+The log's public key is what the proof rests on: name it with --public-key, as its owner has published it (the auditor logs it at each
+start). Without the option it is made from the key named log, where that is at hand, or else taken from the export itself; then somebody who
+wrote all of the folder wrote the key too, and the result says so.
+
+An older copy of an export verifies as well. Only a checkpoint that you have seen before shows that something is missing after it, or that the key
+has signed two logs: keep the file "checkpoint" of each export that you verify, and name it with --known the next time.
+
+What is found is named with its file and, where it is one record's, with that leaf's number: exit 3.`,
+		Example: `  lapse verify --dir ./evidence --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
+  lapse verify --dir ./evidence --known ./last-month/checkpoint`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+		if v.dir == "" {
+			return wrongUsage("--dir is missing: name the folder of an export")
+		}
+		return v.run(cmd.Context())
+	})
+	cmd.Flags().StringVar(&v.dir, "dir", "", "the `folder` that lapse events --export has written")
+	cmd.Flags().StringVar(&v.public, "public-key", "", "the log's public `key`: name, hash and key with plus signs between them, or a file with it")
+	cmd.Flags().StringArrayVar(&v.known, "known", nil, "a `file` with a checkpoint of this log that was seen before; may be repeated")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// verifier checks an export.
+type verifier struct {
+	*app
+	dir, public string
+	known       []string
+	said        time.Time
+}
+
+// verified is what `lapse verify` prints.
+type verified struct {
+	Verifies    bool        `json:"verifies"`
+	Fault       *foundFault `json:"fault"` // the first; null where it verifies
+	Log         string      `json:"log"`
+	Records     int64       `json:"records"` // of the log that the checkpoint covers
+	Root        string      `json:"root"`
+	PublicKey   string      `json:"public_key"`
+	Checkpoints int         `json:"checkpoints"` // of the same tree: the newest, those before it, and those of --known
+	Events      int         `json:"events"`      // lines of the two topics of events, fences included
+	NotChecked  []string    `json:"not_checked"`
+}
+
+type foundFault struct {
+	File string `json:"file"`
+	Leaf *int64 `json:"leaf"` // null: of no single record
+	What string `json:"what"`
+}
+
+func (v *verifier) run(ctx context.Context) error {
+	result := &verified{NotChecked: []string{
+		"whether a record is true: who has the server and the key can write what they like",
+		"the events against the log's records: those do not name their events' hashes yet",
+	}}
+	err := v.check(ctx, result)
+	var found *tree.Fault
+	switch {
+	case errors.As(err, &found):
+		result.Fault = &foundFault{File: found.File, What: found.What}
+		if found.Leaf >= 0 {
+			result.Fault.Leaf = &found.Leaf
+		}
+		err = errNeedsPerson
+	case err != nil:
+		return err
+	default:
+		result.Verifies = true
+	}
+	if v.asJSON {
+		return errors.Join(v.printJSON(result), err)
+	}
+	return errors.Join(v.print(result, found), err)
+}
+
+// check checks everything, and fills in what it has found by then.
+func (v *verifier) check(ctx context.Context, result *verified) error {
+	manifest, err := readManifest(v.dir)
+	if err != nil {
+		return err
+	}
+	key, err := v.key(manifest, result)
+	if err != nil {
+		return err
+	}
+	folder := &tree.Folder{Files: os.DirFS(v.dir), Verifier: key, Progress: v.progress}
+	for _, name := range v.known {
+		signed, err := os.ReadFile(name)
+		if err != nil {
+			return invalid(err)
+		}
+		folder.Known = append(folder.Known, signed)
+	}
+	if len(folder.Known) == 0 {
+		result.NotChecked = append(result.NotChecked, "whether this is the newest export, and the only log that the key has signed: no checkpoint was given with --known")
+	}
+	files := exportFiles{dir: v.dir, manifest: manifest}
+	defer files.close()
+	folder.Entry = files.entry
+	of, err := folder.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	result.Log, result.Records, result.Root, result.Checkpoints = of.Origin, of.Size, of.Root.String(), 1+of.Former+of.Known
+	if t := manifest.Tree; t.Log != of.Origin || t.Records != of.Size || t.Root != result.Root || t.PublicKey != nil && *t.PublicKey != result.PublicKey {
+		return &tree.Fault{File: exportManifest, Leaf: -1, What: "it names another tree than the checkpoint, or another key"}
+	}
+	if err := files.former(); err != nil {
+		return err
+	}
+	later, err := files.rest(ctx)
+	if err != nil {
+		return err
+	}
+	result.Events = files.events
+	if later > 0 {
+		result.NotChecked = append(result.NotChecked, fmt.Sprintf("%s of the log after the checkpoint: no one has signed them yet", counted(uint64(later), "record")))
+	}
+	return v.others(manifest)
+}
+
+// key is the log's public key.
+func (v *verifier) key(manifest *exported, result *verified) (note.Verifier, error) {
+	text := v.public
+	if content, err := os.ReadFile(text); text != "" && err == nil {
+		text = string(content)
+	}
+	if text == "" {
+		if s, err := v.settings(); err == nil {
+			secret, err := s.Keys.Load(config.LogKey)
+			if err != nil && !errors.Is(err, config.ErrNoKey) {
+				return nil, err
+			}
+			if secret != nil {
+				key, err := tree.NewKey(secret, manifest.Tree.Log)
+				if err != nil {
+					return nil, &tree.Fault{File: exportManifest, Leaf: -1, What: err.Error()}
+				}
+				result.PublicKey = key.Public()
+				return key.Verifier(), nil
+			}
+		}
+	}
+	if text == "" {
+		if manifest.Tree.PublicKey == nil {
+			return nil, wrongUsage("the export names no key: give the log's with --public-key")
+		}
+		text = *manifest.Tree.PublicKey
+		result.NotChecked = append(result.NotChecked, "whose key this is: it was taken from the export itself; compare it with what the log's owner has published")
+	}
+	result.PublicKey = strings.TrimSpace(text)
+	key, err := note.NewVerifier(result.PublicKey)
+	if err != nil {
+		return nil, invalid(fmt.Errorf("the public key: %w: want NAME+HASH+KEY, as the auditor logs it at each start, or a file with it", err))
+	}
+	return key, nil
+}
+
+// others looks for files that belong to nothing.
+func (v *verifier) others(manifest *exported) error {
+	known := map[string]bool{exportManifest: true}
+	for _, f := range manifest.Files {
+		known[f.Name] = true
+	}
+	return filepath.WalkDir(v.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(v.dir, path)
+		if name = filepath.ToSlash(name); err == nil && !known[name] && !tree.IsTree(name) {
+			err = &tree.Fault{File: name, Leaf: -1, What: "the export has no such file"}
+		}
+		return err
+	})
+}
+
+// progressEvery is how often a person is told how far it is.
+const progressEvery = 5 * time.Second
+
+func (v *verifier) progress(done, size int64) {
+	if v.said.IsZero() {
+		v.said = time.Now()
+	}
+	if time.Since(v.said) >= progressEvery {
+		v.said = time.Now()
+		v.log.Info("verifying", "records", done, "of", size)
+	}
+}
+
+// print is what a person reads.
+func (v *verifier) print(r *verified, found *tree.Fault) (err error) {
+	if found != nil {
+		_, err = fmt.Fprintf(v.out, "does not verify: %s\n", found.Error())
+	} else {
+		_, err = fmt.Fprintf(v.out, "verifies: %s of the log %s\nroot        %s\nkey         %s\ncheckpoints %d of one tree, which only grew from one to the next\nevents      "+
+			"%d lines, as the manifest has them\n", counted(uint64(r.Records), "record"), r.Log, r.Root, r.PublicKey, r.Checkpoints, r.Events)
+	}
+	for _, what := range r.NotChecked {
+		if err == nil {
+			_, err = fmt.Fprintf(v.out, "not checked: %s\n", what)
+		}
+	}
+	return err
+}
