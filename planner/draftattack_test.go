@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,6 +113,39 @@ func TestCodeThatRunsInADraftHasTheRightsOfTheTablesOwnerAndWritesNothing(t *tes
 					must(t, b.script(`drop function shop.greedy cascade`))
 				}
 			})
+		}
+	})
+}
+
+// Code that ran in one count leaves nothing behind for the next one in the session, and finds no statement there that it could replace.
+func TestCodeThatRanInACountLeavesNothingToTheNext(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		b := newBare(t, db, "postgres")
+		all := b.proposals(manyPolicies(b, 2))
+		for i, code := range []string{
+			`perform set_config('search_path', 'shop', false), set_config('work_mem', '77kB', false), set_config('transaction_read_only', 'on', false)`,
+			`raise warning 'it found %, %, and % statements', current_setting('work_mem'), pg_backend_pid(),
+			   (select count(*) from pg_prepared_statements where not from_sql)`,
+		} {
+			must(t, b.script(fmt.Sprintf(`
+				create function shop.code_%d(at timestamptz) returns timestamptz language plpgsql immutable as $f$ begin %s; return at; end $f$;
+				create index on shop.many_%[1]d (shop.code_%[1]d('2020-01-01'::timestamptz))`, i, code)))
+		}
+		b.hear = &warned{}
+		d := b.draft(nil)
+		defer d.Together()()
+		for _, p := range []proposal{all[1], all[0], all[1]} {
+			s, err := change.SurveyDraft(t.Context(), d, survey.Ask{}, p.Resolved)
+			must(t, err)
+			if s.Trouble != "" || s.DueIs != survey.Exact {
+				t.Errorf("got %+v", s)
+			}
+		}
+		said := strings.Split(b.hear.text(), "\n")
+		slices.Sort(said)
+		if said = slices.Compact(said); len(said) != 1 || !strings.HasPrefix(said[0], "it found 4MB, ") || !strings.HasSuffix(said[0], "and 0 statements") {
+			t.Errorf("the code said %q", said)
 		}
 	})
 }

@@ -15,16 +15,17 @@ import (
 )
 
 // Draft checks policies that are not applied, in a database that may have no catalog. What the catalog has functions for is
-// done by copies of them in the session's temporary schema. Each session is in one transaction, which is undone. The checks
-// several policies can share one (Together), since nothing of anybody's runs in them; a count has its own. Nothing is
+// done by copies of them in the session's temporary schema. Each session is in one transaction, which is undone. The checks of
+// several policies can share one (Together), since nothing of anybody's runs in them; the counts of one owner's tables share another. Nothing is
 // written, and no lock is taken but that of a reader.
 //
 // What a policy would delete is counted by the text of its survey function. Code of the table's owner that was planted after the
 // look for it (see lapse.intruders) would run there, whatever is done: so it runs as the table's owner, in a SECURITY DEFINER
-// function, in which nobody can become another role; in a transaction that is read only; and the function is called once, in a
-// session that does nothing else afterwards. Where the session may not give the function to the owner, the code runs with the
-// rights of the session's login. A table that a superuser owns is counted by a role that may read everything and do nothing else,
-// and that is undone with the transaction: the owner's code may be trusted, that of its schema's owner may not.
+// function, in which nobody can become another role; in a transaction or savepoint that is read only; and the function is called once.
+// What the code did to the session's settings is undone with the savepoint, and no statement is prepared there, which it could put another one in
+// the place of. After that the session counts for the same owner or does nothing. Where the session may not give the function to the owner, the code
+// runs with the rights of the session's login. A table that a superuser owns is counted by a role that may read everything and do nothing else,
+// and that is undone with the transaction: the owner's code may be trusted, that of its schema's owner may not. Both have sessions of their own.
 type Draft struct {
 	// Connect opens a session with the caller's rights, and with SessionSettings.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
@@ -32,8 +33,23 @@ type Draft struct {
 
 	looks, counts copies
 	sharing       bool
-	reader        *DraftTx // the session of all reads, while they share one
-	since         time.Time
+	reader        shared // the session of all reads
+	counter       shared // the session of counts for one owner
+	owner         uint32 // this one
+}
+
+// shared is a session that several share. tx is nil while none is open.
+type shared struct {
+	tx    *DraftTx
+	since time.Time
+	used  int // how many times
+}
+
+func (s *shared) close() {
+	if s.tx != nil {
+		Close(s.tx.Conn())
+		s.tx = nil
+	}
 }
 
 // copies are those of functions of the catalog: the same for each session that makes them.
@@ -56,20 +72,25 @@ var (
 	counting = []string{"intruders", "pin", "cascade_statement"}
 )
 
-// readerAtMost is how long looks share a session. Its transaction has made functions, and while it lasts nothing that is deleted since is
-// vacuumed, in the whole database.
-const readerAtMost = 10 * time.Second
+// sharedAtMost is how long reads, or counts, share a session. Its transaction has made functions, and while it lasts nothing that is deleted since
+// is vacuumed, in the whole database.
+const sharedAtMost = 10 * time.Second
+
+// mostCounts is how many share a session. The plans of a function that is gone stay in it, and PostgreSQL goes through all of them whenever another
+// one is made; the first count of a session takes as much as ten others.
+const mostCounts = 50
 
 // DraftTx is a transaction in which calls of the catalog's functions are calls of the draft's.
 type DraftTx struct {
 	pgx.Tx
 	names []string
+	alone bool // a function was called that is not the table's owner's: nobody else may use the session
 }
 
 // Begin opens a savepoint.
 func (t *DraftTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	inner, err := t.Tx.Begin(ctx)
-	return &DraftTx{inner, t.names}, err
+	return &DraftTx{Tx: inner, names: t.names}, err
 }
 
 // Query is Query, of the draft's functions.
@@ -101,12 +122,13 @@ func (d *Draft) begin(ctx context.Context, made *copies, wanted []string, work f
 	return work(tx)
 }
 
-// Together lets looks share sessions, one after the other, until end is called.
+// Together lets looks share sessions, one after the other, and counts too, until end is called.
 func (d *Draft) Together() (end func()) {
 	d.sharing = true
 	return func() {
 		d.sharing = false
-		d.closeReader()
+		d.reader.close()
+		d.counter.close()
 	}
 }
 
@@ -116,24 +138,54 @@ func (d *Draft) Read(ctx context.Context, work func(db DB) error) error {
 	if !d.sharing {
 		return d.Begin(ctx, func(tx *DraftTx) error { return work(tx) })
 	}
-	if d.reader != nil && (d.reader.Conn().IsClosed() || time.Since(d.since) > readerAtMost) {
-		d.closeReader()
+	tx, err := d.share(ctx, &d.reader, &d.looks, drafted)
+	if err != nil {
+		return err
 	}
-	if d.reader == nil {
-		tx, err := d.open(ctx, &d.looks, drafted)
-		if err != nil {
-			return err
-		}
-		d.reader, d.since = tx, time.Now()
-	}
-	return expiry.Attempt(ctx, d.reader, func(tx pgx.Tx) error { return work(tx) })
+	return expiry.Attempt(ctx, tx, func(tx pgx.Tx) error { return work(tx) })
 }
 
-func (d *Draft) closeReader() {
-	if d.reader != nil {
-		Close(d.reader.Conn())
-		d.reader = nil
+// CountFor is Count, or while they are together in a savepoint of a session in which only tables of the same owner were counted. work prepares
+// no statement there: what was counted before can have replaced it.
+func (d *Draft) CountFor(ctx context.Context, o *Owner, work func(tx *DraftTx) error) error {
+	if !d.sharing || o.Superuser {
+		return d.Count(ctx, work)
 	}
+	if d.owner != o.OID || d.counter.used >= mostCounts {
+		d.counter.close()
+	}
+	tx, err := d.share(ctx, &d.counter, &d.counts, counting)
+	if err != nil {
+		return err
+	}
+	d.owner = o.OID
+	alone := false
+	err = expiry.Attempt(ctx, tx, func(inner pgx.Tx) error {
+		tx := &DraftTx{Tx: inner, names: tx.names}
+		err := work(tx)
+		alone = tx.alone
+		return err
+	})
+	if alone {
+		d.counter.close()
+	}
+	return err
+}
+
+// share returns the session that is shared, or another one in its place.
+func (d *Draft) share(ctx context.Context, s *shared, made *copies, wanted []string) (*DraftTx, error) {
+	if s.tx != nil && (s.tx.Conn().IsClosed() || time.Since(s.since) > sharedAtMost) {
+		s.close()
+	}
+	if s.tx == nil {
+		tx, err := d.open(ctx, made, wanted)
+		if err != nil {
+			return nil, err
+		}
+		s.tx, s.since, s.used = tx, time.Now(), 0
+	}
+	s.used++
+	return s.tx, nil
 }
 
 // open opens a session, and makes the copies in it.
@@ -154,7 +206,7 @@ func (d *Draft) open(ctx context.Context, made *copies, wanted []string) (*Draft
 		Close(conn)
 		return nil, mayNotDraft(conn, err)
 	}
-	return &DraftTx{tx, made.names}, nil
+	return &DraftTx{Tx: tx, names: made.names}, nil
 }
 
 // mayNotDraft says why temporary functions cannot be made.

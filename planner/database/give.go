@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,28 +12,28 @@ import (
 	"lapse/schemas"
 )
 
-// standing is who asks, and whose the table is.
-type standing struct {
-	Login     string
-	Superuser string // that the session is or can become, or ""
-	Owner     string // of the table
-	OwnerOID  uint32
-	OwnerIs   bool   // a superuser
-	Others    string // the first partition of another role, or ""
-	OthersOf  string
+// Owner is whose a table is, and who asks.
+type Owner struct {
+	Name      string
+	OID       uint32
+	Superuser bool
+	login     string
+	dba       string // a superuser that the session is or can become, or ""
+	others    string // the first partition of another role, or ""
+	othersOf  string
 }
 
-const standingSQL = `
+const ownerSQL = `
 	with recursive tree(relation) as (
 	  select $1::oid
 	  union
 	  select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
 	)
-	select current_user::text,
+	select o.rolname::text, o.oid, o.rolsuper, current_user::text,
 	       coalesce((select s.rolname::text from pg_roles s
 	                  where s.rolsuper and pg_has_role(session_user, s.oid, 'member')
 	                  order by s.rolname = session_user desc, s.rolname limit 1), ''),
-	       o.rolname::text, o.oid, o.rolsuper, coalesce(x.name, ''), coalesce(x.owner, '')
+	       coalesce(x.name, ''), coalesce(x.owner, '')
 	  from pg_class c
 	  join pg_roles o on o.oid = c.relowner
 	  left join lateral (
@@ -46,44 +47,55 @@ const standingSQL = `
 	  ) x on true
 	 where c.oid = $1`
 
+// OwnerOf reads the owner of the table with an oid and a name.
+func OwnerOf(ctx context.Context, q Querier, oid uint32, name string) (*Owner, error) {
+	o := &Owner{}
+	err := q.QueryRow(ctx, ownerSQL, oid).Scan(&o.Name, &o.OID, &o.Superuser, &o.login, &o.dba, &o.others, &o.othersOf)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, &RefusedError{name + " is gone, or another table"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("check the owner of %s: %w", name, err)
+	}
+	return o, nil
+}
+
 // Giving is a function that is to be another's, by whose rights it reads.
 type Giving struct {
 	Function string // with its arguments
 	Name     string // of the table
-	Table    uint32
+	Owner    *Owner
 	Reads    []string                  // the relations
 	Deleter  func(owner uint32) string // nil, or the role that may have it where the owner may not
+	Ask      Querier                   // a session that may prepare statements, as this one may not; nil: it may
 }
 
 // Give makes the function the table's owner's, or where the session may not do that, and may that, the owner's deleter's.
-func (t *DraftTx) Give(ctx context.Context, g Giving) error {
-	rows, err := Collect[standing](ctx, t, standingSQL, g.Table)
-	if err != nil {
-		return fmt.Errorf("check the owner of %s: %w", g.Name, err)
-	}
-	if len(rows) == 0 {
-		return &RefusedError{g.Name + " is gone, or another table"}
-	}
-	w := rows[0]
-	counts := w.Login
+func (t *DraftTx) Give(ctx context.Context, g Giving) (err error) {
+	w, counts := g.Owner, g.Owner.login
 	switch {
-	case w.Others != "":
+	case w.others != "":
 		return &RefusedError{fmt.Sprintf("partition %s belongs to %s and its root to %s: alter table %s owner to %s",
-			w.Others, w.OthersOf, w.Owner, w.Others, schemas.Identifier(w.Owner))}
-	case w.Superuser != "":
-		if counts, err = t.giveAsSuperuser(ctx, &w, g.Function); err != nil {
+			w.others, w.othersOf, w.Name, w.others, schemas.Identifier(w.Name))}
+	case w.dba != "":
+		if counts, err = t.giveAsSuperuser(ctx, w, g.Function); err != nil {
 			return err
 		}
-	case w.Login != w.Owner:
-		takers := []string{w.Owner}
+	case w.login != w.Name:
+		takers := []string{w.Name}
 		if g.Deleter != nil {
-			takers = append(takers, g.Deleter(w.OwnerOID))
+			takers = append(takers, g.Deleter(w.OID))
 		}
-		if counts, err = t.giveOneOf(ctx, g.Function, takers, w.Login); err != nil {
+		if counts, err = t.giveOneOf(ctx, g.Function, takers, w.login); err != nil {
 			return err
 		}
 	}
-	return t.mayRead(ctx, g.Name, g.Reads, counts)
+	t.alone = counts != w.Name
+	ask := g.Ask
+	if ask == nil || w.Superuser {
+		ask = t // where a role was made that is known here alone
+	}
+	return mayRead(ctx, ask, g.Name, g.Reads, counts)
 }
 
 // giveOneOf gives the function to the first that the session may give it to, and returns whose it is.
@@ -104,13 +116,13 @@ func (t *DraftTx) giveOneOf(ctx context.Context, function string, takers []strin
 }
 
 // giveAsSuperuser gives the function away to any owner.
-func (t *DraftTx) giveAsSuperuser(ctx context.Context, w *standing, function string) (counts string, err error) {
+func (t *DraftTx) giveAsSuperuser(ctx context.Context, w *Owner, function string) (counts string, err error) {
 	var script string
-	if w.Login != w.Superuser {
-		script = "set local role " + schemas.Identifier(w.Superuser) + ";\n"
+	if w.login != w.dba {
+		script = "set local role " + schemas.Identifier(w.dba) + ";\n"
 	}
-	counts = w.Owner
-	if w.OwnerIs {
+	counts = w.Name
+	if w.Superuser {
 		counts = "lapse_plan_" + uuid.NewString()
 		reader := schemas.Identifier(counts)
 		script += "create role " + reader + " nologin bypassrls;\ngrant pg_read_all_data to " + reader + ";\n"
@@ -123,9 +135,9 @@ func (t *DraftTx) giveAsSuperuser(ctx context.Context, w *standing, function str
 }
 
 // mayRead says which grants are missing for role to read all of relations: all at once, so that nobody asks for one after the other.
-func (t *DraftTx) mayRead(ctx context.Context, table string, relations []string, role string) error {
+func mayRead(ctx context.Context, q Querier, table string, relations []string, role string) error {
 	var grants []string
-	err := t.QueryRow(ctx, `
+	err := q.QueryRow(ctx, `
 		with read as (
 		  select n.oid as schema, n.nspname, c.oid as relation, c.relname
 		    from unnest($2::text[]) r(name)

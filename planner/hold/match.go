@@ -65,7 +65,11 @@ func match(ctx context.Context, d *database.Draft, tx *database.DraftTx, h *Hold
 	if err != nil {
 		return nil, fmt.Errorf("hand the keys over: %w", err)
 	}
-	if err := tx.Give(ctx, database.Giving{Function: heldMatches + "()", Name: h.Table, Table: h.TableOID, Reads: []string{h.Table}, Deleter: d.Roles.Deleter}); err != nil {
+	owner, err := database.OwnerOf(ctx, tx, h.TableOID, h.Table)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.Give(ctx, database.Giving{Function: heldMatches + "()", Name: h.Table, Owner: owner, Reads: []string{h.Table}, Deleter: d.Roles.Deleter}); err != nil {
 		return nil, err
 	}
 	if _, err := tx.Exec(ctx, "analyze pg_temp.held_key; set transaction read only", pgx.QueryExecModeSimpleProtocol); err != nil {

@@ -23,12 +23,16 @@ func Draft(ctx context.Context, d *database.Draft, ask Ask, v *record.Version) (
 }
 
 func draft(ctx context.Context, d *database.Draft, s *surveyor) error {
-	// What is asked before the count is asked in a session of its own: the count's does nothing else.
+	// What is asked before the count is asked in another session: the count's does nothing else.
 	err := d.Read(ctx, func(db database.DB) error {
 		return s.run(ctx, db, func(at time.Time, to extent) (*found, error) {
+			owner, err := database.OwnerOf(ctx, db, s.table, s.definition.Table)
+			if err != nil {
+				return nil, err
+			}
 			var f *found
-			err := d.Count(ctx, func(tx *database.DraftTx) (err error) {
-				f, err = countDraft(ctx, d, tx, s, at, to)
+			err = d.CountFor(ctx, owner, func(tx *database.DraftTx) (err error) {
+				f, err = countDraft(ctx, db, tx, owner, s, at, to)
 				return err
 			})
 			return f, err
@@ -44,7 +48,7 @@ func draft(ctx context.Context, d *database.Draft, s *surveyor) error {
 }
 
 // countDraft makes the survey function, gives it to the role that it must not exceed, and calls it once.
-func countDraft(ctx context.Context, d *database.Draft, tx *database.DraftTx, s *surveyor, at time.Time, to extent) (*found, error) {
+func countDraft(ctx context.Context, db database.DB, tx *database.DraftTx, owner *database.Owner, s *surveyor, at time.Time, to extent) (*found, error) {
 	text, err := s.definition.DraftSurvey(s.table, s.trusts)
 	if err != nil {
 		return nil, err
@@ -57,7 +61,7 @@ func countDraft(ctx context.Context, d *database.Draft, tx *database.DraftTx, s 
 	for _, j := range s.definition.Expire.Joins() {
 		reads = append(reads, j.Relation)
 	}
-	if err := tx.Give(ctx, database.Giving{Function: functions.DraftSurvey + functions.SurveyArguments, Name: s.definition.Table, Table: s.table, Reads: reads}); err != nil {
+	if err := tx.Give(ctx, database.Giving{Function: functions.DraftSurvey + functions.SurveyArguments, Name: s.definition.Table, Owner: owner, Reads: reads, Ask: db}); err != nil {
 		return nil, err
 	}
 	if _, err := tx.Exec(ctx, "set transaction read only"); err != nil {
