@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -164,6 +165,7 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 		return nil, err
 	}
 	updates := changes.updated()
+	checks := make([]checked, len(changes))
 	for i := range changes {
 		c := &changes[i]
 		var refused yamldoc.Errors
@@ -177,19 +179,26 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 		if c.Resolved == nil {
 			continue
 		}
-		problems, err := a.checkPublished(ctx, db, members, updates, c)
-		if err != nil {
+		found := &checks[i]
+		found.Change = c
+		if found.published, err = a.checkPublished(ctx, db, members, updates, c); err != nil {
 			return nil, err
 		}
-		lacks, err := a.checkDeleter(ctx, c)
-		if err != nil {
+		if found.tries, err = a.checkDeleter(ctx, c); err != nil {
 			return nil, err
 		}
-		may, err := a.checkIndex(ctx, c)
-		if err != nil {
+		if found.index, err = a.checkIndex(ctx, c); err != nil {
 			return nil, err
 		}
-		mistakes = append(mistakes, c.refused(slices.Concat(problems, lacks, may))...)
+	}
+	if err := a.tryDeleters(ctx, checks); err != nil {
+		return nil, err
+	}
+	for _, c := range checks {
+		if c.Change == nil {
+			continue
+		}
+		mistakes = append(mistakes, c.refused(slices.Concat(c.published, c.deleter, c.index))...)
 		if c.Resolved != nil {
 			for _, step := range c.Resolved.Build {
 				c.Build = append(c.Build, step.SQL)
@@ -197,6 +206,13 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 		}
 	}
 	return mistakes, nil
+}
+
+// checked is what was found wrong with a change.
+type checked struct {
+	*Change                   // nil: it was not looked at
+	published, deleter, index []error
+	tries                     bool // the deleter's rights are to be tried
 }
 
 // sayUnarmed warns that --arm leaves a policy unarmed because its file does not ask for it.
@@ -292,11 +308,11 @@ func (a *Applier) checkOwners(ctx context.Context, c *Change) (problems []error,
 	return problems, nil
 }
 
-// checkDeleter says whether the deleter of the table's owner lacks something, and what keeps it from being given that: a missing right is
-// known before anything is written.
-func (a *Applier) checkDeleter(ctx context.Context, c *Change) (problems []error, err error) {
+// checkDeleter says whether the deleter of the table's owner lacks something, and whether it is to be tried to give it that: a missing right
+// is known before anything is written.
+func (a *Applier) checkDeleter(ctx context.Context, c *Change) (tries bool, err error) {
 	if a.Conn == nil {
-		return nil, nil
+		return false, nil
 	}
 	var ready bool
 	err = pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
@@ -304,32 +320,63 @@ func (a *Applier) checkDeleter(ctx context.Context, c *Change) (problems []error
 		c.Grant, c.Grants, ready = d.Lacks, d.Grants, !d.Lacks && d.MayGive
 		return err
 	})
-	if err != nil || ready || !c.Writes() {
-		return nil, err
-	}
-	err = a.tryDeleter(ctx, c)
-	var grant *access.GrantError
-	var circle *access.CircleError
-	if errors.As(err, &grant) || errors.As(err, &circle) {
-		return []error{err}, nil
-	}
-	return nil, err
+	return err == nil && !ready && c.Writes(), err
 }
 
-// tryDeleter gives the deleter its rights and takes them back. What somebody has locked is found out later.
-func (a *Applier) tryDeleter(ctx context.Context, c *Change) error {
+// tryDeleters gives deleters their rights and takes them back, those of one owner's tables in one transaction: what one table has in common with
+// another is given once. What somebody has locked is found out later.
+func (a *Applier) tryDeleters(ctx context.Context, checks []checked) error {
+	byOwner, owners := map[uint32][]*checked{}, []uint32{}
+	for i := range checks {
+		if c := &checks[i]; c.tries {
+			owner := c.Resolved.Definition.TableOwner
+			if byOwner[owner] == nil {
+				owners = append(owners, owner)
+			}
+			byOwner[owner] = append(byOwner[owner], c)
+		}
+	}
+	for _, owner := range owners {
+		for all := byOwner[owner]; len(all) > 0; {
+			passed, err := a.tryTogether(ctx, all)
+			if passed == 0 {
+				var grant *access.GrantError
+				var circle *access.CircleError
+				switch {
+				case errors.As(err, &grant) || errors.As(err, &circle):
+					all[0].deleter = []error{err}
+				case err != nil:
+					return err
+				}
+				passed = 1
+			}
+			all = all[passed:]
+		}
+	}
+	return nil
+}
+
+// triesAtMost is how long a transaction tries: it keeps others from changing deleters.
+const triesAtMost = 500 * time.Millisecond
+
+// tryTogether returns how many passed. Where it is none, err is of the first, to which nothing had been given before: it names all that is
+// missing.
+func (a *Applier) tryTogether(ctx context.Context, all []*checked) (passed int, err error) {
 	tx, err := a.Conn.Begin(ctx)
 	if err != nil {
-		return fmt.Errorf("try the rights of %s: %w", a.Roles.Deleter(c.Resolved.Definition.TableOwner), err)
+		return 0, fmt.Errorf("try the rights of %s: %w", a.Roles.Deleter(all[0].Resolved.Definition.TableOwner), err)
 	}
+	began := time.Now()
 	err = site.SetLockTimeout(ctx, tx, site.LockTimeout)
-	if err == nil {
-		err = access.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
+	for err == nil && passed < len(all) && (passed == 0 || time.Since(began) < triesAtMost) {
+		if err = access.EnsureDeleter(ctx, tx, tableOf(all[passed].Resolved), a.Roles); err == nil {
+			passed++
+		}
 	}
 	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
 		err = nil
 	}
-	return errors.Join(err, tx.Rollback(ctx))
+	return passed, errors.Join(err, tx.Rollback(ctx))
 }
 
 // tableOf is a policy's table, for its deleter.
