@@ -83,7 +83,7 @@ func (b *bare) proposals(file string) (all []proposal) {
 	b.t.Helper()
 	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	must(b.t, err)
-	must(b.t, change.DraftDifference(b.t.Context(), b.draft(nil), f, apply.Fit, func(_ pgx.Tx, changes []change.Change, err error) error {
+	must(b.t, change.DraftDifference(b.t.Context(), b.draft(nil), f, apply.Fit, nil, func(_ pgx.Tx, changes []change.Change, err error) error {
 		var wrong yamldoc.Errors
 		if err != nil && !errors.As(err, &wrong) {
 			return err
@@ -141,7 +141,7 @@ func TestAPolicyIsSurveyedWithoutACatalogByALoginThatMayRead(t *testing.T) {
 			t.Errorf("as one who may not read: %+v", s)
 		}
 		db.Exec(t, "revoke temporary on database "+db.Name+" from public")
-		err := change.DraftDifference(t.Context(), b.draft(nil), &policyfile.File{}, apply.Fit, nil)
+		err := change.DraftDifference(t.Context(), b.draft(nil), &policyfile.File{}, apply.Fit, nil, nil)
 		if err == nil || !strings.Contains(err.Error(), "grant temporary on database") || !strings.Contains(err.Error(), stranger) {
 			t.Errorf("without TEMPORARY: %v", err)
 		}

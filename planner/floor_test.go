@@ -24,7 +24,7 @@ func (w *world) under(floors []policyfile.Floor, text string) ([]change.Change, 
 	file, err := policyfile.Parse("policies.yaml", []byte(text))
 	must(w.t, err)
 	file.Under(floors)
-	return change.Difference(w.t.Context(), w.admin, file, false, apply.Fit)
+	return change.Difference(w.t.Context(), w.admin, file, false, apply.Fit, nil)
 }
 
 func floor(table, least string, trust bool) policyfile.Floor {

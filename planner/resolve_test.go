@@ -106,7 +106,7 @@ func TestAllThatIsWrongInAllPoliciesIsSaidAtOnce(t *testing.T) {
   - {name: d, table: 'shop."sessions"', expire: {column: last_seen, after: 2 days}}
 `))
 	must(t, err)
-	_, err = change.Difference(t.Context(), tx, file, false, apply.Fit)
+	_, err = change.Difference(t.Context(), tx, file, false, apply.Fit, nil)
 	var all yamldoc.Errors
 	if !errors.As(err, &all) || len(all) != 6 {
 		t.Errorf("got %d complaints: %v", len(all), err)

@@ -281,7 +281,7 @@ func TestAnEntryOfTheRowsOwnTimeIsRefusedWithTheFix(t *testing.T) {
 				continue
 			}
 			must(t, err)
-			_, err = change.Difference(t.Context(), w.admin, f, false, apply.Fit)
+			_, err = change.Difference(t.Context(), w.admin, f, false, apply.Fit, nil)
 			if _, ok := err.(yamldoc.Errors); !ok || !strings.Contains(err.Error(), want) { //nolint:errorlint // it is returned as it is
 				t.Errorf("%s: got %v, want %q", expire, err, want)
 			}
@@ -302,7 +302,7 @@ func TestAVirtualColumnIsNoPolicysColumn(t *testing.T) {
 		} {
 			f, err := policyfile.Parse("policies.yaml", []byte(ttlText("shop.carts", expire)))
 			must(t, err)
-			_, err = change.Difference(t.Context(), w.admin, f, false, apply.Fit)
+			_, err = change.Difference(t.Context(), w.admin, f, false, apply.Fit, nil)
 			if problem == "" && err != nil || problem != "" && (err == nil || !strings.Contains(err.Error(), problem)) {
 				t.Errorf("%s: got %v, want %q", expire, err, problem)
 			}

@@ -104,7 +104,7 @@ func (w *world) difference(file string, prune bool) ([]change.Change, error) {
 	w.t.Helper()
 	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	must(w.t, err)
-	return change.Difference(w.t.Context(), w.admin, f, prune, apply.Fit)
+	return change.Difference(w.t.Context(), w.admin, f, prune, apply.Fit, nil)
 }
 
 // apply does what cmd does.

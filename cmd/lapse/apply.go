@@ -110,9 +110,15 @@ func (a *applier) run(ctx context.Context) error {
 	if !a.asJSON {
 		does.Tell = a.report
 	}
+	far := a.progress()
+	defer far.end()
+	does.Far = far.at
 	changes, err := does.Difference(ctx, file)
 	if err != nil {
 		return err
+	}
+	if !a.asJSON {
+		far.end() // what follows says itself how far it is
 	}
 	err = a.apply(ctx, does, changes)
 	if a.asJSON {

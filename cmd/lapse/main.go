@@ -21,6 +21,7 @@ func runCommand() int {
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv,
 		variables: variableNames(os.Environ()),
 		asks:      term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
+		patient:   true,
 		shows:     term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if out := int(os.Stdout.Fd()); term.IsTerminal(out) {

@@ -78,6 +78,7 @@ type surveyor struct {
 	files      []string
 	at         time.Time
 	exact, sql bool
+	far        *progress
 }
 
 // plan is what is shown of one policy.
@@ -111,11 +112,13 @@ func (c *surveyor) patience() map[string]string {
 }
 
 func (c *surveyor) run(ctx context.Context) error {
+	c.far = c.progress()
 	survey := c.surveyInForce
 	if len(c.files) > 0 {
 		survey = c.surveyFile
 	}
 	plans, err := survey(ctx)
+	c.far.end()
 	if plans == nil {
 		return err
 	}
@@ -159,6 +162,7 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 		if !c.wants(known[i]) {
 			continue
 		}
+		c.far.at("counting", i+1, len(policies))
 		s, err := c.ask().InForce(ctx, conn, &policies[i])
 		if err != nil {
 			return nil, err
@@ -199,7 +203,7 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 		return nil, withProblems(file, err)
 	}
 	draft := c.draft(c.settings, "lapse plan", c.patience())
-	looks := &apply.Applier{Session: site.Session{Roles: c.settings.Roles, Log: c.log}, AuditRequired: c.settings.Audit == config.AuditRequired, Draft: draft}
+	looks := &apply.Applier{Session: site.Session{Roles: c.settings.Roles, Log: c.log}, AuditRequired: c.settings.Audit == config.AuditRequired, Draft: draft, Far: c.far.at}
 	conn, refused := c.openToApply(ctx)
 	if conn != nil {
 		defer database.Close(conn)
@@ -230,6 +234,7 @@ func (c *surveyor) surveyChanges(ctx context.Context, draft *database.Draft, cha
 	defer draft.Together()()
 	plans = []plan{}
 	for i := range changes {
+		c.far.at("counting", i+1, len(changes))
 		switch made := &changes[i]; {
 		case made.Kind == change.Missing || !c.wants(string(made.Policy)):
 		case made.Resolved == nil: // a policy in force that can do without its table

@@ -24,6 +24,7 @@ type app struct {
 	variables []string   // names of the environment's variables
 	asks      bool       // there is a person who can answer a question
 	shows     bool       // there is a person who watches
+	patient   bool       // how far a long command is, is said
 	width     func() int // of the terminal that results go to; nil where they go elsewhere
 
 	configFile string

@@ -21,6 +21,7 @@ type comparison struct {
 	file    *policyfile.File
 	prune   bool
 	fit     resolve.Fit
+	far     Far
 	inForce map[schemas.PolicyName]*record.InForce
 	order   []schemas.PolicyName         // of inForce
 	onTable map[tableUse]*record.Version // whose table it is
@@ -29,6 +30,9 @@ type comparison struct {
 	inFile  map[schemas.PolicyName]bool
 	changes []Change // of the file's policies
 }
+
+// Far is told which policy of how many is begun. nil is told nothing.
+type Far func(nth, of int)
 
 // Difference compares the policies of a file with what is in force, and says what Write would do about each: first what
 // is dropped, then the file's policies in its order, then what is in force without being in the file. It changes
@@ -41,8 +45,8 @@ type comparison struct {
 // others. Of an entry that pauses its policy the table is not checked.
 //
 // Which version and which state a change leads to is in arming.go.
-func Difference(ctx context.Context, db database.DB, file *policyfile.File, prune bool, fit resolve.Fit) ([]Change, error) {
-	c := newComparison(file, prune, fit)
+func Difference(ctx context.Context, db database.DB, file *policyfile.File, prune bool, fit resolve.Fit, far Far) ([]Change, error) {
+	c := newComparison(file, prune, fit, far)
 	if err := c.load(ctx, db); err != nil {
 		return nil, err
 	}
@@ -50,15 +54,18 @@ func Difference(ctx context.Context, db database.DB, file *policyfile.File, prun
 }
 
 // newComparison compares a file with nothing in force.
-func newComparison(file *policyfile.File, prune bool, fit resolve.Fit) *comparison {
+func newComparison(file *policyfile.File, prune bool, fit resolve.Fit, far Far) *comparison {
 	return &comparison{
-		wrong: slices.Clone(file.Problems), file: file, prune: prune, fit: fit, former: &formerVersions{},
+		wrong: slices.Clone(file.Problems), file: file, prune: prune, fit: fit, far: far, former: &formerVersions{},
 		inForce: map[schemas.PolicyName]*record.InForce{}, onTable: map[tableUse]*record.Version{}, inFile: map[schemas.PolicyName]bool{},
 	}
 }
 
 func (c *comparison) compare(ctx context.Context, db database.DB) ([]Change, error) {
-	for _, p := range c.file.Policies {
+	for i, p := range c.file.Policies {
+		if c.far != nil {
+			c.far(i+1, len(c.file.Policies))
+		}
 		if err := c.policy(ctx, db, p); err != nil {
 			return nil, err
 		}

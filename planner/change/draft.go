@@ -14,9 +14,9 @@ import (
 
 // DraftDifference is Difference in a database that may have no catalog, and compares with nothing in force. more looks further at the changes
 // in the same session; err is what Difference returns.
-func DraftDifference(ctx context.Context, d *database.Draft, file *policyfile.File, fit resolve.Fit, more func(tx pgx.Tx, changes []Change, err error) error) error {
+func DraftDifference(ctx context.Context, d *database.Draft, file *policyfile.File, fit resolve.Fit, far Far, more func(tx pgx.Tx, changes []Change, err error) error) error {
 	return d.Begin(ctx, func(tx *database.DraftTx) error {
-		changes, err := newComparison(file, false, fit).compare(ctx, tx)
+		changes, err := newComparison(file, false, fit, far).compare(ctx, tx)
 		return more(tx, changes, err)
 	})
 }

@@ -76,7 +76,9 @@ var errConnectionLost = errors.New("the connection was lost before all was done:
 
 // each does one step for each policy for which no former step has failed.
 func (w *applying) each(ctx context.Context, step func(c *Change) error) {
+	applying := w.far("applying")
 	for i := range w.changes {
+		applying(i+1, len(w.changes))
 		c := &w.changes[i]
 		if ctx.Err() != nil || w.Conn.IsClosed() || c.failed {
 			continue

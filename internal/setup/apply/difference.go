@@ -34,6 +34,8 @@ type Applier struct {
 	Login func(ctx context.Context) (*pgx.Conn, error)
 	// Indexing is told how far an index is that is made; nil is told nothing.
 	Indexing func(IndexProgress)
+	// Far is told which policy of how many a step has come to; nil is told nothing.
+	Far func(step string, nth, of int)
 	// Tell is called for each policy once its change is committed; nil is not called.
 	Tell func(c *Change)
 }
@@ -120,7 +122,9 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 	if a.Draft != nil {
 		defer a.Draft.Together()()
 	}
+	counting := a.far("counting")
 	for i := range changes {
+		counting(i+1, len(changes))
 		mistakes = append(mistakes, a.count(ctx, &changes[i])...)
 	}
 	if len(mistakes) > 0 {
@@ -147,9 +151,9 @@ func (a *Applier) Preview(ctx context.Context, file *policyfile.File) (changes C
 		return err
 	}
 	if a.Conn == nil {
-		err = change.DraftDifference(ctx, a.Draft, file, Fit, func(tx pgx.Tx, differences []change.Change, wrong error) error { return look(tx, differences, wrong) })
+		err = change.DraftDifference(ctx, a.Draft, file, Fit, a.far("comparing"), func(tx pgx.Tx, differences []change.Change, wrong error) error { return look(tx, differences, wrong) })
 	} else {
-		differences, wrong := change.Difference(ctx, a.Conn, file, a.Prune, Fit)
+		differences, wrong := change.Difference(ctx, a.Conn, file, a.Prune, Fit, a.far("comparing"))
 		err = look(a.Conn, differences, wrong)
 	}
 	if err != nil && len(mistakes) > 0 {
@@ -165,8 +169,9 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 		return nil, err
 	}
 	updates := changes.updated()
-	checks := make([]checked, len(changes))
+	checks, checking := make([]checked, len(changes)), a.far("checking")
 	for i := range changes {
+		checking(i+1, len(changes))
 		c := &changes[i]
 		var refused yamldoc.Errors
 		if a.Arm {
@@ -206,6 +211,15 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 		}
 	}
 	return mistakes, nil
+}
+
+// far tells how far a step is.
+func (a *Applier) far(step string) change.Far {
+	return func(nth, of int) {
+		if a.Far != nil {
+			a.Far(step, nth, of)
+		}
+	}
 }
 
 // checked is what was found wrong with a change.
