@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -120,4 +121,23 @@ func TestManyDraftsShareASessionToLookAndOneToCountForAnOwner(t *testing.T) {
 			t.Errorf("session %d is still open", i)
 		}
 	}
+}
+
+// A survey says which partitions can have due rows by their bounds: those that begin at or before the instant that rows are due at.
+func TestASurveySaysWhichPartitionsCanHaveDueRows(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		b := newBare(t, db, "")
+		file := manyPartitions(b, 40)
+		b.do(`create table parted_later partition of parted for values from ('2040-01-01Z') to (maxvalue) partition by range (at)`)
+		b.do(`create table parted_2040 partition of parted_later for values from (minvalue) to ('2041-01-01Z')`)
+		b.do(`create table parted_rest partition of parted default`)
+		for at, want := range map[string]int{"2010-01-30T23:59:59Z": 11, "2010-01-31T00:00:00Z": 12, "1990-01-01T00:00:00Z": 1, "2099-01-01T00:00:00Z": 42} {
+			instant, err := time.Parse(time.RFC3339, at)
+			must(t, err)
+			if s := b.survey(file, survey.Ask{At: instant}); s.Trouble != "" || len(s.Likely) != want || len(s.Shards) != 42 {
+				t.Errorf("at %s %d of %d can have due rows, want %d: %s", at, len(s.Likely), len(s.Shards), want, s.Trouble)
+			}
+		}
+	})
 }

@@ -16,6 +16,7 @@
 //	status.go, statustext.go     the state of policies, deletion and audit; what is read and its words are in internal/status
 //	pause.go                     every deletion paused
 //	plan.go, plantext.go         what is due
+//	progress.go                  how far a command is that takes long
 //	hold*.go, quarantine.go      rows that are kept, and rows that could not be deleted
 //	scaffold.go, hide.go         a due time for a table without one; due rows hidden
 //	clock.go                     whether the server's clock is believed

@@ -66,6 +66,7 @@ or seems to read local times by the wrong zone.`,
 	flags.StringVar(&at, "at", "", "count what is due at this `time` instead of now")
 	flags.BoolVar(&c.exact, "exact", false, "count all, however long it takes")
 	flags.BoolVar(&c.sql, "sql", false, "print the statement that finds the rows, and its EXPLAIN")
+	a.verboseFlag(cmd, "name all partitions that can have due rows, and all statements that make an index")
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lapse/planner/database"
 	"lapse/planner/functions"
 	"lapse/planner/survey"
 )
@@ -129,11 +130,16 @@ func (c *surveyor) printWay(s *survey.Survey) {
 	}
 	c.line("found by", "%s, %s", foundBy(s), inOrder)
 	if s.Better != "" {
-		c.line("index", "%s", s.Better)
+		c.line("index", "%s", c.few(s.Better))
 	}
 	shards := fmt.Sprint(len(s.Shards))
-	if len(s.Shards) == 1 {
+	switch {
+	case len(s.Shards) == 1:
 		shards += ": " + s.Shards[0].Name
+	case len(s.Likely) > 0 && len(s.Likely) < len(s.Shards):
+		shards = fmt.Sprintf("%d of %s can have due rows: %s", len(s.Likely), counted(len(s.Shards), "partition"), c.named(s.Likely))
+	case len(s.Likely) < len(s.Shards):
+		shards = fmt.Sprintf("none of %s can have due rows", counted(len(s.Shards), "partition"))
 	}
 	if s.Slices > 1 {
 		shards += fmt.Sprintf(", each in %d slices", s.Slices)
@@ -142,6 +148,24 @@ func (c *surveyor) printWay(s *survey.Survey) {
 		shards += fmt.Sprintf(", in up to %d ranges of the due time", s.Ranges)
 	}
 	c.line("shards", "%s", shards)
+}
+
+// named are relations by name, with --verbose all of them.
+func (c *surveyor) named(all []database.Relation) string {
+	names := database.Names(all)
+	if more := len(names) - namedParts; more > 0 && !c.verbose {
+		names = append(names[:namedParts], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// few is a text of many lines without most of them; --verbose has all.
+func (c *surveyor) few(text string) string {
+	lines := strings.Split(text, "\n")
+	if more := len(lines) - 2*namedParts; more > 0 && !c.verbose {
+		lines = append(lines[:2*namedParts], fmt.Sprintf("    and %s more, with --verbose", counted(more, "statement")))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // printTime says how long it takes by itself, and at what speed.
@@ -197,14 +221,14 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 }
 
-// namedDrops is how many partitions a line names.
-const namedDrops = 5
+// namedParts is how many partitions a line names.
+const namedParts = 5
 
 // dropped names partitions, and says how many rows are in them by the catalog.
 func dropped(all []survey.Drop) string {
-	names, rows, known := make([]string, 0, namedDrops+1), int64(0), true
+	names, rows, known := make([]string, 0, namedParts+1), int64(0), true
 	for i, d := range all {
-		if i < namedDrops {
+		if i < namedParts {
 			names = append(names, d.Name)
 		}
 		if d.Rows == nil {

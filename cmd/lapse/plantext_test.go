@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"lapse/planner/database"
 	"lapse/planner/survey"
 )
 
@@ -36,6 +38,35 @@ func TestThePlanOfAGentlePolicySaysHowLongItTakesBesideAnApplication(t *testing.
 		}
 		if got := strings.Join(lines, " | "); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestThePlanOfManyPartitionsSaysInHowManyRowsCanBeDue(t *testing.T) {
+	t.Parallel()
+	parts := make([]database.Relation, 8)
+	for i := range parts {
+		parts[i].Name = fmt.Sprint("p", i)
+	}
+	for _, c := range []struct {
+		likely  int
+		verbose bool
+		want    string
+	}{
+		{0, false, "none of 8 partitions can have due rows"},
+		{2, false, "2 of 8 partitions can have due rows: p0, p1"},
+		{7, false, "7 of 8 partitions can have due rows: p0, p1, p2, p3, p4, 2 more"},
+		{7, true, "7 of 8 partitions can have due rows: p0, p1, p2, p3, p4, p5, p6"},
+		{8, false, "8"},
+	} {
+		var out strings.Builder
+		printer := surveyor{app: &app{out: &out, verbose: c.verbose}}
+		printer.printWay(&survey.Survey{Shards: parts, Likely: parts[:c.likely], Better: "why:" + strings.Repeat("\n    create index;", 20)})
+		if !strings.HasSuffix(strings.TrimRight(out.String(), "\n"), "  "+c.want) {
+			t.Errorf("got %s\nwant %s", &out, c.want)
+		}
+		if n := strings.Count(out.String(), "create index"); (n == 20) != c.verbose || strings.Contains(out.String(), "11 statements more, with --verbose") == c.verbose {
+			t.Errorf("verbose is %t:\n%s", c.verbose, &out)
 		}
 	}
 }

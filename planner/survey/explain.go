@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/planner/database"
 	"lapse/planner/functions"
 )
@@ -45,7 +47,47 @@ func (s *surveyor) shards(ctx context.Context, q database.Querier) ([]database.R
 	if len(leaves) > 0 {
 		v.Statement = d.Statement(functions.ShapePick, leaves[0].Name, s.cutoff, s.bound)
 	}
-	return leaves, nil
+	return leaves, s.likely(ctx, q)
+}
+
+// laterSQL lists what of table $1 has no row with an instant of column $2 at or before $3, by its bounds or those of what it is part of. As in
+// lapse.tree_of nothing is locked.
+const laterSQL = `
+	with recursive tree(relation, later) as (
+	  select $1::oid, false
+	  union all
+	  select c.oid, tree.later or coalesce(b.first > $3::text::timestamp, false)
+	    from tree
+	   cross join lateral (select i.inhrelid from pg_inherits i where i.inhparent = tree.relation and not i.inhdetachpending offset 0) i
+	   cross join lateral (select c.oid, c.relpartbound from pg_class c where c.oid = i.inhrelid and c.relispartition offset 0) c
+	    left join lateral (
+	      select (regexp_match(pg_get_expr(c.relpartbound, 0), '^FOR VALUES FROM \(''([^'']*)'''))[1]::timestamp as first
+	        from pg_partitioned_table k
+	        join pg_attribute a on a.attrelid = k.partrelid and a.attnum = k.partattrs[0]
+	       where k.partrelid = tree.relation and k.partstrat = 'r' and a.attname = $2
+	         and a.atttypid in ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
+	    ) b on true
+	)
+	select tree.relation from tree where tree.later`
+
+// likely leaves out the shards whose bounds say that nothing in them is due.
+func (s *surveyor) likely(ctx context.Context, q database.Querier) error {
+	v := &s.survey
+	v.Likely = v.Shards
+	if len(v.Shards) < 2 || !s.definition.Divides() {
+		return nil
+	}
+	rows, _ := q.Query(ctx, laterSQL, s.table, s.definition.Expire.Order().Column, s.bound) // CollectRows has its error
+	all, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
+	if err != nil {
+		return fmt.Errorf("read the bounds of the partitions of %s: %w", v.Table, err)
+	}
+	later := map[uint32]bool{}
+	for _, oid := range all {
+		later[oid] = true
+	}
+	v.Likely = slices.DeleteFunc(slices.Clone(v.Shards), func(r database.Relation) bool { return later[r.OID] })
+	return nil
 }
 
 // sizedLeaf is a leaf with how many rows it has by the catalog, negative where nobody has counted.

@@ -44,6 +44,7 @@ type Survey struct {
 	Better string              `json:"better_index"`    // what another one would gain, and the statements that make it; "" for nothing
 	Order  []string            `json:"order"`           // what batches are ordered by
 	Shards []database.Relation `json:"shards"`          // one for each leaf
+	Likely []database.Relation `json:"-"`               // of Shards, those that can have due rows by their bounds
 	Slices int                 `json:"slices"`          // of each leaf, by hash
 	Ranges int                 `json:"ranges"`          // of the due time, of a leaf with much that is due
 
