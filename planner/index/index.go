@@ -152,7 +152,7 @@ func (w *wantedIndex) fits(c *candidate, byWhere, sparse bool) (serves, whole bo
 	return true, fresh && c.OneWay && len(following) >= len(w.rest) && slices.Equal(following[:len(w.rest)], w.rest)
 }
 
-// Look looks for the index that serves on each leaf. The advice of one that is missing is the last warning. prefix is what the names of missing ones begin with.
+// Find looks for the index that serves on each leaf. The advice of one that is missing is the last warning. prefix is what the names of missing ones begin with.
 func Find(ctx context.Context, q database.Querier, d *functions.Definition, leaves []database.Relation, prefix string) (found Found, err error) {
 	index := d.Expire.Index()
 	if index.Warning != "" {
