@@ -81,11 +81,13 @@ func newProgram(own, shared []schemas.Function, may func(name, grantee string) b
 	return f
 }
 
-// functionVersions identifies the catalog's rows of functions $1: any change to one makes another row version.
+// functionVersions identifies the catalog's rows of functions $1: any change to one makes another row version. No batch has a plan of an
+// earlier one, and to plan "proname = any ($1)" PostgreSQL goes through its statistics of all names for each of these.
 const functionVersions = `
-	select coalesce(string_agg(p.oid || ' ' || p.xmin || ' ' || p.ctid, ',' order by p.proname, p.oid), '')
-	  from pg_proc p
-	 where p.proname = any ($1::name[]) and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')`
+	select coalesce(string_agg(p.oid || ' ' || p.xmin || ' ' || p.ctid, ',' order by v.place, p.oid), '')
+	  from pg_namespace n, unnest($1::name[]) with ordinality v(name, place), lateral (
+	       select p.oid, p.xmin, p.ctid from pg_proc p where p.proname = v.name and p.pronamespace = n.oid offset 0) p
+	 where n.nspname = 'lapse'`
 
 // TamperedError says that a function is not what this program makes.
 type TamperedError struct{ Function, What string }

@@ -82,9 +82,13 @@ func (a *Age) Bound(cutoff string) Bound {
 	return b
 }
 
-// Due is guarded so that no value can raise: PostgreSQL evaluates a case in order, but the parts of an AND in any order it
-// likes.
+// Due is the bound alone where that is exact, so that nothing is computed for each row; "is true" keeps indexes off it, as what a batch's
+// shape adds decides which one is used. Otherwise it is guarded so that no value can raise: PostgreSQL evaluates a case in order, but the
+// parts of an AND in any order it likes.
 func (a *Age) Due(cutoff, bound string) string {
+	if b := a.Bound(cutoff); b.Exact {
+		return "(" + b.condition(bound) + ") is true"
+	}
 	return "case when " + a.within(bound) + " then " + a.Instant() + " + interval " + schemas.Literal(a.After.String()) + " <= " + cutoff +
 		" else false end"
 }

@@ -33,10 +33,7 @@ func (c Condition) Exact(cutoff, bound string) string {
 func (c Condition) Narrow(cutoff, bound string) string {
 	var parts []string
 	if b := c.Kind.Bound(cutoff); !b.IsZero() {
-		parts = append(parts, b.Column+" <= "+bound)
-		if b.Also != "" {
-			parts = append(parts, b.Also)
-		}
+		parts = append(parts, b.condition(bound))
 	}
 	switch {
 	case c.Indexed:

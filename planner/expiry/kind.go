@@ -65,6 +65,15 @@ type Bound struct {
 // IsZero reports whether there is no bound.
 func (b Bound) IsZero() bool { return b.Column == "" }
 
+// condition is true of the rows within the bound; value is SQL.
+func (b Bound) condition(value string) string {
+	sql := b.Column + " <= " + value
+	if b.Also != "" {
+		sql += " and " + b.Also
+	}
+	return sql
+}
+
 // Order is an expression that batches are ordered by.
 type Order struct {
 	Column string // its name, if it is a column of the policy's table
