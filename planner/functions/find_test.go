@@ -11,7 +11,7 @@ import (
 
 // findCalls are what a finding function may call: each only reads, but for the one that gives it its settings back.
 var findCalls = []string{
-	"array_agg", "cardinality", "coalesce", "count", "current_setting", "format", "get_byte", "greatest", "hashtextextended", "interval_send", "lapse.pin", "max", "min", "num_nonnulls",
+	"array_agg", "array_position", "cardinality", "coalesce", "count", "current_setting", "format", "get_byte", "greatest", "hashtextextended", "interval_send", "lapse.pin", "max", "min", "num_nonnulls",
 	"pg_relation_filenode",
 	"pg_relation_size", "quote_literal",
 }

@@ -84,7 +84,12 @@ func (d *Definition) RangeFacts() map[string]any {
 	if d.Ordered() {
 		first := d.Order()[0]
 		facts["First"], facts["By"] = first.Cast, first.SQL
-		facts["Through"], facts["InTie"], facts["After"] = first.SQL+" <= $10", first.SQL+" = $10", first.SQL+" > $11"
+		of, collation, there := strings.Cut(first.Cast, " collate ")
+		facts["FirstArray"] = of + "[]"
+		if there {
+			facts["FirstArray"] = of + "[] collate " + collation
+		}
+		facts["Through"], facts["InTie"], facts["Before"], facts["After"] = first.SQL+" <= $10", first.SQL+" = $10", first.SQL+" < $10", first.SQL+" > $11"
 	}
 	return facts
 }

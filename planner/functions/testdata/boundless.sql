@@ -13,12 +13,12 @@
 +       t.tableoid = $3 and coalesce(t."at" + t."ttl" * interval ''1 second'' <= $1, false) as due
 2+ where true' || low || stays || '
 + order by t."id"
-@@ lapse.find_1_2, in place of 48bc0ae1
+@@ lapse.find_1_2, in place of 4908ecba
 2+  bound   text := null;
 +  shape   text := coalesce(work.shape, 'heap');
-5-
+6-
 1+  if shape not in ('heap', 'heap pick') then
-32-
+45-
 1+  aim.found_by := case when picks then 'row' else 'page' end;
 8-
 1+   and (coalesce(t."at" + t."ttl" * interval ''1 second'' <= $1, false)) is true' || kept || tail || '

@@ -18,9 +18,10 @@
 +       t.tableoid = $3 and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end as due
 2+ where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''' || low || stays || '
 + order by t."closed""at"
-@@ lapse.find_2_1, in place of cef105a5
+@@ lapse.find_2_1, in place of 8f8cdc07
 1+  bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
-8+  last_1  timestamp without time zone;
+9+  places  timestamp without time zone[];
++  last_1  timestamp without time zone;
 +  edge    timestamp without time zone;
 +  lower_1 timestamp without time zone := place.lower[1];
 +  upper_1 timestamp without time zone := place.upper[1];
@@ -28,10 +29,14 @@
 +                  || case when place.upper is null then '' else ' and t."closed""at" <= $9' end;
 +  after_1 timestamp without time zone := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."closed""at" > $11' else '' end;
-2+select t.ctid as at, t."closed""at" as k1,
+2+' || 'select t.ctid as at, t."closed""at" as k1,
 +       t.tableoid = $3 and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end as due
 2+ where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''' || kept || slice || after || '
-+ order by t."closed""at" limit $4 * 8 + 1
++ order by t."closed""at" limit $4 * 8) s where s.due limit $4 + 1
+1+      execute 'select t."closed""at" as k1
+1+ where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''' || kept || slice || after || ' order by t."closed""at" offset $4 * 8 limit 1' into edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+1+      execute 'select t."closed""at" as k1
+1+ where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''' || kept || slice || after || ' and t."closed""at" < $10 order by t."closed""at" desc limit 1' into last_1 using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
 1+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC'' and t."closed""at" = $10 limit 16 * $4 + 20000 + 1) s'
 1+    tail := ' and t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC'' and t."closed""at" = $10 and t.ctid > $5 order by t.ctid limit $4';
 1+    tail := ' and (t."closed""at" = $10) is true' || tail;

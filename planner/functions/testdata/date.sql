@@ -6,7 +6,7 @@
 1+  bound  date := ((cutoff - interval '2 days' - interval '1 mon' + interval '4 days') at time zone 'UTC')::date;
 1+                                              bound::timestamp - interval '14 days', quiet) loop
 1+       t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end as due
-@@ lapse.find_3_1, in place of 45c15634
+@@ lapse.find_3_1, in place of d8f02cf8
 1+  bound   date := ((claim.cutoff - interval '2 days' - interval '1 mon' + interval '4 days') at time zone 'UTC')::date;
 1+       t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end as due
 1+   and (case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end) is true' || kept || '

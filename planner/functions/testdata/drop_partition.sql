@@ -139,25 +139,22 @@ $lapse$;
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true' || low || stays || '
 + order by t."at"
-@@ lapse.find_9_2, in place of eb48d2e0
+@@ lapse.find_9_2, in place of 83d0714a
 1+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
-9+  last_1  timestamp without time zone;
+10+  places  timestamp without time zone[];
++  last_1  timestamp without time zone;
 +  edge    timestamp without time zone;
 +  after_1 timestamp without time zone := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
 +                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else '' end;
 2+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
-1+select t."at" as k1
-2+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''' || kept || after || '
-+ order by t."at" offset $4 - 1 limit 2
-1+        into last_1 using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+' || case when picks then 'select t.ctid as at, t."at" as k1
 2+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true' else 'select t."at" as k1
 2+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''' end || kept || after || '
 + order by t."at" limit $4 + 1
-1+      into aim.rows_at, aim.counted, last_1, edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+1+      into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 2+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
 +      into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+    tail := ' and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';

@@ -20,25 +20,22 @@
 3+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || low || stays || '
 + order by t."at"
-@@ lapse.find_1_2, in place of eb48d2e0
+@@ lapse.find_1_2, in place of 83d0714a
 1+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
-9+  last_1  integer;
+10+  places  integer[];
++  last_1  integer;
 +  edge    integer;
 +  after_1 integer := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
 +                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else '' end;
 2+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
-1+select t."at" as k1
-2+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint' || kept || after || '
-+ order by t."at" offset $4 - 1 limit 2
-1+        into last_1 using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+' || case when picks then 'select t.ctid as at, t."at" as k1
 2+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' else 'select t."at" as k1
 2+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint' end || kept || after || '
 + order by t."at" limit $4 + 1
-1+      into aim.rows_at, aim.counted, last_1, edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+1+      into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 2+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
 +      into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+    tail := ' and t."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';

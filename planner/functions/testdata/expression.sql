@@ -15,16 +15,14 @@
 3+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end' || low || stays || '
 + order by (COALESCE(t."seen", ''infinity''::timestamp with time zone))
-@@ lapse.find_7_1, in place of 88ece2f3
+@@ lapse.find_7_1, in place of af88166e
 1+  bound   timestamp with time zone := claim.cutoff;
-5+  last_1  timestamp with time zone;
+6+  places  timestamp with time zone[];
++  last_1  timestamp with time zone;
 +  edge    timestamp with time zone;
 +  after_1 timestamp with time zone := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > $11'
 +                  when place.cursor is null and place.low is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > ' || quote_literal((place.low)::timestamp with time zone) || '::timestamp with time zone' else '' end;
-1+select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
-2+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''' || kept || after || '
-+ order by (COALESCE(t."seen", ''infinity''::timestamp with time zone)) offset $4 - 1 limit 2
 1+' || case when picks then 'select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
 2+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end' else 'select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1

@@ -199,6 +199,7 @@ declare
   upto_at tid;
   found   tid;
   few     boolean;
+  places  timestamp with time zone[];
   last_1  timestamp with time zone;
   edge    timestamp with time zone;
   lower_1 timestamp with time zone := place.lower[1];
@@ -220,25 +221,8 @@ begin
   aim.after := place.cursor;
   if shape in ('range', 'pick') and (aim.after[2] is null or aim.after[2] = '(4294967294,65535)') then
     aim.found_by := case when picks then 'row' else 'place' end;
-    if not picks then
-      -- Of a full range the last row's value is enough, where the next row has another: the rows between the cursor and it are due too.
-      execute 'select min(s.k1) from (
-select t."last_seen" as k1
-  from only ' || place.leaf || ' as t
- where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || kept || slice || after || '
- order by t."last_seen" offset $4 - 1 limit 2
-) s having min(s.k1) < max(s.k1)'
-        into last_1 using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
-      perform lapse.pin();
-      if last_1 is not null then
-        aim.last := array[last_1::text];
-        aim.counted := work.row_limit;
-        aim.ended := false;
-        return aim;
-      end if;
-    end if;
-    -- The first due rows in the order: those before the value at the edge, so that no value is cut.
-    execute 'with seen as materialized (
+    -- The first due rows in the order, and one more than fits: no value is cut at the edge.
+    execute 'select ' || rows_at || ', array_agg(d.k1) from (
 ' || case when picks then 'select t.ctid as at, t."last_seen" as k1
   from only ' || place.leaf || ' as t
  where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
@@ -246,16 +230,18 @@ select t."last_seen" as k1
   from only ' || place.leaf || ' as t
  where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' end || kept || slice || after || '
  order by t."last_seen" limit $4 + 1
-), due as materialized (
-select * from seen s
-), edge as materialized (
-select (select d.k1 from due d offset $4 limit 1) as k1
-)
-select ' || rows_at || ', count(*), max(d.k1),
-       (select e.k1 from edge e)
-  from due d where (d.k1 < (select e.k1 from edge e)) is not false'
-      into aim.rows_at, aim.counted, last_1, edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+) d'
+      into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
     perform lapse.pin();
+    aim.counted := coalesce(cardinality(places), 0);
+    if aim.counted > work.row_limit then
+      edge := places[aim.counted];
+    end if;
+    if edge is not null then
+      aim.counted := array_position(places, edge) - 1;
+      aim.rows_at := aim.rows_at[1:aim.counted];
+    end if;
+    last_1 := places[aim.counted];
     if edge is null or last_1 is not null then
       aim.last := array[last_1::text];
       aim.ended := edge is null;

@@ -6,7 +6,7 @@
 1+  bound  timestamp with time zone := cutoff - interval '30 days';
 1+                                              bound::timestamp - interval '0 days', quiet) loop
 1+       t.tableoid = $3 and (t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
-@@ lapse.find_1_3, in place of ea08e429
+@@ lapse.find_1_3, in place of 8d354f9d
 1+  bound   timestamp with time zone := claim.cutoff - interval '30 days';
 1+       t.tableoid = $3 and (t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
 1+   and ((t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))) is true' || kept || '

@@ -3,7 +3,7 @@
 1+  due     text := 't.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end';
 @@ lapse.due_5_1, in place of b56e785c
 1+       t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end as due
-@@ lapse.find_5_1, in place of 4e3283dc
+@@ lapse.find_5_1, in place of 21170ae7
 1+       t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end as due
 1+   and (case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end) is true' || kept || '
 @@ lapse.survey_5_1, in place of 24ff0f68

@@ -116,6 +116,7 @@ declare
   upto_at tid;
   found   tid;
   few     boolean;
+  places  timestamp with time zone[];
   last_1  timestamp with time zone;
   edge    timestamp with time zone;
   lower_1 timestamp with time zone := place.lower[1];
@@ -136,24 +137,37 @@ begin
   aim.after := place.cursor;
   if shape in ('range', 'pick') and (aim.after[2] is null or aim.after[2] = '(4294967294,65535)') then
     aim.found_by := case when picks then 'row' else 'place' end;
-    -- The first due rows in the order, of so many candidates and no more: those before the value at the edge, so that no value is cut.
-    execute 'with seen as materialized (
-select t.ctid as at, t."last_seen" as k1,
+    -- The first due rows in the order, of so many candidates and no more, and one more than fits: no value is cut at the edge.
+    execute 'select ' || rows_at || ', array_agg(d.k1) from (select s.* from (
+' || 'select t.ctid as at, t."last_seen" as k1,
        t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
   from only ' || place.leaf || ' as t
  where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || kept || slice || after || '
- order by t."last_seen" limit $4 * 8 + 1
-), due as materialized (
-select * from seen s where s.due limit $4 + 1
-), edge as materialized (
-select coalesce((select d.k1 from due d offset $4 limit 1), (select s.k1 from seen s offset $4 * 8 limit 1)) as k1
-)
-select ' || rows_at || ', count(*), case when (select count(*) from due) > $4 then max(d.k1)
-       else (select s.k1 from seen s where (s.k1 < (select e.k1 from edge e)) is not false order by s.k1 desc limit 1) end,
-       (select e.k1 from edge e)
-  from due d where (d.k1 < (select e.k1 from edge e)) is not false'
-      into aim.rows_at, aim.counted, last_1, edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+ order by t."last_seen" limit $4 * 8) s where s.due limit $4 + 1
+) d'
+      into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
     perform lapse.pin();
+    aim.counted := coalesce(cardinality(places), 0);
+    if aim.counted > work.row_limit then
+      edge := places[aim.counted];
+    else -- of so many candidates; or there are no more
+      execute 'select t."last_seen" as k1
+  from only ' || place.leaf || ' as t
+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || kept || slice || after || ' order by t."last_seen" offset $4 * 8 limit 1' into edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+      perform lapse.pin();
+    end if;
+    if edge is not null then
+      aim.counted := coalesce(array_position(places, edge) - 1, aim.counted);
+      aim.rows_at := aim.rows_at[1:aim.counted];
+    end if;
+    last_1 := places[aim.counted];
+    if edge is not null and coalesce(cardinality(places), 0) <= work.row_limit then
+      last_1 := edge;
+      execute 'select t."last_seen" as k1
+  from only ' || place.leaf || ' as t
+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || kept || slice || after || ' and t."last_seen" < $10 order by t."last_seen" desc limit 1' into last_1 using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+      perform lapse.pin();
+    end if;
     if edge is null or last_1 is not null then
       aim.last := array[last_1::text];
       aim.ended := edge is null;
