@@ -52,7 +52,27 @@ set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $lapse$
+declare
+  code text;
 begin
+  -- Most tables have none of these, and PostgreSQL prepares each subquery whether it runs or not.
+  if cardinality(parents || functions || operators || types) > 0 then
+    code := concat(
+      'below', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(parents) v(oid)
+                 cross join lateral (select i.xmin, i.ctid from pg_inherits i where i.inhparent = v.oid offset 0) r),
+      'functions', (select string_agg(concat(r.xmin, r.ctid, n.xmin, n.ctid, o.rolsuper), '') from unnest(functions) v(oid)
+                     cross join lateral (select f.xmin, f.ctid, f.pronamespace, f.proowner from pg_proc f where f.oid = v.oid offset 0) r
+                     cross join lateral (select s.xmin, s.ctid from pg_namespace s where s.oid = r.pronamespace offset 0) n
+                     cross join lateral (select u.rolsuper from pg_roles u where u.oid = r.proowner offset 0) o),
+      'operators', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(operators) v(oid)
+                     cross join lateral (select o.xmin, o.ctid from pg_operator o where o.oid = v.oid offset 0) r),
+      'types', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
+                 cross join lateral (select y.xmin, y.ctid from pg_type y where y.oid = v.oid offset 0) r),
+      'domains', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
+                   cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.contypid = v.oid offset 0) r),
+      'labels', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
+                  cross join lateral (select e.xmin, e.ctid from pg_enum e where e.enumtypid = v.oid offset 0) r));
+  end if;
   return sha256(convert_to(concat(
     (select i.audit_required from lapse.installation i),
     'relations', (select string_agg(concat(r.xmin, r.ctid, n.xmin, n.ctid), '') from unnest(relations) v(oid)
@@ -77,27 +97,14 @@ begin
                     cross join lateral (select s.xmin, s.ctid from pg_statistic_ext s where s.stxrelid = v.oid offset 0) r),
     'above', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
                cross join lateral (select i.xmin, i.ctid from pg_inherits i where i.inhrelid = v.oid offset 0) r),
-    'below', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(parents) v(oid)
-               cross join lateral (select i.xmin, i.ctid from pg_inherits i where i.inhparent = v.oid offset 0) r),
     'published', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
                    cross join lateral (select m.xmin, m.ctid from pg_publication_rel m where m.prrelid = v.oid offset 0) r),
     'publications', (select string_agg(concat(r.xmin, r.ctid), '') from unnest('{lapse_changes,lapse_deletes}'::name[]) v(name)
                       cross join lateral (select p.xmin, p.ctid from pg_publication p where p.pubname = v.name offset 0) r),
-    'functions', (select string_agg(concat(r.xmin, r.ctid, n.xmin, n.ctid, o.rolsuper), '') from unnest(functions) v(oid)
-                   cross join lateral (select f.xmin, f.ctid, f.pronamespace, f.proowner from pg_proc f where f.oid = v.oid offset 0) r
-                   cross join lateral (select s.xmin, s.ctid from pg_namespace s where s.oid = r.pronamespace offset 0) n
-                   cross join lateral (select u.rolsuper from pg_roles u where u.oid = r.proowner offset 0) o),
-    'operators', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(operators) v(oid)
-                   cross join lateral (select o.xmin, o.ctid from pg_operator o where o.oid = v.oid offset 0) r),
-    'types', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
-               cross join lateral (select y.xmin, y.ctid from pg_type y where y.oid = v.oid offset 0) r),
-    'domains', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
-                 cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.contypid = v.oid offset 0) r),
-    'labels', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
-                cross join lateral (select e.xmin, e.ctid from pg_enum e where e.enumtypid = v.oid offset 0) r),
     -- Those that others than PostgreSQL made, of whatever types: there is no index by the target, and few of them.
     'casts', (select string_agg(concat(c.xmin, c.ctid), '') from pg_cast c where c.oid >= 16384),
-    'collations', (select string_agg(concat(c.xmin, c.ctid), '') from pg_collation c where c.oid >= 16384)
+    'collations', (select string_agg(concat(c.xmin, c.ctid), '') from pg_collation c where c.oid >= 16384),
+    'code', code
   ), 'UTF8'));
 end
 $lapse$;
