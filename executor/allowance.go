@@ -60,7 +60,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *batch.Lease, wanted int)
 
 // passOver ends a turn because the pass has no rows left.
 func (w *worker) passOver(t *turn, until time.Time) turnEnd {
-	why := fmt.Sprintf("%s: %s of all policies went, and the rest waits for the next pass", limitPass, rowsOf(w.pass.most))
+	why := fmt.Sprintf("%s: %s of all policies %s deleted, and the rest waits for the next pass", limitPass, rowsOf(w.pass.most), were(w.pass.most))
 	w.metrics.limited(t.policy, limitPass)
 	t.reachedLimit(why)
 	if until.IsZero() {
@@ -108,7 +108,8 @@ func (t *turn) limitText() string {
 	if reason == limitAccept {
 		then = "more need another yes"
 	}
-	return fmt.Sprintf("%s: %s went, and %s", reason, rowsOf(t.begun().Most), then)
+	most := t.begun().Most
+	return fmt.Sprintf("%s: %s %s deleted, and %s", reason, rowsOf(most), were(most), then)
 }
 
 // reachedLimit records which limit was reached.
@@ -124,6 +125,14 @@ func rowsOf(n int64) string {
 		return "1 row"
 	}
 	return fmt.Sprintf("%d rows", n)
+}
+
+// were is the verb of so many rows.
+func were(n int64) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
 }
 
 // giveRowsBack returns what a batch was allowed and did not delete. Where that fails they come back

@@ -81,7 +81,7 @@ func TestBeatsThatTheAuditorTakesBackCountForNothing(t *testing.T) {
 		db.Exec(t, `select lapse.doubt()`, `select lapse.doubt()`)
 		_, err := newExecutor(t, db).Once(t.Context(), nil)
 		var refusal *guard.Refusal
-		if !errors.As(err, &refusal) || refusal.Reason != guard.NoHeartbeat || !strings.Contains(refusal.Detail, "taken its heartbeats back") {
+		if !errors.As(err, &refusal) || refusal.Reason != guard.NoHeartbeat || !strings.Contains(refusal.Detail, "revoked its heartbeats") {
 			t.Errorf("got %v", err)
 		}
 		blind := newExecutor(t, db) // as one whose look was before
