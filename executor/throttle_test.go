@@ -280,7 +280,7 @@ func TestDeadRowsThatOutrunVacuumSlowTheirPolicyDownUnlessItsOwnerIsInAHurry(t *
 			return a
 		}
 		if a := ask("p", ""); a.Verdict != guard.Slow || a.Reason != guard.VacuumBehind {
-			t.Errorf("with 100,500 dead rows beside 500: %+v", a)
+			t.Errorf("with 100,500 dead rows and 500 live ones: %+v", a)
 		}
 		for name, a := range map[string]guard.Answer{"another table": ask("q", ""), "a hurried policy": ask("p", "unlimited")} {
 			if a.Verdict != guard.Go {

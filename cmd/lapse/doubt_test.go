@@ -40,7 +40,7 @@ func TestWhoDoesNotFindItsLogDeletesNothing(t *testing.T) {
 			t.Errorf("it does not say why: %v", err)
 		}
 		kept("serve")
-		says(t, s.m.exits(1, "run", "--once"), "the auditor has taken its heartbeats back")
+		says(t, s.m.exits(1, "run", "--once"), "the auditor has revoked its heartbeats")
 		kept("run")
 		s.m.write("lapse.yaml", string(text))
 		d = s.m.serve()
@@ -67,7 +67,7 @@ func TestAnExecutorElsewhereStopsAtAForgedEvent(t *testing.T) {
 		auditor := s.m.start("audit", "--http", "127.0.0.1:0", "--log-format", "json")
 		auditor.wrote("nothing is published, confirmed or deleted")
 		s.overdue(1001, 1030)
-		run.wrote("the auditor has taken its heartbeats back")
+		run.wrote("the auditor has revoked its heartbeats")
 		s.passed(ctx, "nothing was deleted", `select count(*) = 30 from public.sessions where id > 1000`)
 		says(t, s.m.exits(0, "history", "accept", "--yes", "--unwatched", "--reason", "a forged event, ticket 4712"), "accepted: history 2")
 		s.passed(ctx, "deletion goes on", noneDue)
