@@ -9,7 +9,7 @@ import (
 
 func TestTheHistoryNamesTheTopicsThatLackSomething(t *testing.T) {
 	for outcome, want := range map[history.Outcome]string{
-		history.OutcomeGap:      "one history, and shop.user lacks records that it had acknowledged: the audit writes a gap",
+		history.OutcomeGap:      "one history, and shop.user lacks what was acknowledged in it: the audit writes a gap",
 		history.OutcomeAccepted: "next: shop.user lacks records that it had acknowledged: the audit writes a gap",
 	} {
 		var out strings.Builder
