@@ -28,7 +28,7 @@ func TestARunDeletesNoMoreThanItsShareOfTheTable(t *testing.T) {
 		partitioned(t, db, 4, 1000)
 		arm(t, db, policies(policy("p", "public.parts", "batch: 64", "max_rows_per_run: 10%")))
 		e := newExecutor(t, db)
-		if s := only(t, once(t, e, "p")); s.Deleted != 100 || s.Outcome != Limited || s.Limit != "max_rows_per_run: 100 rows went, and the next run goes on" {
+		if s := only(t, once(t, e, "p")); s.Deleted != 100 || s.Outcome != Limited || s.Limit != "max_rows_per_run: 100 rows were deleted, and the next run goes on" {
 			t.Errorf("got %+v", s)
 		}
 		db.Exec(t, "vacuum analyze parts")
@@ -124,7 +124,7 @@ func TestAYesAndAShareBoundARunTogether(t *testing.T) {
 		for _, c := range []struct {
 			yes  int64
 			want string
-		}{{5, "accepted: 5 rows went, and more need another yes"}, {30, "max_rows_per_run: 10 rows went, and the next run goes on"}} {
+		}{{5, "accepted: 5 rows were deleted, and more need another yes"}, {30, "max_rows_per_run: 10 rows were deleted, and the next run goes on"}} {
 			if s, err := e.Once(t.Context(), []schemas.PolicyName{"p"}); err == nil {
 				t.Fatalf("the breaker let a run begin: %+v", s)
 			}
