@@ -66,7 +66,7 @@ func (p *progress) tick() {
 	default:
 		p.timer.Reset(progressInterval)
 		if p.of > 0 {
-			p.log.Info(p.step+" policies", "policy", p.nth, "of", p.of)
+			p.log.Info("policies are gone through", "step", p.step, "policy", p.nth, "of", p.of)
 		}
 	}
 }

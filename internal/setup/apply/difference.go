@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,7 +14,6 @@ import (
 	"lapse/planner/change"
 	"lapse/planner/database"
 	"lapse/planner/policyfile"
-	"lapse/planner/resolve"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -133,7 +131,7 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 	return changes, nil
 }
 
-// Look says how a file differs from what is in force, and all that keeps it from being applied: of each policy, in the order of the file.
+// Preview says how a file differs from what is in force, and all that keeps it from being applied: of each policy, in the order of the file.
 // `lapse plan -f` and `lapse apply` both ask here. Without a connection it asks over Draft, in a database that need not be installed: then
 // nobody knows which login will apply, and what it lacks is not looked for. The changes are of the policies that could be read; one whose Resolved
 // is set can be surveyed, refused or not.
@@ -320,88 +318,6 @@ func (a *Applier) checkOwners(ctx context.Context, c *Change) (problems []error,
 		return nil, fmt.Errorf("ask who owns the tables of policy %s: %w", c.Policy, err)
 	}
 	return problems, nil
-}
-
-// checkDeleter says whether the deleter of the table's owner lacks something, and whether it is to be tried to give it that: a missing right
-// is known before anything is written.
-func (a *Applier) checkDeleter(ctx context.Context, c *Change) (tries bool, err error) {
-	if a.Conn == nil {
-		return false, nil
-	}
-	var ready bool
-	err = pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
-		d, err := access.InspectDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
-		c.Grant, c.Grants, ready = d.Lacks, d.Grants, !d.Lacks && d.MayGive
-		return err
-	})
-	return err == nil && !ready && c.Writes(), err
-}
-
-// tryDeleters gives deleters their rights and takes them back, those of one owner's tables in one transaction: what one table has in common with
-// another is given once. What somebody has locked is found out later.
-func (a *Applier) tryDeleters(ctx context.Context, checks []checked) error {
-	byOwner, owners := map[uint32][]*checked{}, []uint32{}
-	for i := range checks {
-		if c := &checks[i]; c.tries {
-			owner := c.Resolved.Definition.TableOwner
-			if byOwner[owner] == nil {
-				owners = append(owners, owner)
-			}
-			byOwner[owner] = append(byOwner[owner], c)
-		}
-	}
-	for _, owner := range owners {
-		for all := byOwner[owner]; len(all) > 0; {
-			passed, err := a.tryTogether(ctx, all)
-			if passed == 0 {
-				var grant *access.GrantError
-				var circle *access.CircleError
-				switch {
-				case errors.As(err, &grant) || errors.As(err, &circle):
-					all[0].deleter = []error{err}
-				case err != nil:
-					return err
-				}
-				passed = 1
-			}
-			all = all[passed:]
-		}
-	}
-	return nil
-}
-
-// triesAtMost is how long a transaction tries: it keeps others from changing deleters.
-const triesAtMost = 500 * time.Millisecond
-
-// tryTogether returns how many passed. Where it is none, err is of the first, to which nothing had been given before: it names all that is
-// missing.
-func (a *Applier) tryTogether(ctx context.Context, all []*checked) (passed int, err error) {
-	tx, err := a.Conn.Begin(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("try the rights of %s: %w", a.Roles.Deleter(all[0].Resolved.Definition.TableOwner), err)
-	}
-	began := time.Now()
-	err = site.SetLockTimeout(ctx, tx, site.LockTimeout)
-	for err == nil && passed < len(all) && (passed == 0 || time.Since(began) < triesAtMost) {
-		if err = access.EnsureDeleter(ctx, tx, tableOf(all[passed].Resolved), a.Roles); err == nil {
-			passed++
-		}
-	}
-	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
-		err = nil
-	}
-	return passed, errors.Join(err, tx.Rollback(ctx))
-}
-
-// tableOf is a policy's table, for its deleter.
-func tableOf(r *resolve.Resolved) access.Table {
-	t := access.Table{
-		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.LockColumn(),
-	}
-	for _, l := range r.Leaves {
-		t.Leaves = append(t.Leaves, access.Relation(l))
-	}
-	return t
 }
 
 // updated are the tables whose inserts and updates are published once the changes are in force.

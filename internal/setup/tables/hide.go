@@ -43,7 +43,7 @@ const hideSQL = `
 	  join pg_namespace n on n.oid = c.relnamespace
 	 where c.oid = $1`
 
-// Look compares the table with what is asked for, and writes the SQL. h is of planner.HideUnder. Nothing is changed.
+// Preview compares the table with what is asked for, and writes the SQL. h is of planner.HideUnder. Nothing is changed.
 func (s *Hider) Preview(ctx context.Context, h *planner.Hide) (*Hiding, error) {
 	var forced bool
 	var blind string // the deleter, where it has not the rights of the table's owner, as where that is a superuser

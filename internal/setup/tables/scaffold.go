@@ -74,7 +74,7 @@ const scaffoldWritersSQL = `
 	 where x.privilege_type = 'INSERT' and x.grantee <> (select relowner from pg_class where oid = $1)
 	 order by 1`
 
-// Look compares what is asked for with the table, and writes the SQL. Nothing is changed. A *ScaffoldError says what to do.
+// Preview compares what is asked for with the table, and writes the SQL. Nothing is changed. A *ScaffoldError says what to do.
 func (s *Scaffolder) Preview(ctx context.Context) (*Scaffolding, error) {
 	w := &Scaffolding{Scaffold: planner.Scaffold{Option: s.Option, Column: s.Column, Refresh: s.Refresh}}
 	err := pgx.BeginTxFunc(ctx, s.Conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
