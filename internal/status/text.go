@@ -9,7 +9,7 @@ import (
 func (a *Audit) Text(now time.Time) string {
 	switch {
 	case !a.Required:
-		return "off: what is deleted leaves no evidence outside this database"
+		return "off: deletions leave no evidence outside this database"
 	case !a.Exists:
 		return fmt.Sprintf("slot %s is not there: nothing is deleted; see `lapse doctor`", a.Slot)
 	case a.Lost:
