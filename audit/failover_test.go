@@ -51,11 +51,14 @@ func (f *failover) newStandby(t *testing.T, awaited bool) *pgtest.Standby {
 	return standby
 }
 
+// latestKill is by how many transactions of a load the primary is killed; the rows last for so many.
+const latestKill = 60
+
 // killsUnder kills the primary and the others at a random moment of a load, while some of it is on its way to everywhere.
 // It returns what was tried. Before another moment it calls before, if that is not nil.
 func (f *failover) killsUnder(t *testing.T, before func(), others ...*process) (all []attempt) {
 	t.Helper()
-	w, tried, first, moment := &writer{conn: f.db.Connect(t)}, make(chan attempt), f.random.IntN(20), 20+f.random.IntN(40)
+	w, tried, first, moment := &writer{conn: f.db.Connect(t)}, make(chan attempt), f.random.IntN(20), 20+f.random.IntN(latestKill-20)
 	go func() {
 		defer close(tried)
 		for len(f.rows) > 0 {
@@ -90,7 +93,7 @@ func (f *failover) killsUnder(t *testing.T, before func(), others ...*process) (
 // draw draws the next transaction.
 func (f *failover) draw() (transaction, attempt) {
 	size := 1 + f.random.IntN(8)
-	if f.random.IntN(10) == 0 {
+	if f.random.IntN(10) == 0 && len(f.rows) >= 300+8*latestKill {
 		size = 300 // a part of it may be published when the server dies
 	}
 	a := attempt{ids: f.rows[:min(size, len(f.rows))], cause: "user"}
