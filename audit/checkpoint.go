@@ -85,7 +85,9 @@ func (r *relay) sign(acked uint64) error {
 		return err
 	}
 	mark, ok := r.sink.Append(schemas.Record{
-		Topic: r.route.Log.Name, Value: value, Time: r.now(), Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}},
+		// A start reads the log back to a fence that names its process: it need not read all that this one has written.
+		Topic: r.route.Log.Name, Value: value, Time: r.now(),
+		Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}, {Key: evidence.HeaderProcess, Value: []byte(r.process)}},
 	})
 	if !ok {
 		return nil // full: the next acknowledgement wakes the stream

@@ -36,6 +36,9 @@ func (r *rig) verifyTreeOf(t *testing.T, records []kafkatest.Record) (found logT
 	for i := range records {
 		if note, ok := tree.NoteIn(records[i].Value); ok && records[i].Header("lapse-op") == "fence" {
 			notes = append(notes, note)
+			if records[i].Header("lapse-process") == "" {
+				t.Errorf("the checkpoint at offset %d does not name its process", records[i].Offset)
+			}
 		}
 	}
 	if found.checkpoints = len(notes); found.checkpoints == 0 {
