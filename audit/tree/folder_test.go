@@ -70,11 +70,10 @@ var sizes = []int{1, 2, 255, 256, 257, 512, 700, 65536, 66100}
 
 func TestAnExportVerifiesAndSomebodyElsesClientReadsIt(t *testing.T) {
 	t.Parallel()
-	key := newKey(t, 1, logName)
 	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
-			values := valuesOf(size)
+			key, values := newKey(t, 1, logName), valuesOf(size)
 			dir := exported(t, key, values, 1, 200, 256, 600, size)
 			found, err := verify(t, dir, key.Verifier())
 			if err != nil {
