@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -81,11 +82,22 @@ func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
 	return &Verified{*newest, v.former.fit, v.known.fit}, nil
 }
 
-// read reads a file of the folder.
+// largestFile is what the entries beside a full tile have at most, each after its length in two bytes. No tile is larger, and no checkpoint.
+const largestFile = torchwood.TileWidth * (2 + maxEntry)
+
+// read reads a file of the folder, and no more of one that is too large for any: somebody who made the folder may mean to fill the memory.
 func (f *Folder) read(name string, leaf int64) ([]byte, error) {
-	content, err := fs.ReadFile(f.Files, name)
+	file, err := f.Files.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault(name, leaf, "it is missing")
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	content, err := io.ReadAll(io.LimitReader(file, largestFile+1))
+	if err == nil && len(content) > largestFile {
+		err = fault(name, leaf, "it is larger than any file of a tree")
 	}
 	return content, err
 }

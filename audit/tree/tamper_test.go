@@ -192,3 +192,29 @@ func TestWhatIsMissingOrDoesNotBelongIsFound(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who made the folder may want the reader's memory: a file of a gigabyte, which takes no room on disk, is not read to its end.
+func TestAFileThatIsTooLargeForATreeIsFoundAndNotRead(t *testing.T) {
+	t.Parallel()
+	key := newKey(t, 1, logName)
+	dir := exported(t, key, valuesOf(300), 1, 200)
+	for _, name := range filesOf(t, dir) {
+		if name == tree.FormerFile {
+			continue // it is read line by line
+		}
+		former, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(filepath.Join(dir, name), 1<<30); err != nil {
+			t.Fatal(err)
+		}
+		var found *tree.Fault
+		if _, err := verify(t, dir, key.Verifier()); !errors.As(err, &found) || found.File != name || !strings.Contains(found.What, "larger than any file") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), former, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
