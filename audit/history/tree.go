@@ -28,7 +28,10 @@ func (p *Topics) ReadTree(ctx context.Context, client *kafka.Client, key *tree.K
 	var last evidence.LogPosition // of the newest leaf
 	err := client.Backward(ctx, log, 0, end, func(rec *schemas.Record, _ int64) (bool, error) {
 		if t.Signed == 0 {
-			if resumed, offset, ok := key.Resume(rec.Value); ok && rec.IsFence() {
+			if !rec.IsFence() {
+				return true, nil
+			}
+			if resumed, offset, ok := key.Resume(rec.Value); ok {
 				t.Tree, t.Signed, from = resumed, resumed.Size(), offset
 			}
 			return true, nil
