@@ -132,7 +132,7 @@ func (d *Draft) Together() (end func()) {
 	}
 }
 
-// Look runs work, which must only read the system catalog, as Begin does, or while they are together in a savepoint of a session that others have
+// Read runs work, which must only read the system catalog, as Begin does, or while they are together in a savepoint of a session that others have
 // read in.
 func (d *Draft) Read(ctx context.Context, work func(db DB) error) error {
 	if !d.sharing {
