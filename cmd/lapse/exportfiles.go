@@ -23,11 +23,23 @@ func exportFault(file string, leaf int64, format string, args ...any) error {
 	return &tree.Fault{File: file, Leaf: leaf, What: fmt.Sprintf(format, args...)}
 }
 
+// longestText bounds what is read of a manifest, and of a line, at once: somebody who made the folder may mean to fill the memory. No
+// record of a topic is so long that its line is.
+const longestText = 64 << 20
+
 // readManifest reads an export's manifest, and wants it as it was written.
 func readManifest(dir string) (*exported, error) {
-	text, err := os.ReadFile(filepath.Join(dir, exportManifest))
+	file, err := os.Open(filepath.Join(dir, exportManifest))
 	if err != nil {
 		return nil, invalid(fmt.Errorf("%w: a folder without it is no export", err))
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(file, longestText+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > longestText {
+		return nil, exportFault(exportManifest, -1, "it is larger than any manifest")
 	}
 	e := &exported{}
 	if err := json.Unmarshal(text, e); err != nil {
@@ -192,7 +204,7 @@ func (l *exportedLines) close() { _ = l.file.Close() } // it was only read
 
 // next is the next record; io.EOF at the end of a file that is what the manifest says.
 func (l *exportedLines) next() (*schemas.Record, error) {
-	text, err := l.reader.ReadBytes('\n')
+	text, err := l.line()
 	switch {
 	case errors.Is(err, io.EOF) && len(text) == 0:
 		return nil, l.end()
@@ -200,6 +212,9 @@ func (l *exportedLines) next() (*schemas.Record, error) {
 		return nil, err
 	}
 	l.lines++
+	if len(text) > longestText {
+		return nil, exportFault(l.of.Name, -1, "line %d is longer than that of any record", l.lines)
+	}
 	var line exportedRecord
 	if err := json.Unmarshal(text, &line); err != nil {
 		return nil, exportFault(l.of.Name, -1, "line %d: %v", l.lines, err)
@@ -213,6 +228,19 @@ func (l *exportedLines) next() (*schemas.Record, error) {
 		rec.Headers = append(rec.Headers, schemas.Header{Key: h.Name, Value: h.Value})
 	}
 	return rec, nil
+}
+
+// line is the next line with its end, and io.EOF where it has none; of one that is too long no more than shows that.
+func (l *exportedLines) line() (text []byte, err error) {
+	for len(text) <= longestText {
+		var part []byte
+		part, err = l.reader.ReadSlice('\n')
+		text = append(text, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return text, err
+		}
+	}
+	return text, nil
 }
 
 func (l *exportedLines) end() error {

@@ -75,6 +75,32 @@ func wantFound(t *testing.T, dir, public string) {
 	found(t, dir, "readme", public, map[string][]byte{"a file more": []byte("x")})
 }
 
+// Who made the folder may want the reader's memory: a gigabyte without a line's end, which takes no room on disk, is not read to its end.
+func TestALineThatIsTooLongForARecordIsFoundAndNotRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{exportManifest, "log.jsonl"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(filepath.Join(dir, name), 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var fault *tree.Fault
+	if _, err := readManifest(dir); !errors.As(err, &fault) || !strings.Contains(fault.What, "larger than any manifest") {
+		t.Errorf("of the manifest it says %v", err)
+	}
+	lines, err := (&exportFiles{dir: dir}).open(&exportedFile{Name: "log.jsonl"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lines.close()
+	if _, err := lines.next(); !errors.As(err, &fault) || fault.File != "log.jsonl" || !strings.Contains(fault.What, "line 1 is longer") {
+		t.Errorf("of the line it says %v", err)
+	}
+}
+
 // found wants each content of a file to be found, in that file; nil: the file is removed.
 func found(t *testing.T, dir, name, public string, contents map[string][]byte) {
 	t.Helper()
