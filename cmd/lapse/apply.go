@@ -110,7 +110,7 @@ func (a *applier) run(ctx context.Context) error {
 	if !a.asJSON {
 		does.Tell = a.report
 	}
-	far := a.progress()
+	far := a.progress("policy")
 	defer far.end()
 	does.Far = far.at
 	changes, err := does.Difference(ctx, file)

@@ -113,7 +113,7 @@ func (c *surveyor) patience() map[string]string {
 }
 
 func (c *surveyor) run(ctx context.Context) error {
-	c.far = c.progress()
+	c.far = c.progress("policy")
 	survey := c.surveyInForce
 	if len(c.files) > 0 {
 		survey = c.surveyFile

@@ -14,6 +14,7 @@ type progress struct {
 	out   io.Writer
 	log   *slog.Logger
 	shows bool // a person watches
+	unit  string
 
 	mu    sync.Mutex
 	timer *time.Timer // nil once it has ended
@@ -29,19 +30,19 @@ const (
 	progressInterval = 5 * time.Second
 )
 
-// progress begins to watch a command.
-func (a *app) progress() *progress {
+// progress begins to watch a command that goes through policies, or what unit says.
+func (a *app) progress(unit string) *progress {
 	if !a.patient {
 		return nil
 	}
-	p := &progress{out: a.err, log: a.log, shows: a.shows}
+	p := &progress{out: a.err, log: a.log, shows: a.shows, unit: unit}
 	p.mu.Lock() // the first tick waits for its timer
 	defer p.mu.Unlock()
 	p.timer = time.AfterFunc(progressAfter, p.tick)
 	return p
 }
 
-// at is told that step has come to the nth of so many policies.
+// at is told that step has come to the nth of so many.
 func (p *progress) at(step string, nth, of int) {
 	if p == nil {
 		return
@@ -59,14 +60,14 @@ func (p *progress) tick() {
 		return
 	case p.shows:
 		p.timer.Reset(meterInterval)
-		if line := fmt.Sprintf("%s policy %d of %d", p.step, p.nth, p.of); p.of > 0 && line != p.line {
+		if line := fmt.Sprintf("%s %s %d of %d", p.step, p.unit, p.nth, p.of); p.of > 0 && line != p.line {
 			fmt.Fprint(p.out, clearLine+line)
 			p.line = line
 		}
 	default:
 		p.timer.Reset(progressInterval)
 		if p.of > 0 {
-			p.log.Info("policies are gone through", "step", p.step, "policy", p.nth, "of", p.of)
+			p.log.Info("progress", "step", p.step, p.unit, p.nth, "of", p.of)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // many comes to a policy each second, of so many, and to none when something is said.
 func many(ctx context.Context, a *app, of int) {
-	p := a.progress()
+	p := a.progress("policy")
 	defer p.end()
 	_ = backoff.Sleep(ctx, time.Second/2)
 	for i := range of {

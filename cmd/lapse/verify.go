@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
@@ -55,7 +54,6 @@ type verifier struct {
 	*app
 	dir, public string
 	known       []string
-	said        time.Time
 }
 
 // verified is what `lapse verify` prints.
@@ -112,7 +110,9 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	if err != nil {
 		return err
 	}
-	folder := &tree.Folder{Files: os.DirFS(v.dir), Verifier: key, Progress: v.progress}
+	far := v.progress("record")
+	defer far.end()
+	folder := &tree.Folder{Files: os.DirFS(v.dir), Verifier: key, Progress: func(done, size int64) { far.at("verifying", int(done), int(size)) }}
 	for _, name := range v.known {
 		signed, err := os.ReadFile(name)
 		if err != nil {
@@ -201,19 +201,6 @@ func (v *verifier) others(manifest *exported) error {
 		}
 		return err
 	})
-}
-
-// progressEvery is how often a person is told how far it is.
-const progressEvery = 5 * time.Second
-
-func (v *verifier) progress(done, size int64) {
-	if v.said.IsZero() {
-		v.said = time.Now()
-	}
-	if time.Since(v.said) >= progressEvery {
-		v.said = time.Now()
-		v.log.Info("verifying", "records", done, "of", size)
-	}
 }
 
 // print is what a person reads.
