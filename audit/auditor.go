@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/audit/history"
-	"lapse/audit/kafka"
 	"lapse/internal/backoff"
 	"lapse/replication"
 	"lapse/schemas"
@@ -25,7 +24,7 @@ type Auditor struct {
 	process string // names this process in its fences and heartbeats
 
 	notReady   atomic.Pointer[string] // why no stream is read; nil while one is
-	publisher  atomic.Pointer[kafka.Publisher]
+	publisher  atomic.Pointer[publisher]
 	server     atomic.Pointer[Server] // of the stream that is read; nil while none is
 	heartbeats heartbeatMonitor
 	probed     probeState
@@ -80,7 +79,7 @@ func (a *Auditor) Ready() error {
 		return errors.New(*why)
 	}
 	if p := a.publisher.Load(); p != nil {
-		if stalled := p.Stalled(); stalled >= readyStalled {
+		if stalled := (*p).Stalled(); stalled >= readyStalled {
 			return fmt.Errorf("events wait: Kafka has not answered for %s", stalled.Round(time.Second))
 		}
 	}

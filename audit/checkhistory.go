@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"lapse/audit/history"
-	"lapse/audit/kafka"
 	"lapse/replication"
 )
 
@@ -18,7 +17,7 @@ func CheckHistory(ctx context.Context, config Config) (*history.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kafka.NewClient(a.readerConfig())
+	client, err := a.newClient()
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +49,7 @@ func WatchLog(ctx context.Context, config Config, length time.Duration) error {
 	if err != nil {
 		return err
 	}
-	client, err := kafka.NewClient(a.readerConfig())
+	client, err := a.newClient()
 	if err != nil {
 		return err
 	}

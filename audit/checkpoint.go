@@ -8,7 +8,6 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
-	"lapse/audit/kafka"
 	"lapse/audit/tree"
 	"lapse/replication"
 	"lapse/schemas"
@@ -142,7 +141,7 @@ func (s *session) readTree(ctx context.Context, checked *history.Topics) (t *tre
 	if err != nil {
 		return nil, err
 	}
-	client, err := kafka.NewClient(a.readerConfig())
+	client, err := a.newClient()
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/audit/tree"
 	"lapse/schemas"
 )
@@ -26,7 +26,7 @@ func (s *keepingSink) Append(r schemas.Record) (uint64, bool) {
 	return uint64(len(s.records)), true
 }
 
-func (s *keepingSink) End(string, int32) kafka.End { return kafka.End{Offset: s.end} }
+func (s *keepingSink) End(string, int32) store.End { return store.End{Offset: s.end} }
 
 // signing is a relay that has nothing but a log with a tree.
 type signing struct {

@@ -135,8 +135,8 @@
 // # Where to add
 //
 //	another kind of record or event     evidence (an assembler's outcome); the relay carries any number of them
-//	another sink                        a file with its Sink, and a line in sink.go that says so; openPublisher in session.go opens what has a log, and a
-//	                                    start reads that by five methods of kafka.Client: Known, Offsets, Has, Backward and Reader
+//	another sink                        a file with its Sink, and a line in sink.go that says so; what has a log is a publisher, opened by takeTopics there,
+//	                                    and read through a store.Client
 //	another reason not to go on         see history/doc.go
 //	another reason not to be ready      Ready in auditor.go
 //

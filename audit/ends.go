@@ -6,7 +6,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/schemas"
 )
 
@@ -27,7 +27,7 @@ const (
 
 // ends is what the log says of the ends. The zero value says nothing.
 type ends struct {
-	said    map[string][]kafka.End // by topic and partition, for partitions that were said
+	said    map[string][]store.End // by topic and partition, for partitions that were said
 	covers  uint64                 // mark of the last event that is covered
 	owed    bool                   // at the start, and when the gap of topics that lost something is in the log
 	records int                    // appended since all partitions were said
@@ -69,18 +69,18 @@ func (e *ends) mustSay(events uint64) bool {
 }
 
 // presentEnds is the value of the next fence, and what the log says with it.
-func (r *relay) presentEnds() (value []byte, said map[string][]kafka.End) {
+func (r *relay) presentEnds() (value []byte, said map[string][]store.End) {
 	e := &r.ends
 	note := history.EndsNote{All: len(e.lost) == 0 && (e.said == nil || e.records >= endsAll), Events: r.events.String()}
 	if e.records >= endsAll {
 		e.records = 0
 	}
-	said = map[string][]kafka.End{}
+	said = map[string][]store.End{}
 	of := func(topic evidence.Topic) (moved []history.EndNote) {
 		if slices.Contains(e.lost, topic.Name) {
 			return nil
 		}
-		all := make([]kafka.End, topic.All())
+		all := make([]store.End, topic.All())
 		for partition := range topic.All() {
 			end := r.sink.End(topic.Name, partition)
 			all[partition], note.Producer = end, end.Producer

@@ -12,7 +12,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/internal/durable"
 	"lapse/replication"
 	"lapse/schemas"
@@ -266,7 +266,7 @@ func (f *EventFile) Stalled() time.Duration {
 }
 
 // End is nowhere: no log says it.
-func (f *EventFile) End(string, int32) kafka.End { return kafka.End{} }
+func (f *EventFile) End(string, int32) store.End { return store.End{} }
 
 // sync makes what was written durable; of a stream, it is handed over.
 func (f *EventFile) sync() error {

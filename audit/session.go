@@ -8,7 +8,6 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
-	"lapse/audit/kafka"
 	"lapse/audit/tree"
 	"lapse/replication"
 )
@@ -18,7 +17,7 @@ type session struct {
 	auditor   *Auditor
 	route     *evidence.Route
 	stream    *replication.Stream // nil once it is closed
-	publisher *kafka.Publisher
+	publisher publisher
 	relay     *relay
 }
 
@@ -28,13 +27,13 @@ func (s *session) openPublisher(ctx context.Context, checked *history.Topics) er
 	s.auditor.setNotReady("connecting to Kafka")
 	inner, end := s.auditor.probeBeside(ctx, s.stream)
 	err := end(s.stream.During(inner, func(ctx context.Context) (err error) {
-		s.publisher, err = kafka.Open(ctx, s.publisherConfig(checked))
+		s.publisher, err = s.takeTopics(ctx, checked)
 		return err
 	}))
 	if err != nil {
 		return err
 	}
-	s.auditor.publisher.Store(s.publisher)
+	s.auditor.publisher.Store(&s.publisher)
 	return nil
 }
 

@@ -1,9 +1,12 @@
 package audit
 
 import (
+	"context"
 	"time"
 
+	"lapse/audit/history"
 	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/schemas"
 )
 
@@ -26,7 +29,27 @@ type Sink interface {
 	// Stalled is for how long what was appended first has waited to be durable.
 	Stalled() time.Duration
 	// End is where what is durable of a partition ends, for the log to say. A sink without a log has none.
-	End(topic string, partition int32) kafka.End
+	End(topic string, partition int32) store.End
 }
 
-var _ Sink = (*kafka.Publisher)(nil)
+// publisher is a sink with a log, which has taken its topics over: nobody else publishes there any more.
+type publisher interface {
+	Sink
+	history.Fenced
+	// Close stops publishing and frees what the publisher holds. It waits for no acknowledgement.
+	Close(ctx context.Context) error
+}
+
+var _ publisher = (*kafka.Publisher)(nil)
+
+// newClient makes a client that reads the topics.
+func (a *Auditor) newClient() (store.Client, error) { return kafka.NewClient(a.readerConfig()) }
+
+// takeTopics takes the topics over. It tries again until it succeeds, or ctx ends.
+func (s *session) takeTopics(ctx context.Context, checked *history.Topics) (publisher, error) {
+	p, err := kafka.Open(ctx, s.publisherConfig(checked))
+	if err != nil {
+		return nil, err // not a nil pointer in the interface
+	}
+	return p, nil
+}

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/audit/history"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/replication"
 )
 
@@ -60,7 +60,7 @@ func (a *Auditor) takeOver(ctx context.Context) (err error) {
 // the stream is opened again: the slot sends what was read once more.
 func (s *session) checkHistory(ctx context.Context, o *openedStream) (*history.StartingPoint, *history.Topics, error) {
 	a := s.auditor
-	client, err := kafka.NewClient(a.readerConfig())
+	client, err := a.newClient()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,7 +87,7 @@ func (s *session) checkHistory(ctx context.Context, o *openedStream) (*history.S
 }
 
 // checkHistory makes the history check. The check is returned with its error, as far as it came.
-func (a *Auditor) checkHistory(ctx context.Context, client *kafka.Client, o *openedStream, findFork bool) (*history.Check, error) {
+func (a *Auditor) checkHistory(ctx context.Context, client store.Client, o *openedStream, findFork bool) (*history.Check, error) {
 	check := &history.Check{
 		Client: client, Stream: o.stream, Catalog: o.catalog, Route: a.route(o.stream.Identity()),
 		Keys: a.config.Keys, HashKeys: a.config.hashKeys(), FailoverTolerance: a.config.FailoverTolerance,

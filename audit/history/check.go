@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -16,7 +16,7 @@ import (
 // Check asks whether the database is the one that the log is of. It decides from the topics, from the catalog, and from what
 // the slot sends. It writes nothing.
 type Check struct {
-	Client  *kafka.Client
+	Client  store.Client
 	Stream  *replication.Stream
 	Catalog *Catalog
 	Route   *evidence.Route // before the check the configuration's, afterwards the one in force

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/replication"
 )
 
@@ -16,7 +16,7 @@ import (
 type comparison struct {
 	stream    *replication.Stream
 	identity  replication.Identity
-	client    *kafka.Client
+	client    store.Client
 	route     *evidence.Route
 	assembler *evidence.Assembler
 	router    *evidence.Router
@@ -25,7 +25,7 @@ type comparison struct {
 	markers   []evidence.Marker // that this start is about to write
 	noHashKey error             // the router lacks it, and must route no event
 
-	reader    *kafka.Reader
+	reader    store.Reader
 	next      *evidence.LogRecord // the next record of a transaction or a heartbeat; nil at the end
 	until     evidence.Reach      // up to where log and stream are compared
 	unmatched []*unmatchedTail    // tails above the log's end that the stream has not come to

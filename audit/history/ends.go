@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/schemas"
 )
 
@@ -33,7 +33,7 @@ func (n *EndsNote) Value() []byte {
 // foundEnds is what a start finds of the ends, reading the log back.
 type foundEnds struct {
 	all bool                           // of every partition: earlier ones say nothing new
-	by  map[string]map[int32]kafka.End // topic and partition; nil where the log says nothing
+	by  map[string]map[int32]store.End // topic and partition; nil where the log says nothing
 }
 
 // take reads a record of the log. Where several speak of a partition, the one of the highest epoch and offset counts: somebody
@@ -51,11 +51,11 @@ func (f *foundEnds) take(rec *schemas.Record, route *evidence.Route, below *evid
 		return
 	}
 	if f.by == nil {
-		f.by = map[string]map[int32]kafka.End{route.System.Name: {}, route.User.Name: {}}
+		f.by = map[string]map[int32]store.End{route.System.Name: {}, route.User.Name: {}}
 	}
 	for topic, said := range map[string][]EndNote{route.System.Name: note.System, route.User.Name: note.User} {
 		for _, s := range said {
-			partition, end := int32(s[0]), kafka.End{Offset: s[1], Producer: note.Producer, Epoch: int16(s[2])}
+			partition, end := int32(s[0]), store.End{Offset: s[1], Producer: note.Producer, Epoch: int32(s[2])}
 			known, there := f.by[topic][partition]
 			newer := known.Producer == end.Producer && (known.Epoch < end.Epoch || known.Epoch == end.Epoch && known.Offset < end.Offset)
 			if !there || newer {

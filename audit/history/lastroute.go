@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/schemas"
 )
 
@@ -25,7 +25,7 @@ func (p *Topics) Events() []evidence.Topic {
 }
 
 // findRoutes finds the route in force at the log's end, and the one that follows it. configured is the configuration's.
-func (p *Topics) findRoutes(ctx context.Context, client *kafka.Client, configured *evidence.Route) error {
+func (p *Topics) findRoutes(ctx context.Context, client store.Client, configured *evidence.Route) error {
 	p.route = configured
 	end := p.LogEnd
 	if end == nil || !isOfSource(end, &configured.Source) {
@@ -62,7 +62,7 @@ func (p *Topics) findRoutes(ctx context.Context, client *kafka.Client, configure
 // findRoute finds the record of the route in force at the log's end. Each record names the route's version, and versions
 // only grow, so that halving finds the first record of a version: the route's own. Where somebody has copied former
 // records to the end, the log is read back.
-func (p *Topics) findRoute(ctx context.Context, client *kafka.Client, route *evidence.Route) (found *evidence.Route, err error) {
+func (p *Topics) findRoute(ctx context.Context, client store.Client, route *evidence.Route) (found *evidence.Route, err error) {
 	low, high := p.logFirst, p.logEndOffset
 	for low < high {
 		middle := low + (high-low)/2
@@ -114,7 +114,7 @@ func (p *Topics) routeOf(r *evidence.LogRecord) (*evidence.Route, error) {
 }
 
 // recordFrom is the log's first record at an offset or above it, up to its end.
-func (p *Topics) recordFrom(ctx context.Context, client *kafka.Client, route *evidence.Route, from int64) (*evidence.LogRecord, int64, error) {
+func (p *Topics) recordFrom(ctx context.Context, client store.Client, route *evidence.Route, from int64) (*evidence.LogRecord, int64, error) {
 	reader := client.Reader(route.Log.Name, 0, from, p.logEndOffset+1)
 	for {
 		rec, offset, err := reader.Next(ctx)

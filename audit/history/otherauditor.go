@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/schemas"
 )
 
@@ -30,10 +30,10 @@ func (h *Check) watchForOther(ctx context.Context) error {
 }
 
 // WatchLog watches a log for some time, and returns an error if another auditor writes it meanwhile. process is this one.
-func WatchLog(ctx context.Context, client *kafka.Client, route *evidence.Route, process string, length time.Duration) error {
+func WatchLog(ctx context.Context, client store.Client, route *evidence.Route, process string, length time.Duration) error {
 	w := logWatch{client: client, route: route, process: process}
 	var err error
-	if w.next, err = client.End(ctx, route.Log.Name, 0); err != nil {
+	if w.next, err = w.end(ctx); err != nil {
 		return err
 	}
 	return w.run(ctx, time.Second, length)
@@ -41,7 +41,7 @@ func WatchLog(ctx context.Context, client *kafka.Client, route *evidence.Route, 
 
 // logWatch watches whether another auditor writes a log.
 type logWatch struct {
-	client  *kafka.Client
+	client  store.Client
 	route   *evidence.Route
 	process string // this one
 	next    int64  // the offset of the first record that has not been read
@@ -72,11 +72,11 @@ func (w *logWatch) run(ctx context.Context, interval, length time.Duration) erro
 // readAppended refuses a record of the log, and a fence of another process.
 func (w *logWatch) readAppended(ctx context.Context) error {
 	log := w.route.Log.Name
-	end, err := w.client.End(ctx, log, 0)
+	end, err := w.end(ctx)
 	if err != nil {
 		return err
 	}
-	err = w.client.ReadPartition(ctx, log, 0, w.next, end, func(rec *schemas.Record, _ int64) error {
+	err = store.Each(ctx, w.client.Reader(log, 0, w.next, end), func(rec *schemas.Record, _ int64) error {
 		record, err := logRecordOf(rec, w.route)
 		if err == nil && (record != nil || rec.IsFence() && rec.Header(evidence.HeaderProcess) != w.process) {
 			err = Refuse(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
@@ -87,4 +87,13 @@ func (w *logWatch) readAppended(ctx context.Context) error {
 	})
 	w.next = end
 	return err
+}
+
+// end is the offset that the log's next record gets.
+func (w *logWatch) end(ctx context.Context) (int64, error) {
+	bounds, err := w.client.Offsets(ctx, w.route.Log.Name)
+	if err != nil {
+		return 0, err
+	}
+	return bounds[0].End, nil
 }

@@ -2,7 +2,7 @@ package history
 
 import (
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -54,8 +54,13 @@ func (p *Topics) LastOfAll() (last replication.Position) {
 	return last
 }
 
+// Fenced is a publisher that has taken the topics over: Last returns the newest records of ours in a partition below its fence.
+type Fenced interface {
+	Last(topic string, partition int32) []store.Record
+}
+
 // ReadFenced reads what the publisher found below its fences, where nothing changes any more.
-func ReadFenced(p *kafka.Publisher, checked *Topics) *Topics {
+func ReadFenced(p Fenced, checked *Topics) *Topics {
 	found := &Topics{lastOffset: -1, tails: map[string][]tail{}}
 	for _, topic := range checked.Events() {
 		tails := make([]tail, topic.All())

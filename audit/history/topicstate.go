@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -54,14 +54,14 @@ func NoTopics(route *evidence.Route) *Topics {
 
 // readTopics reads the ends of all topics. A topic that is not there counts as empty. With a fresh slot there need not be a
 // log: readTopics does not wait for missing topics then, since the take-over reads them again.
-func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route, fresh bool) (*Topics, error) {
+func readTopics(ctx context.Context, client store.Client, route *evidence.Route, fresh bool) (*Topics, error) {
 	p := NoTopics(route)
 	if fresh {
 		if known, err := client.Known(ctx, route.Log.Name); err != nil || !known {
 			return p, err
 		}
 	}
-	var missing *kafka.MissingTopicError
+	var missing *store.MissingError
 	if err := p.readLog(ctx, client, route); err != nil && !errors.As(err, &missing) {
 		return nil, err
 	}
@@ -88,9 +88,9 @@ func (p *Topics) makeTails() {
 }
 
 // readTopic reads the ends of a topic's partitions, and finds out whether it has what the log says of it.
-func (p *Topics) readTopic(ctx context.Context, client *kafka.Client, route *evidence.Route, topic evidence.Topic) error {
+func (p *Topics) readTopic(ctx context.Context, client store.Client, route *evidence.Route, topic evidence.Topic) error {
 	bounds, err := client.Offsets(ctx, topic.Name)
-	var missing *kafka.MissingTopicError
+	var missing *store.MissingError
 	if err != nil && !errors.As(err, &missing) {
 		return err
 	}
@@ -120,7 +120,7 @@ func (p *Topics) readTopic(ctx context.Context, client *kafka.Client, route *evi
 
 // readTail finds a partition's last event. Somebody may have copied an old event after it: what the log has no record of
 // is above an end that the log says, so the highest position above that is the last event's.
-func (p *Topics) readTail(ctx context.Context, client *kafka.Client, route *evidence.Route, topic string, partition int32, end int64) error {
+func (p *Topics) readTail(ctx context.Context, client store.Client, route *evidence.Route, topic string, partition int32, end int64) error {
 	since := end // a log that says nothing: the last record is the last event
 	if p.said.by != nil {
 		since = p.recorded.by[topic][partition].Offset // 0: a route that followed has more partitions
@@ -151,7 +151,7 @@ func (p *Topics) readTail(ctx context.Context, client *kafka.Client, route *evid
 const logLookBack = 100
 
 // readLog reads the log's end, its last heartbeat, its newest fence and its first record.
-func (p *Topics) readLog(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
+func (p *Topics) readLog(ctx context.Context, client store.Client, route *evidence.Route) error {
 	log := route.Log.Name
 	bounds, err := client.Offsets(ctx, log)
 	if err != nil {
@@ -201,7 +201,7 @@ func (p *Topics) readLog(ctx context.Context, client *kafka.Client, route *evide
 
 // readWhole finds the last record and the last heartbeat of transactions that are wholly in the log, and up to where the topics have
 // nothing else.
-func (p *Topics) readWhole(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
+func (p *Topics) readWhole(ctx context.Context, client store.Client, route *evidence.Route) error {
 	read := 0
 	return client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, _ int64) (bool, error) {
 		read++
@@ -325,7 +325,7 @@ type rewound struct {
 // walkBack goes back from the log's end until it is at or below floor, and a heartbeat was met that wanted takes. wanted is
 // nil if none is looked for. What a rewind took back is passed over.
 func walkBack(
-	ctx context.Context, client *kafka.Client, route *evidence.Route, p *Topics, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
+	ctx context.Context, client store.Client, route *evidence.Route, p *Topics, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
 ) (*walk, error) {
 	w := &walk{}
 	err := client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/audit/tree"
 	"lapse/schemas"
 )
@@ -18,7 +18,7 @@ var ErrForeignLog = errors.New("the log's end is not what this auditor's key has
 //
 // The log's last record must be the tree's last leaf, or nothing goes on: what is written next would follow a record that
 // the tree does not have.
-func (p *Topics) ReadTree(ctx context.Context, client *kafka.Client, key *tree.Key, route *evidence.Route) (*tree.Reader, error) {
+func (p *Topics) ReadTree(ctx context.Context, client store.Client, key *tree.Key, route *evidence.Route) (*tree.Reader, error) {
 	t := &tree.Reader{Tree: tree.New(key)}
 	if p.LogEnd == nil {
 		return t, nil
@@ -50,7 +50,7 @@ func (p *Topics) ReadTree(ctx context.Context, client *kafka.Client, key *tree.K
 	if err != nil {
 		return nil, err
 	}
-	err = client.ReadPartition(ctx, log, 0, from, end, func(rec *schemas.Record, _ int64) error {
+	err = store.Each(ctx, client.Reader(log, 0, from, end), func(rec *schemas.Record, _ int64) error {
 		record, err := logRecordOf(rec, route)
 		if err == nil && record != nil && t.Take(rec) {
 			last = record.LogPosition

@@ -30,26 +30,6 @@ var (
 	ErrClosed = errors.New("publisher closed")
 )
 
-// A MissingTopicError says that a topic is not there, or that the login may not see it: Kafka does not tell which.
-type MissingTopicError struct{ Topic string }
-
-func (e *MissingTopicError) Error() string {
-	return fmt.Sprintf("topic %q does not exist, or this login may not describe it", e.Topic)
-}
-
-// An OffsetError says that the offset asked for is not in the partition: retention has deleted it, or it was never there.
-type OffsetError struct {
-	Topic     string
-	Partition int32
-	Offset    int64 // asked for
-	Offsets         // what there is
-}
-
-func (e *OffsetError) Error() string {
-	return fmt.Sprintf("offset %d of %s/%d is not between the first, %d, and the end, %d",
-		e.Offset, e.Topic, e.Partition, e.First, e.End)
-}
-
 // refusedError is a broker's refusal, by the number that Kafka's protocol gives it. It stands for kafka-go's error outside
 // this package. kafka-go's says of itself that it is a net.Error, so a caller that asks for that first takes "fenced" and
 // "not authorised" for a broken connection.

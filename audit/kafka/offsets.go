@@ -9,10 +9,6 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// Offsets are the bounds of a partition: First is the oldest offset that retention has left, End the offset that the next
-// record gets. First equals End in an empty partition.
-type Offsets struct{ First, End int64 }
-
 // Offsets returns the bounds of each partition of a topic, by partition. It waits for leaders until ctx ends. The error for
 // a topic that stays unknown is a *MissingTopicError.
 func (c *Client) Offsets(ctx context.Context, topic string) ([]Offsets, error) {

@@ -11,6 +11,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
+	"lapse/audit/store"
 	"lapse/schemas"
 )
 
@@ -25,16 +26,17 @@ type Reader struct {
 	waiting   []Stored // decoded, not yet handed out
 }
 
-// NoEnd is the upper bound of a Reader that waits for what is still to come.
-const NoEnd int64 = -1
-
 const (
 	fetchBytes = 256 << 10
 	fetchWait  = 500 * time.Millisecond
 )
 
 // Reader reads records from offset from up to offset to, which is not included.
-func (c *Client) Reader(topic string, partition int32, from, to int64) *Reader {
+func (c *Client) Reader(name string, partition int32, from, to int64) store.Reader {
+	return c.reader(name, partition, from, to)
+}
+
+func (c *Client) reader(topic string, partition int32, from, to int64) *Reader {
 	return &Reader{client: c, topic: topic, partition: partition, next: from, to: to}
 }
 
@@ -43,7 +45,7 @@ func (c *Client) Reader(topic string, partition int32, from, to int64) *Reader {
 func (c *Client) ReadPartition(
 	ctx context.Context, topic string, partition int32, from, to int64, each func(rec *schemas.Record, offset int64) error,
 ) error {
-	r := c.Reader(topic, partition, from, to)
+	r := c.reader(topic, partition, from, to)
 	for {
 		rec, offset, err := r.Next(ctx)
 		if errors.Is(err, io.EOF) {

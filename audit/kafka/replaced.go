@@ -69,15 +69,6 @@ func (s *sender) checkRecord(ctx context.Context, offset, by int64) error {
 	return nil
 }
 
-// End is where the records end that a publisher has acknowledged in a partition: after a batch that this producer wrote under
-// this epoch. No two publishers have the same epoch, so whatever a later one writes in place of a batch that was lost is
-// told from it.
-type End struct {
-	Offset   int64
-	Producer int64
-	Epoch    int16
-}
-
 // Has says whether a partition with these bounds still has what was acknowledged up to an end. What retention has deleted
 // counts as there.
 func (c *Client) Has(ctx context.Context, topic string, partition int32, bounds Offsets, end End) (bool, error) {
@@ -93,7 +84,7 @@ func (c *Client) Has(ctx context.Context, topic string, partition int32, bounds 
 	if errors.As(err, &gone) {
 		return newest < gone.First, nil
 	}
-	return producer == end.Producer && epoch == end.Epoch, err
+	return producer == end.Producer && int32(epoch) == end.Epoch, err
 }
 
 // producerOf is the producer that has written the record at an offset, and its epoch; -1 for one that is not idempotent. The
@@ -125,7 +116,7 @@ func (c *Client) askBatch(ctx context.Context, topic string, partition int32, of
 	case err != nil:
 		return by, nil, err
 	case errors.Is(resp.Error, kafkago.OffsetOutOfRange):
-		return by, nil, c.Reader(topic, partition, offset, NoEnd).outOfRange(ctx)
+		return by, nil, c.reader(topic, partition, offset, NoEnd).outOfRange(ctx)
 	case resp.Error != nil:
 		return by, nil, resp.Error
 	}

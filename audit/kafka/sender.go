@@ -186,7 +186,7 @@ func (s *sender) run(ctx context.Context) {
 
 // ended keeps where an acknowledged batch ends.
 func (s *sender) ended(offset int64, b *batch) {
-	s.end.Store(&End{Offset: offset + int64(b.count), Producer: s.session.producer, Epoch: s.session.epoch})
+	s.end.Store(&End{Offset: offset + int64(b.count), Producer: s.session.producer, Epoch: int32(s.session.epoch)})
 }
 
 // seal gives the batch its sequence number. Its bytes never change after that.

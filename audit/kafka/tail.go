@@ -8,12 +8,6 @@ import (
 	"lapse/schemas"
 )
 
-// Stored is a record and its offset in the partition.
-type Stored struct {
-	Record schemas.Record
-	Offset int64
-}
-
 // tail is the end of what was published into a partition.
 type tail struct {
 	records   []Stored // the newest records of ours, ascending; empty if there are none

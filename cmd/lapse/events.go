@@ -14,6 +14,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/internal/config"
 	"lapse/replication"
 	"lapse/schemas"
@@ -93,7 +94,7 @@ type consumer struct {
 	limit                int        // 0: none
 	events               int        // that were printed
 	follow               bool
-	client               *kafka.Client
+	client               store.Client
 	printed              replication.Position          // of the event printed last
 	everywhere           map[replication.Position]bool // what goes to every partition, and was printed
 	order                *order
@@ -104,7 +105,7 @@ type consumer struct {
 const brokerPatience = 15 * time.Second
 
 // newClient connects to the brokers of the settings.
-func (a *app) newClient(s *config.Settings) (*kafka.Client, error) {
+func (a *app) newClient(s *config.Settings) (store.Client, error) {
 	cfg, err := a.kafkaConfig(s)
 	if err != nil {
 		return nil, err
@@ -157,7 +158,7 @@ type partitionReader struct {
 	partition int32
 	first     int64
 	end       int64
-	reader    *kafka.Reader
+	reader    store.Reader
 	next      *schemas.Record // read and not printed
 	at        replication.Position
 }
@@ -166,7 +167,7 @@ func (c *consumer) partitionsOf(ctx context.Context, topic string) ([]*partition
 	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
 	offsets, err := c.client.Offsets(ctx, topic)
-	var missing *kafka.MissingTopicError
+	var missing *store.MissingError
 	switch {
 	case errors.As(err, &missing):
 		return nil, fmt.Errorf("%w: lapse audit makes the topics when it first runs", err)

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/schemas"
 )
 
@@ -16,7 +16,7 @@ func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error
 	group, ctx := errgroup.WithContext(ctx)
 	read := func(l *partitionReader) {
 		group.Go(func() error {
-			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *schemas.Record, offset int64) error {
+			return store.Each(ctx, c.client.Reader(l.topic, l.partition, l.end, store.NoEnd), func(r *schemas.Record, offset int64) error {
 				c.order.Next(l.topic, l.partition, r, offset)
 				if !c.wants(r) {
 					return nil

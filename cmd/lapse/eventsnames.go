@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/internal/yamldoc"
 	"lapse/planner/database"
 	"lapse/planner/record"
@@ -106,7 +106,7 @@ func (c *consumer) readLogNames(ctx context.Context) error {
 		}
 		return read < maxLogRead, nil
 	})
-	var missing *kafka.MissingTopicError
+	var missing *store.MissingError
 	if errors.As(err, &missing) {
 		return nil
 	}

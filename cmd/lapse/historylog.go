@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/internal/config"
 	"lapse/schemas"
 )
@@ -36,7 +36,7 @@ func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, er
 		}
 		return l.Heartbeat == nil && read < maxLogRead, nil
 	})
-	var missing *kafka.MissingTopicError
+	var missing *store.MissingError
 	if errors.As(err, &missing) {
 		return l, nil
 	}
