@@ -46,6 +46,11 @@ func makeTables(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 	}
+	for _, table := range schemas.CatalogTables() {
+		if err := publish(ctx, conn, replication.JoinCatalog, "lapse."+table); err != nil {
+			return err
+		}
+	}
 	_, err = conn.Exec(ctx, `delete from lapse.publication; select lapse.record_publications()`)
 	return err
 }

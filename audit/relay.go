@@ -81,7 +81,7 @@ func newRelay(
 			Last: start.Last, Tables: start.Tables, Origin: start.Origin, Replaced: start.Replaced, Tail: checked.LastOfAll(),
 		}),
 		router: evidence.NewRouter(route, config.hashKeys().Of(route)),
-		writer: evidence.NewLogWriter(route, start.History.Nonce, cmp.Or(start.Named, start.Last.Beat)),
+		writer: evidence.NewLogWriter(route, config.hashKeys().Of(route), start.History.Nonce, cmp.Or(start.Named, start.Last.Beat)),
 		tails:  checked.Positions(), logged: checked.Newest(), last: checked.Newest(), reach: start.Reach, noRow: map[uint32]bool{}, alarm: config.asks.alarm,
 		ends: ends{owed: true, lost: start.Replaced}, events: evidence.ReachOf(checked.LastOfAll()), coverage: coverage{every: coverageEvery},
 	}

@@ -88,7 +88,7 @@ func (r *relay) follow(ctx context.Context, from evidence.Reach) error {
 	former := r.route
 	r.route, r.next = r.next, nil
 	r.router = evidence.NewRouter(r.route, r.hashKey)
-	r.writer.SetRoute(r.route)
+	r.writer.SetRoute(r.route, r.hashKey)
 	at := evidence.LogPosition{Reach: r.last.Reach, Seq: r.last.Seq + 1}
 	r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: r.now().UTC().Truncate(time.Millisecond)}, at, false))
 	if err := r.logAll(ctx); err != nil {

@@ -45,8 +45,12 @@ var tampering = map[string]struct {
 		back:   "alter publication lapse_deletes add table public.sessions", says: "publication lapse_deletes lacks table public.sessions",
 	},
 	"all tables but one set": {
-		change: "alter publication lapse_ledger set table lapse.batch, lapse.batch_result, lapse.policy, lapse.heartbeat",
-		back:   "alter publication lapse_ledger add table lapse.policy_state", says: "publication lapse_ledger lacks table lapse.policy_state",
+		change: "alter publication lapse_ledger set table lapse.batch, lapse.batch_result, lapse.dropped, lapse.heartbeat",
+		back:   "alter publication lapse_ledger add table lapse.covered", says: "publication lapse_ledger lacks table lapse.covered",
+	},
+	"a table of the catalog taken out": {
+		change: "alter publication lapse_catalog drop table lapse.gate",
+		back:   "alter publication lapse_catalog add table lapse.gate", says: "publication lapse_catalog lacks table lapse.gate",
 	},
 	"a table added": {
 		change: "alter publication lapse_deletes add table public.other",
@@ -112,7 +116,7 @@ func TestWhatOthersDoToThePublicationsStopsBatchesAndIsInTheBeat(t *testing.T) {
 					t.Errorf("%s, taken back: the beat says nothing", what)
 				}
 			}
-			db.Exec(t, "drop publication lapse_deletes, lapse_changes, lapse_ledger")
+			db.Exec(t, "drop publication lapse_deletes, lapse_changes, lapse_ledger, lapse_catalog")
 		}
 	})
 }
@@ -122,7 +126,7 @@ func TestATableThatIsDroppedIsNoFaultUnlessItIsTheLedgers(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table other (id int primary key)")
 		audited(t, db)
-		db.Exec(t, "drop publication lapse_deletes, lapse_changes, lapse_ledger")
+		db.Exec(t, "drop publication lapse_deletes, lapse_changes, lapse_ledger, lapse_catalog")
 		pgtest.Publish(t, db, "public.sessions", "public.other")
 		pgtest.Beat(t, db)
 		w := open(t, db, "p")
@@ -131,7 +135,7 @@ func TestATableThatIsDroppedIsNoFaultUnlessItIsTheLedgers(t *testing.T) {
 		w.goes(t, "after a table was dropped")
 		db.Exec(t, "create table lapse.twin (like lapse.policy_state including all)", "drop table lapse.policy_state",
 			"alter table lapse.twin rename to policy_state")
-		if got := one[string](t, db, "select lapse.publications_fault()"); !strings.Contains(got, "lapse_ledger lacks table lapse.policy_state") {
+		if got := one[string](t, db, "select lapse.publications_fault()"); !strings.Contains(got, "lapse_catalog lacks table lapse.policy_state") {
 			t.Errorf("after a table of the ledger was replaced: %q", got)
 		}
 	})
@@ -148,7 +152,7 @@ func TestAnUnloggedPartitionOfAPublishedTableIsInTheBeat(t *testing.T) {
 			"create table theirs (id int) partition by range (id)",
 			"create unlogged table theirs_1 partition of theirs for values from (0) to (100)", "create unlogged table scratch (id int)")
 		audited(t, db)
-		db.Exec(t, "drop publication lapse_deletes, lapse_changes, lapse_ledger")
+		db.Exec(t, "drop publication lapse_deletes, lapse_changes, lapse_ledger, lapse_catalog")
 		pgtest.Publish(t, db, "public.sessions", "public.parted")
 		fault := func() string {
 			t.Helper()

@@ -175,7 +175,7 @@ func refusals() []refusal {
 func audited(format string) func(*world, *batch, string) {
 	return func(w *world, _ *batch, table string) {
 		const publication = "lapse_deletes"
-		must(w.t, runSQL(w.admin, `drop publication if exists `+publication+`, lapse_changes, lapse_ledger`))
+		must(w.t, runSQL(w.admin, `drop publication if exists `+publication+`, lapse_changes, lapse_ledger, lapse_catalog`))
 		must(w.t, runSQL(w.admin, `update lapse.installation set audit_required = true`))
 		must(w.t, runSQL(w.admin, `
 			select pg_create_logical_replication_slot($1::name, 'pgoutput')

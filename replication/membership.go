@@ -53,7 +53,17 @@ func JoinLedger(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	return addTable(ctx, tx, Ledger, t)
 }
 
-// Leave takes a table out of all publications but Ledger, under the same lock. What was deleted before the
+// JoinCatalog publishes a table of the catalog in Catalog. Its replica identity is the whole row (REPLICA IDENTITY FULL), so that a row
+// that is changed or deleted is published as it was.
+func JoinCatalog(ctx context.Context, tx pgx.Tx, relation uint32) error {
+	t, err := lockTable(ctx, tx, relation)
+	if err != nil {
+		return err
+	}
+	return addTable(ctx, tx, Catalog, t)
+}
+
+// Leave takes a table out of Deletes and Changes, under the same lock. What was deleted before the
 // commit of tx is still delivered. A table that is in none is not an error.
 func Leave(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	t, err := lockTable(ctx, tx, relation)

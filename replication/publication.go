@@ -27,10 +27,15 @@ const (
 	Changes Publication = "lapse_changes"
 	// Ledger has the tables of evidence. Rows are only ever added to them.
 	Ledger Publication = "lapse_ledger"
+	// Catalog has the tables that say what is in force: policies, holds, the switch that stops everything. All that happens to their rows
+	// is published, so that the log has what somebody changes by hand too.
+	Catalog Publication = "lapse_catalog"
 )
 
 // Publications are the names of all of them, for StreamConfig.
-func Publications() []string { return []string{string(Deletes), string(Changes), string(Ledger)} }
+func Publications() []string {
+	return []string{string(Deletes), string(Changes), string(Ledger), string(Catalog)}
+}
 
 // published is what a publication lets through.
 type published struct{ insert, update, delete, truncate bool }
@@ -39,6 +44,7 @@ var publishes = map[Publication]published{
 	Deletes: {delete: true, truncate: true},
 	Changes: {insert: true, update: true, delete: true, truncate: true},
 	Ledger:  {insert: true},
+	Catalog: {insert: true, update: true, delete: true, truncate: true},
 }
 
 // list is the value of the publish option.
@@ -91,7 +97,7 @@ func (e *PublicationError) Unwrap() []error {
 // none: what differs is a *PublicationError with errPublicationDiffers. It needs CREATE on the database. Safe to repeat,
 // and for two at once outside a transaction.
 func EnsurePublications(ctx context.Context, q Querier) error {
-	for _, name := range []Publication{Deletes, Changes, Ledger} {
+	for _, name := range []Publication{Deletes, Changes, Ledger, Catalog} {
 		there, err := checkPublication(ctx, q, name)
 		if err != nil {
 			return err

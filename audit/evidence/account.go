@@ -38,7 +38,7 @@ type Account struct {
 	Results   int            // rows of lapse.batch_result
 	Drops     int            // rows of lapse.dropped
 	Drop      *PartitionDrop // the one that the claim is of; nil for none
-	Awaited   bool           // rows of the ledger for whose confirmation somebody waits: policies, their states, heartbeats
+	Awaited   bool           // rows of the ledger for whose confirmation somebody waits: heartbeats
 	Heartbeat *Heartbeat     // the last heartbeat; nil for none
 	Covered   []CoveredTable // the tables that the heartbeat found otherwise than the one before
 	Tallies   []Tally        // in the order in which each first came
@@ -46,6 +46,8 @@ type Account struct {
 	// OwnUnverified is the first batch that the deletion functions wrote in this transaction, row and result, or the first drop,
 	// that no tag key verifies; nil if there is none.
 	OwnUnverified *uuid.UUID
+
+	catalog catalogRows // what it did to rows that say what is in force
 
 	last int // the tally that was counted up last, which most often is the next one's too
 }
@@ -101,6 +103,9 @@ func (t *Tally) is(oid uint32, f finding) bool {
 func (a *Account) Recorded() bool {
 	return len(a.Tallies) > 0 || a.Batches > 0 || a.Results > 0 || a.Drops > 0
 }
+
+// Catalog reports whether the transaction did something to rows that say what is in force, which has records of its own.
+func (a *Account) Catalog() bool { return a.catalog.any() }
 
 // Unverified reports whether anything of the transaction is not what it seems to claim.
 func (a *Account) Unverified() bool {

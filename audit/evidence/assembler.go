@@ -140,6 +140,8 @@ func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *C
 	}
 	if a.beat != nil {
 		a.conclude(tx, ancestry)
+	} else {
+		o.Records = append(o.Records, account.catalog.contents(tx)...)
 	}
 	return o
 }
@@ -205,6 +207,7 @@ func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) 
 		o.Records = append(o.Records, &CoverageContent{At: tx.CommitTime, Heartbeat: a.beat, Ancestry: ancestry})
 	}
 	o.Records = append(o.Records, coverTables(a.untold, tx, last.intact(), ancestry)...)
+	o.Records = append(o.Records, o.Account.catalog.contents(tx)...)
 	a.untold, *last = nil, LastBeat{Beat: a.beat, Reach: EndOf(tx)}
 	if tx.Position(math.MaxUint32).Compare(a.standing.Tail) < 0 {
 		return

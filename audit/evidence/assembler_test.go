@@ -205,7 +205,7 @@ func written(o *evidence.Conclusion) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s %s from %s to %s at %d", m.Op, m.Reason, m.From.LSN, m.To.LSN, m.At.Ordinal))
 	}
 	for _, c := range o.Records {
-		entry := evidence.NewLogWriter(&exampleRoute, uuid.New(), nil).Write(c, evidence.LogPosition{}, false)
+		entry := evidence.NewLogWriter(&exampleRoute, evidencetest.HashKey, uuid.New(), nil).Write(c, evidence.LogPosition{}, false)
 		record, err := evidence.ParseLogRecord(entry.Value)
 		if err != nil {
 			return []string{err.Error()}

@@ -63,6 +63,12 @@ func (c *classifier) Begin(tx *replication.Tx) {
 // Classify takes the transaction's next change.
 func (c *classifier) Classify(change *replication.Change) finding {
 	first := c.state == stateStart
+	if change.Relation.Schema == schemas.LedgerSchema && c.account.catalog.take(change) {
+		if first {
+			c.state = stateUser
+		}
+		return finding{} // it has a record of its own
+	}
 	if change.Op == replication.OpInsert && change.Relation.Schema == schemas.LedgerSchema {
 		if change.Relation.Name == schemas.DroppedTable {
 			return c.drop(change, first)
@@ -113,8 +119,6 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 			c.account.Result = parseResult(change)
 			c.state = stateUnverified
 		}
-	case schemas.PolicyTable, schemas.PolicyStateTable:
-		c.account.Awaited = true
 	case schemas.CoveredTable:
 		if row, ok := parseCovered(change); ok {
 			c.account.Covered = append(c.account.Covered, row)

@@ -29,6 +29,7 @@
 //	heartbeat, logwriter, coverage, tables                  what a heartbeat leaves in the log
 //	ledger, account, reconcile                              what a transaction claims, and what was seen of it
 //	transaction, drop, origin, …record                      what the log has of it
+//	catalogrow                                              rows that say what is in force
 //	classify, due, move, assembler                          whose each change is
 //
 // # Positions

@@ -2,6 +2,7 @@ package evidence_test
 
 import (
 	"bytes"
+	"maps"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func exampleEntries() map[string]*evidence.Entry {
 	former.Nonce = beat.Former
 	nonce := uuid.MustParse("0198f1d0-0000-7000-8000-0000000000aa")
 	at := commitTime.Add(time.Minute)
-	writer := evidence.NewLogWriter(&exampleRoute, nonce, &former)
+	writer := evidence.NewLogWriter(&exampleRoute, evidencetest.HashKey, nonce, &former)
 	write := func(lsn schemas.LSN, seq uint32, c evidence.Content) *evidence.Entry {
 		position := evidence.LogPosition{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: lsn}, Seq: seq}
 		return writer.Write(c, position, false)
@@ -48,7 +49,7 @@ func exampleEntries() map[string]*evidence.Entry {
 	}
 	fromElsewhere := exampleTx()
 	fromElsewhere.Origin = "upstream"
-	return map[string]*evidence.Entry{
+	entries := map[string]*evidence.Entry{
 		"log-origin": write(0x19C2000, 0, &evidence.OriginContent{
 			Slot: source.Slot, Consistent: 0x19C2000, Keys: []string{schemas.Fingerprint(evidencetest.TagKey)}, At: at,
 		}),
@@ -72,6 +73,8 @@ func exampleEntries() map[string]*evidence.Entry {
 		"log-drop":                  write(exampleTx().EndLSN, 1, evidence.NewDropContent(exampleTx(), accountOf(dropped(claim)).Drop)),
 		"log-transaction-unclaimed": written(fromElsewhere, accountOf(del(target, 1), truncate(child))),
 	}
+	maps.Copy(entries, catalogEntries(write))
+	return entries
 }
 
 var exampleAncestry = replication.Ancestry{{Timeline: 1, At: 0x19C0000}}

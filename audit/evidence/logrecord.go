@@ -90,6 +90,10 @@ func (head *recordJSON) content() Content {
 		return &TransactionContent{}
 	case KindDrop:
 		return &DropContent{}
+	case KindPolicy:
+		return &PolicyContent{}
+	case KindHold:
+		return &HoldContent{}
 	case KindGap:
 		return &MarkerContent{Marker: &Marker{Op: Gap}}
 	case KindRewind:

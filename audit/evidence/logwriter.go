@@ -24,10 +24,13 @@ const (
 	KindGap         Kind = "gap"         // what was deleted between two positions nobody has read
 	KindRewind      Kind = "rewind"      // what the log has above a position never happened in the database it goes on with
 	KindDrop        Kind = "drop"        // a partition that a policy dropped whole
+	KindPolicy      Kind = "policy"      // a row that says which policies there are, and which of them delete
+	KindHold        Kind = "hold"        // a row about a legal hold
 )
 
 // Content is what one record of the log says beyond what all records say. Each kind of record is one type, in the file that
-// writes it and reads it back: origin.go, route.go, transaction.go, coverage.go, tables.go, marker.go, drop.go.
+// writes it and reads it back: origin.go, route.go, transaction.go, coverage.go, tables.go, marker.go, drop.go,
+// policyrecord.go, holdrecord.go.
 type Content interface {
 	// Kind names it.
 	Kind() Kind
@@ -54,24 +57,26 @@ type Entry struct {
 
 // LogWriter writes the records of the log. It is not safe for concurrent use.
 type LogWriter struct {
-	route *Route
-	form  TextForm
-	head  []byte // what is the same in every record
+	route   *Route
+	hashKey schemas.Key // that the route names; nil where it is not there
+	form    TextForm
+	head    []byte // what is the same in every record
 
 	nonce uuid.UUID  // of the history in force
 	beat  *Heartbeat // the last one that was read; nil for none
 }
 
-// NewLogWriter makes a writer for the history with this nonce. beat is the last heartbeat that the log has, nil for none.
-func NewLogWriter(route *Route, nonce uuid.UUID, beat *Heartbeat) *LogWriter {
+// NewLogWriter makes a writer for the history with this nonce. hashKey is the one that the route names; beat is the last heartbeat that the
+// log has, nil for none.
+func NewLogWriter(route *Route, hashKey schemas.Key, nonce uuid.UUID, beat *Heartbeat) *LogWriter {
 	w := &LogWriter{form: TextFormOf(route.Source.Encoding), nonce: nonce, beat: beat}
-	w.SetRoute(route)
+	w.SetRoute(route, hashKey)
 	return w
 }
 
 // SetRoute has the records from here on be of another route of the same log.
-func (w *LogWriter) SetRoute(route *Route) {
-	w.route = route
+func (w *LogWriter) SetRoute(route *Route, hashKey schemas.Key) {
+	w.route, w.hashKey = route, hashKey
 	w.head = appendSource(append(w.head[:0], ','), &route.Source, w.form)
 	w.head = appendUint(append(w.head, `,"route_version":`...), uint64(route.Version))
 	w.head = appendText(append(w.head, `,"route":`...), route.Fingerprint(), UTF8Text)
@@ -85,6 +90,9 @@ func (w *LogWriter) SetRoute(route *Route) {
 func (w *LogWriter) Write(c Content, at LogPosition, more bool) *Entry {
 	if h, _ := c.read(); h != nil {
 		w.beat = h
+	}
+	if s, is := c.(interface{ seal(key schemas.Key) }); is {
+		s.seal(w.hashKey)
 	}
 	b := make([]byte, 0, 1024)
 	b = append(append(append(b, `{"kind":"`...), c.Kind()...), `","schema":`...)

@@ -145,7 +145,7 @@ func (s *step) change() *replication.Change {
 		}
 		return c
 	case "ledger":
-		return insert(stateRelation, row(1, 1, "armed"))
+		return insert(beatRelation, row(1, ""))
 	case "other":
 		return insert(s.of, row(1, 1))
 	case "delete":

@@ -27,8 +27,8 @@ func routeRecord(route *evidence.Route) []byte {
 	beat := exampleHeartbeat()
 	former := *beat
 	former.Nonce = beat.Former
-	writer := evidence.NewLogWriter(&exampleRoute, uuid.MustParse("0198f1d0-0000-7000-8000-0000000000aa"), &former)
-	writer.SetRoute(route)
+	writer := evidence.NewLogWriter(&exampleRoute, evidencetest.HashKey, uuid.MustParse("0198f1d0-0000-7000-8000-0000000000aa"), &former)
+	writer.SetRoute(route, evidencetest.HashKey)
 	at := evidence.LogPosition{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C2B00}, Seq: 1}
 	return writer.Write(&evidence.RouteContent{Route: route, At: commitTime}, at, false).Value
 }
@@ -127,12 +127,12 @@ func TestARouteThatFollowsGoesOnWithEveryPartition(t *testing.T) {
 // A record that is written after another route's names the one that is in force.
 func TestRecordsAreOfTheRouteThatIsInForce(t *testing.T) {
 	t.Parallel()
-	writer := evidence.NewLogWriter(&exampleRoute, uuid.New(), nil)
+	writer := evidence.NewLogWriter(&exampleRoute, evidencetest.HashKey, uuid.New(), nil)
 	content := &evidence.CoverageContent{At: commitTime, Ancestry: exampleAncestry}
 	before := writer.Write(content, evidence.LogPosition{}, false).Value
-	writer.SetRoute(following())
+	writer.SetRoute(following(), evidencetest.HashKey)
 	after := writer.Write(content, evidence.LogPosition{}, false).Value
-	writer.SetRoute(&exampleRoute)
+	writer.SetRoute(&exampleRoute, evidencetest.HashKey)
 	if again := writer.Write(content, evidence.LogPosition{}, false).Value; !bytes.Equal(again, before) || bytes.Equal(after, before) {
 		t.Errorf("written as\n%s\n%s\n%s", before, after, again)
 	}

@@ -135,6 +135,46 @@ func (d drawn) marker(op Op) Content {
 	return c
 }
 
+// policy has all members, or few.
+func (d drawn) policy() *PolicyContent {
+	draw := func() *PolicyRow {
+		r := &PolicyRow{ID: d.Int64(), Version: int64(d.Int32()), At: d.time()}
+		if d.IntN(2) == 0 {
+			r.Policy, r.State, r.HeldBack, r.Table, r.TableOID = d.text(), schemas.State(d.text()), d.Int64(), d.text(), d.Int64()
+			r.Soft, r.Halted, r.Alarm, r.By, r.Reason, r.Definition = d.IntN(2) == 0, d.IntN(2) == 0, d.IntN(2) == 0, d.text(), d.text(), "hmac-sha256:00"
+		}
+		if d.IntN(2) == 0 {
+			r.Terms = &PolicyTerms{Expire: ExpireTerms{Column: d.maybe(d.text()), After: d.maybe("1 day"), Kind: d.maybe(d.text())}, Where: d.IntN(2) == 0, Owner: d.maybe(d.text()), Action: d.maybe("soft")}
+			for range d.IntN(3) {
+				r.Terms.Floors = append(r.Terms.Floors, FloorTerms{Of: d.text(), Least: d.maybe("1 day")})
+			}
+		}
+		return r
+	}
+	c := &PolicyContent{Committed: committed(d.tx()), ByHand: d.IntN(2) == 0, Others: d.Uint64N(2)}
+	c.Row, c.Op = policyGate, rowUpdated
+	if d.IntN(3) > 0 {
+		c.Is = draw()
+	}
+	if d.IntN(3) > 0 {
+		c.Was = draw()
+	}
+	return c
+}
+
+func (d drawn) hold() *HoldContent {
+	c := &HoldContent{Committed: committed(d.tx())}
+	c.Row, c.Op = holdState, rowDeleted
+	c.Was = &HoldRow{Hold: int64(d.Int32()), At: d.time(), By: d.text()}
+	if d.IntN(2) == 0 {
+		c.Is = &HoldRow{
+			Hold: d.Int64(), Matter: d.text(), Table: d.text(), TableOID: d.Int64(), Keys: d.Int64(), Digest: "ab", State: d.text(), Until: d.time(),
+			Position: schemas.LSN(d.Uint64()), Attached: d.IntN(2) == 0, Ended: d.IntN(2) == 0, At: d.time(), By: d.text(), Reason: d.text(),
+		}
+	}
+	return c
+}
+
 // contents are one of each type that is written.
 func (d drawn) contents(route *Route) []Content {
 	coverage := &CoverageContent{At: d.time(), Ancestry: d.ancestry()}
@@ -153,7 +193,7 @@ func (d drawn) contents(route *Route) []Content {
 	}
 	return []Content{
 		origin, &RouteContent{Route: route}, newTransactionContent(d.tx(), d.account(), []Verdict{Match, Mismatch, Unclaimed}[d.IntN(3)]),
-		newDropContent(d.tx(), drop), coverage, d.tables(), d.marker(Gap), d.marker(Rewind),
+		newDropContent(d.tx(), drop), d.policy(), d.hold(), coverage, d.tables(), d.marker(Gap), d.marker(Rewind),
 	}
 }
 
@@ -174,7 +214,7 @@ func TestEveryRecordThatIsReadAndWrittenAgainIsTheSameBytes(t *testing.T) {
 		nonce, beat := d.id(), &Heartbeat{Nonce: d.id()}
 		for _, c := range d.contents(route) {
 			at, more := LogPosition{Reach: d.reach(), Seq: d.Uint32()}, d.IntN(2) == 0
-			entry := NewLogWriter(route, nonce, beat).Write(c, at, more)
+			entry := NewLogWriter(route, nil, nonce, beat).Write(c, at, more)
 			if !json.Valid(entry.Value) {
 				t.Fatalf("seed %d: a %T is no JSON: %s", seed, c, entry.Value)
 			}
@@ -185,14 +225,14 @@ func TestEveryRecordThatIsReadAndWrittenAgainIsTheSameBytes(t *testing.T) {
 			if got, want := fmt.Sprintf("%T %s", r.Content, r.Content.Kind()), fmt.Sprintf("%T %s", c, entry.Kind); got != want || r.Kind != entry.Kind {
 				t.Fatalf("seed %d: a %s is read as %s", seed, want, got)
 			}
-			again := NewLogWriter(route, r.Nonce, &Heartbeat{Nonce: beat.Nonce}).Write(r.Content, r.LogPosition, r.More)
+			again := NewLogWriter(route, nil, r.Nonce, &Heartbeat{Nonce: beat.Nonce}).Write(r.Content, r.LogPosition, r.More)
 			if !bytes.Equal(again.Value, entry.Value) {
 				t.Fatalf("seed %d: a %T that is read and written again is\n%.3000s\nand was\n%.3000s", seed, c, again.Value, entry.Value)
 			}
 			seen[r.Kind] = true
 		}
 	}
-	for _, kind := range []Kind{KindOrigin, KindRoute, KindTransaction, KindCoverage, KindGap, KindRewind, KindDrop} {
+	for _, kind := range []Kind{KindOrigin, KindRoute, KindTransaction, KindCoverage, KindGap, KindRewind, KindDrop, KindPolicy, KindHold} {
 		if !seen[kind] {
 			t.Errorf("no record of kind %s was written", kind)
 		}
@@ -205,13 +245,13 @@ func TestARecordOfALaterVersionIsReadAsFarAsItIsKnown(t *testing.T) {
 	d := drawn{rand.New(rand.NewPCG(1, 22))}
 	route := &Route{Version: 1, Source: Source{SystemIdentifier: 7, DatabaseOID: 5, Database: "shop", Encoding: "UTF8"}, Format: FormatSpanner}
 	beat := d.heartbeat()
-	value := NewLogWriter(route, d.id(), nil).Write(&CoverageContent{At: d.time(), Heartbeat: beat, Ancestry: replication.Ancestry{{Timeline: 1, At: 9}}}, LogPosition{}, false).Value
+	value := NewLogWriter(route, nil, d.id(), nil).Write(&CoverageContent{At: d.time(), Heartbeat: beat, Ancestry: replication.Ancestry{{Timeline: 1, At: 9}}}, LogPosition{}, false).Value
 	r, err := ParseLogRecord(bytes.Replace(value, []byte(`"kind":"coverage"`), []byte(`"kind":"checkpoint","root":[1]`), 1))
 	if err != nil || r.Kind != "checkpoint" || r.Heartbeat == nil || r.Heartbeat.Nonce != beat.Nonce || !slices.Equal(r.Ancestry, replication.Ancestry{{Timeline: 1, At: 9}}) {
 		t.Errorf("a kind of a later version is read as %+v (%v)", r, err)
 	}
 	account := &Account{Tallies: []Tally{{OID: 1, Table: "public.t", Op: Delete, Cause: User, Events: 3}}}
-	value = NewLogWriter(route, d.id(), nil).Write(newTransactionContent(&replication.Tx{CommitTime: d.time()}, account, Unclaimed), LogPosition{}, false).Value
+	value = NewLogWriter(route, nil, d.id(), nil).Write(newTransactionContent(&replication.Tx{CommitTime: d.time()}, account, Unclaimed), LogPosition{}, false).Value
 	for _, change := range [][2]string{
 		{`"cause":"user"`, `"cause":"moon"`},
 		{`"op":"delete"`, `"op":"vanish"`},

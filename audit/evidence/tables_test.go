@@ -152,7 +152,7 @@ func TestTheLogSaysFromWhichHeartbeatToWhichATableIsCovered(t *testing.T) {
 	beat := exampleHeartbeat()
 	beat.Covered = 1100
 	records := coverage(a, append(changes, heard(beat))...)
-	writer := evidence.NewLogWriter(&exampleRoute, beat.Nonce, nil)
+	writer := evidence.NewLogWriter(&exampleRoute, evidencetest.HashKey, beat.Nonce, nil)
 	lines := 0
 	for i, content := range records {
 		entry := writer.Write(content, evidence.LogPosition{Reach: evidence.EndOf(exampleTx()), Seq: uint32(i)}, i < len(records)-1)

@@ -146,6 +146,9 @@ func committed(tx *replication.Tx) Committed {
 	return Committed{CommitLSN: tx.CommitLSN, CommitTime: tx.CommitTime, XID: tx.XID}
 }
 
+// Transaction is which one a record is of.
+func (c *Committed) Transaction() *Committed { return c }
+
 func (c *Committed) written() time.Time                     { return c.CommitTime }
 func (*Committed) read() (*Heartbeat, replication.Ancestry) { return nil, nil }
 

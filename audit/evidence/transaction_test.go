@@ -33,7 +33,7 @@ func TestARecordOfATransactionWithManyTablesIsBounded(t *testing.T) {
 	}
 	result.New[3] = row(string(text))[0]
 	account := accountOf(append(changes, result)...)
-	entry := evidence.NewLogWriter(&exampleRoute, uuid.New(), nil).Write(evidence.NewTransactionContent(exampleTx(), account, evidence.Reconcile(account)), evidence.LogPosition{Reach: evidence.EndOf(exampleTx())}, false)
+	entry := evidence.NewLogWriter(&exampleRoute, evidencetest.HashKey, uuid.New(), nil).Write(evidence.NewTransactionContent(exampleTx(), account, evidence.Reconcile(account)), evidence.LogPosition{Reach: evidence.EndOf(exampleTx())}, false)
 	if len(entry.Value) > 600<<10 {
 		t.Errorf("the record is of %d bytes", len(entry.Value))
 	}

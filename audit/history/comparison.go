@@ -111,7 +111,7 @@ func (c *comparison) readRecord(ctx context.Context) error {
 	if err != nil || record == nil || c.walk.dead(offset, record) || !c.agreed.Below(record.Reach) || c.until.Below(record.Reach) {
 		return err
 	}
-	if record.Kind == evidence.KindTransaction || record.Heartbeat != nil {
+	if transactionOf(record) != nil || record.Heartbeat != nil {
 		c.next = record
 	}
 	return nil
@@ -159,7 +159,7 @@ func (c *comparison) handle(ctx context.Context, m *replication.Message) error {
 // If the transaction has several records, the first is compared: the others say more of the same transaction. If the log
 // lacks some of them, the relay must see the transaction too, and the stream is opened again.
 func (c *comparison) compareTransaction(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
-	recorded, beat := account.Recorded(), account.Heartbeat
+	recorded, beat := account.Recorded() || account.Catalog() && account.Heartbeat == nil, account.Heartbeat
 	if !recorded && beat == nil {
 		return nil // the log has no record of it, or another one in its place: then that one is missing
 	}
@@ -189,8 +189,16 @@ func (c *comparison) compareTransaction(ctx context.Context, tx *replication.Tx,
 
 // isOf reports whether a record is a transaction's.
 func isOf(r *evidence.LogRecord, tx *replication.Tx) bool {
-	c, is := r.Content.(*evidence.TransactionContent)
-	return is && c.XID == tx.XID && c.CommitLSN == tx.CommitLSN && c.CommitTime.Equal(tx.CommitTime)
+	c := transactionOf(r)
+	return c != nil && c.XID == tx.XID && c.CommitLSN == tx.CommitLSN && c.CommitTime.Equal(tx.CommitTime)
+}
+
+// transactionOf is which transaction a record says that it is of; nil where it says none.
+func transactionOf(r *evidence.LogRecord) *evidence.Committed {
+	if c, is := r.Content.(interface{ Transaction() *evidence.Committed }); is {
+		return c.Transaction()
+	}
+	return nil
 }
 
 // agreeToEnd notes that everything up to the end was compared.

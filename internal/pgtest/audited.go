@@ -5,8 +5,11 @@ import (
 	"testing"
 )
 
-// The tables of evidence, which lapse_ledger must have.
-const ledgerTables = "lapse.batch, lapse.batch_result, lapse.dropped, lapse.policy, lapse.policy_state, lapse.heartbeat, lapse.covered, lapse.hold, lapse.hold_state, lapse.hold_relation"
+// The tables that lapse_ledger and lapse_catalog must have.
+const (
+	ledgerTables  = "lapse.batch, lapse.batch_result, lapse.dropped, lapse.heartbeat, lapse.covered"
+	catalogTables = "lapse.policy, lapse.policy_state, lapse.gate, lapse.halt, lapse.hold, lapse.hold_state, lapse.hold_relation"
+)
 
 // Publish makes the publications of a database with the catalog, with tables (schema.table) in lapse_deletes, and records
 // them, as init and apply do.
@@ -19,9 +22,9 @@ func Publish(t testing.TB, db *DB, tables ...string) {
 	db.Exec(t, deletes+" with (publish = 'delete, truncate')", PublishRest)
 }
 
-// PublishRest makes the other two publications, and a first record of all of them.
+// PublishRest makes the other publications, and a first record of all of them.
 const PublishRest = "create publication lapse_changes; create publication lapse_ledger for table " + ledgerTables +
-	" with (publish = 'insert'); delete from lapse.publication; select lapse.record_publications()"
+	" with (publish = 'insert'); create publication lapse_catalog for table " + catalogTables + "; delete from lapse.publication; select lapse.record_publications()"
 
 // Beat writes the auditor's beats of the next hour, one a minute, for tests in which no auditor is at work: each makes the
 // audit a healthy one for the four minutes around it. They are worth nothing after a restart of the server, nor in another

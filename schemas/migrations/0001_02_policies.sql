@@ -19,6 +19,7 @@ create table lapse.policy (
 );
 create trigger append_only before update or delete or truncate on lapse.policy
   for each statement execute function lapse.refuse_change();
+alter table lapse.policy replica identity full;
 comment on table lapse.policy is 'Every version of every policy, append-only and published. Written by lapse apply.';
 comment on column lapse.policy.id is 'Number of the policy. A name keeps its number forever.';
 comment on column lapse.policy.version is 'Number of the version, from 1.';
@@ -47,6 +48,7 @@ create table lapse.policy_state (
 create index on lapse.policy_state (policy_id, changed_at);
 create trigger append_only before update or delete or truncate on lapse.policy_state
   for each statement execute function lapse.refuse_change();
+alter table lapse.policy_state replica identity full;
 comment on table lapse.policy_state is 'Every state that a policy came into, append-only and published. Written by lapse apply and lapse policy, and by advance_arming.';
 comment on column lapse.policy_state.policy_id is 'The policy.';
 comment on column lapse.policy_state.version is 'The version that was in force then.';
@@ -71,7 +73,8 @@ create table lapse.gate (
 );
 create unique index gate_name on lapse.gate (name) where state <> 'dropped';
 create unique index gate_table on lapse.gate (table_oid, soft) where state <> 'dropped';
-comment on table lapse.gate is 'One row per policy: what is in force now. A batch locks the table ROW SHARE until it commits, and a change of a row locks it EXCLUSIVE first. Written by lapse apply and lapse policy, and by advance_arming.';
+alter table lapse.gate replica identity full;
+comment on table lapse.gate is 'One row per policy: what is in force now; published. A batch locks the table ROW SHARE until it commits, and a change of a row locks it EXCLUSIVE first. Written by lapse apply and lapse policy, and by advance_arming.';
 comment on column lapse.gate.policy_id is 'The policy.';
 comment on column lapse.gate.name is 'Its name.';
 comment on column lapse.gate.table_oid is 'The table that it deletes from.';

@@ -66,7 +66,8 @@ create table lapse.halt (
 );
 create trigger append_only before update or delete or truncate on lapse.halt
   for each statement execute function lapse.refuse_change();
-comment on table lapse.halt is 'The switch that stops every deletion in this database, append-only: the last row counts. Written by lapse pause and resume --all, and by the auditor''s alarm.';
+alter table lapse.halt replica identity full;
+comment on table lapse.halt is 'The switch that stops every deletion in this database, append-only and published: the last row counts. Written by lapse pause and resume --all, and by the auditor''s alarm.';
 comment on column lapse.halt.id is 'Order of the rows.';
 comment on column lapse.halt.halted is 'Whether nothing may be deleted from then on.';
 comment on column lapse.halt.at is 'When.';

@@ -34,7 +34,7 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
-  ours    constant name[] := array['lapse_deletes', 'lapse_changes', 'lapse_ledger'];
+  ours    constant name[] := array['lapse_deletes', 'lapse_changes', 'lapse_ledger', 'lapse_catalog'];
   trouble text;
 begin
   select case when p.oid is null then format('publication %I is not there', w.name)
@@ -44,7 +44,8 @@ begin
     into trouble
     from (values (1, 'lapse_deletes'::name, 'delete, truncate', false, false, true, true),
                  (2, 'lapse_changes', 'insert, update, delete, truncate', true, true, true, true),
-                 (3, 'lapse_ledger', 'insert', true, false, false, false)) w(n, name, publishes, i, u, d, t)
+                 (3, 'lapse_ledger', 'insert', true, false, false, false),
+                 (4, 'lapse_catalog', 'insert, update, delete, truncate', true, true, true, true)) w(n, name, publishes, i, u, d, t)
     left join pg_publication p on p.pubname = w.name
    where (p.puballtables, p.pubviaroot, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate)
          is distinct from (false, false, w.i, w.u, w.d, w.t)
@@ -53,15 +54,19 @@ begin
   if trouble is not null then
     return trouble;
   end if;
-  select format('publication lapse_ledger %s table %s', case when m.prrelid is null then 'lacks' else 'has' end,
+  select format('publication %s %s table %s', coalesce(m.pubname, c.pubname), case when m.prrelid is null then 'lacks' else 'has' end,
                 coalesce(m.prrelid, c.oid)::regclass)
     into trouble
-    from (select r.prrelid from pg_publication_rel r join pg_publication p on p.oid = r.prpubid where p.pubname = 'lapse_ledger') m
+    from (select p.pubname, r.prrelid
+            from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+           where p.pubname in ('lapse_ledger', 'lapse_catalog')) m
     full join (
-      select k.oid from pg_class k
+      select w.pubname, k.oid
+        from (values ('lapse_ledger'::name, array['batch', 'batch_result', 'dropped', 'heartbeat', 'covered']),
+                     ('lapse_catalog', array['policy', 'policy_state', 'gate', 'halt', 'hold', 'hold_state', 'hold_relation'])) w(pubname, tables)
+        join pg_class k on k.relname = any (w.tables)
        where k.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
-         and k.relname in ('batch', 'batch_result', 'dropped', 'policy', 'policy_state', 'heartbeat', 'covered', 'hold', 'hold_state', 'hold_relation')
-    ) c on c.oid = m.prrelid
+    ) c on c.oid = m.prrelid and c.pubname = m.pubname
    where m.prrelid is null or c.oid is null
    order by m.prrelid nulls first, c.oid
    limit 1;
@@ -107,7 +112,7 @@ begin
     into trouble
     from pg_class c
    cross join lateral pg_partition_ancestors(c.oid) up
-    join lapse.published r on r.relation = up.relid and r.publication <> 'lapse_ledger'
+    join lapse.published r on r.relation = up.relid and r.publication in ('lapse_deletes', 'lapse_changes')
    where c.relpersistence = 'u' and c.relkind = 'r' and c.relispartition
    order by c.oid, r.relation
    limit 1;
@@ -143,7 +148,7 @@ begin
                       from lapse.publication p join pg_publication_rel m on m.prpubid = p.oid) m
          full join lapse.published r on r.member = m.oid
         where r.member is null or r.member_xmin <> m.xmin
-           or m.oid is null and (r.publication = 'lapse_ledger' or exists (select from pg_class c where c.oid = r.relation)))
+           or m.oid is null and (r.publication in ('lapse_ledger', 'lapse_catalog') or exists (select from pg_class c where c.oid = r.relation)))
   then
     if current_setting('server_version_num')::int < 150000 then
       return null;
@@ -172,7 +177,7 @@ begin
               from lapse.publication p join pg_publication_rel r on r.prpubid = p.oid) m
       full join lapse.published r on r.relation = m.relation and r.publication = m.name
      where r.member is null
-        or m.member is null and (r.publication = 'lapse_ledger' or exists (select from pg_class c where c.oid = r.relation))
+        or m.member is null and (r.publication in ('lapse_ledger', 'lapse_catalog') or exists (select from pg_class c where c.oid = r.relation))
         or m.member <> r.member or m.member_xmin <> r.member_xmin
      order by coalesce(r.publication, m.name), coalesce(r.relation, m.relation)
      limit 1;
@@ -210,7 +215,7 @@ begin
   select m.prrelid, p.pubname, m.oid, m.xmin
     from pg_publication_rel m
     join pg_publication p on p.oid = m.prpubid
-   where m.prrelid = any (relations) and p.pubname in ('lapse_deletes', 'lapse_changes', 'lapse_ledger');
+   where m.prrelid = any (relations) and p.pubname in ('lapse_deletes', 'lapse_changes', 'lapse_ledger', 'lapse_catalog');
 end
 $lapse$;
 comment on function lapse.record_published is 'Records where tables are published that the transaction has put there or taken out.';
@@ -235,7 +240,7 @@ begin
   insert into lapse.publication (name, oid, publication_xmin)
   select p.pubname, p.oid, p.xmin
     from pg_publication p
-   where p.pubname in ('lapse_deletes', 'lapse_changes', 'lapse_ledger');
+   where p.pubname in ('lapse_deletes', 'lapse_changes', 'lapse_ledger', 'lapse_catalog');
   delete from lapse.published;
   insert into lapse.published (relation, publication, member, member_xmin)
   select m.prrelid, p.name, m.oid, m.xmin

@@ -26,6 +26,7 @@ create table lapse.hold (
 );
 create trigger append_only before update or delete or truncate on lapse.hold
   for each statement execute function lapse.refuse_change();
+alter table lapse.hold replica identity full;
 comment on table lapse.hold is 'Every legal hold; append-only, published.';
 comment on column lapse.hold.id is 'Number of the hold.';
 comment on column lapse.hold.table_oid is 'The table, or the partition.';
@@ -58,6 +59,7 @@ create index on lapse.hold_state (changed_at);
 create index on lapse.hold_state (enforced_until) where enforced_until is not null;
 create trigger append_only before update or delete or truncate on lapse.hold_state
   for each statement execute function lapse.refuse_change();
+alter table lapse.hold_state replica identity full;
 comment on table lapse.hold_state is 'Every change of a hold''s state; append-only, published. The last one is in force.';
 comment on column lapse.hold_state.id is 'Order of the changes. The last one of state requested is the hold version that batches claim.';
 comment on column lapse.hold_state.hold is 'The hold.';

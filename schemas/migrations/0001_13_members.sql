@@ -17,6 +17,7 @@ create index on lapse.hold_relation (relation, hold, id);
 create index on lapse.hold_relation (hold, relation, id);
 create trigger append_only before update or delete or truncate on lapse.hold_relation
   for each statement execute function lapse.refuse_change();
+alter table lapse.hold_relation replica identity full;
 comment on table lapse.hold_relation is 'What each hold was ever on: append-only, published. The last row of a relation counts.';
 comment on column lapse.hold_relation.id is 'Order of the rows.';
 comment on column lapse.hold_relation.hold is 'The hold.';

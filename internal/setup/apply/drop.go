@@ -75,7 +75,7 @@ func (a *Applier) leavers(ctx context.Context, changes Changes) (Changes, error)
 // unneeded are the published tables that no policy of the file whose table was checked needs.
 func (cs Changes) unneeded(members []replication.Member) []replication.Member {
 	return slices.DeleteFunc(slices.Clone(members), func(m replication.Member) bool {
-		return m.Publication == replication.Ledger ||
+		return m.Publication == replication.Ledger || m.Publication == replication.Catalog ||
 			slices.ContainsFunc(cs, func(c Change) bool { return slices.Contains(c.tables, m.OID) })
 	})
 }

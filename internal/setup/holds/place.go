@@ -123,12 +123,12 @@ func checkHoldsPublished(ctx context.Context, tx pgx.Tx) error {
 		select not i.audit_required
 		       or (select count(*) = 2 from pg_publication_rel m join pg_publication p on p.oid = m.prpubid
 		            where p.pubname = $1 and m.prrelid in ('lapse.hold'::regclass, 'lapse.hold_state'::regclass))
-		  from lapse.installation i`, replication.Ledger).Scan(&published)
+		  from lapse.installation i`, replication.Catalog).Scan(&published)
 	if err != nil {
 		return fmt.Errorf("look whether holds are published: %w", err)
 	}
 	if !published {
-		return errors.New("holds are not in publication lapse_ledger, so that there would be no evidence of this one: run lapse init first")
+		return errors.New("holds are not in publication lapse_catalog, so that there would be no evidence of this one: run lapse init first")
 	}
 	return nil
 }

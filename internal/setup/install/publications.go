@@ -40,27 +40,37 @@ func (w *installing) publications(ctx context.Context) error {
 	return nil
 }
 
-// ledger publishes the tables of evidence that are not published.
+// ledger publishes the tables of evidence, and of what is in force, that are not published.
 func (w *installing) ledger(ctx context.Context) error {
 	members, err := replication.Members(ctx, w.owner.Conn)
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.publish(ctx, members, replication.Ledger, schemas.LedgerTables(), replication.JoinLedger)
 	}
-	missing := slices.DeleteFunc(schemas.LedgerTables(), func(table string) bool {
+	if err == nil {
+		err = w.publish(ctx, members, replication.Catalog, schemas.CatalogTables(), replication.JoinCatalog)
+	}
+	return err
+}
+
+// publish publishes tables of schema lapse that are not among members.
+func (w *installing) publish(
+	ctx context.Context, members []replication.Member, in replication.Publication, tables []string, join func(context.Context, pgx.Tx, uint32) error,
+) error {
+	missing := slices.DeleteFunc(tables, func(table string) bool {
 		return slices.ContainsFunc(members, func(m replication.Member) bool {
-			return m.Publication == replication.Ledger && m.Schema == schemas.LedgerSchema && m.Name == table
+			return m.Publication == in && m.Schema == schemas.LedgerSchema && m.Name == table
 		})
 	})
 	if len(missing) == 0 {
 		return nil
 	}
-	err = w.owner.Locked(ctx, "publish the ledger", func(tx pgx.Tx) error {
+	err := w.owner.Locked(ctx, "publish the tables of "+string(in), func(tx pgx.Tx) error {
 		oids := make([]uint32, len(missing))
 		for k, table := range missing {
 			if err := tx.QueryRow(ctx, `select $1::text::regclass::oid`, schemas.Identifier(schemas.LedgerSchema, table)).Scan(&oids[k]); err != nil {
-				return fmt.Errorf("find table %s of the ledger: %w", table, err)
+				return fmt.Errorf("find table %s: %w", table, err)
 			}
-			if err := replication.JoinLedger(ctx, tx, oids[k]); err != nil {
+			if err := join(ctx, tx, oids[k]); err != nil {
 				return err
 			}
 		}
@@ -68,7 +78,7 @@ func (w *installing) ledger(ctx context.Context) error {
 		return err
 	})
 	if err == nil && !slices.ContainsFunc(w.result.Done, func(m Made) bool { return m.What == "publications" }) {
-		w.did("publications", "%s: %s", replication.Ledger, list(missing))
+		w.did("publications", "%s: %s", in, list(missing))
 	}
 	return err
 }

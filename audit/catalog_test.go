@@ -1,0 +1,101 @@
+package audit_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"lapse/audit/evidence"
+	"lapse/internal/kafkatest"
+)
+
+// asReplica does what a superuser may do to rows that are append-only.
+const asReplica = `set session_replication_role = replica; `
+
+// An owner who can do everything edits the rows that say what is in force, and deletes them.
+func TestWhatASuperuserDoesToTheCatalogIsInTheLog(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		copied := r.settings.Slot + "_again"
+		r.db.Exec(t, fmt.Sprintf(`select pg_copy_logical_replication_slot('%s', '%s')`, r.settings.Slot, copied))
+		var want []string
+		for _, step := range []struct {
+			sql  string
+			want []string
+		}{
+			{`insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason)
+			  values (1, 1, 'sessions-30d', 'sessions'::regclass, 'public.sessions', '[]', '{"expire": {"column": "last_seen", "after": "30 days"}, "where": "id <> 4711"}', 'OPS-1');
+			  insert into lapse.gate (policy_id, name, table_oid, version, state) values (1, 'sessions-30d', 'sessions'::regclass, 1, 'observing');
+			  insert into lapse.policy_state (policy_id, version, state, reason) values (1, 1, 'observing', 'OPS-1')`,
+				[]string{"version insert OPS-1", "state insert observing"}},
+			{`insert into lapse.hold (id, table_oid, table_name, columns, digest, matter, reason)
+			  values (1, 'sessions'::regclass, 'public.sessions', '[]', sha256('x'), 'LIT-1', 'a claim');
+			  insert into lapse.hold_state (id, hold, state, reason) values (1, 1, 'requested', 'a claim');
+			  update lapse.gate set hold_version = 1`,
+				[]string{"hold hold insert a claim", "hold state insert a claim"}},
+			{`update lapse.gate set state = 'armed'`, []string{"gate update armed by hand"}},
+			{asReplica + `update lapse.policy set reason = 'OPS-9', spec = '{"expire": {"column": "last_seen", "after": "1 day"}}'`, []string{"version update OPS-9"}},
+			{asReplica + `delete from lapse.hold_state`, []string{"hold state delete a claim"}},
+			{asReplica + `delete from lapse.hold`, []string{"hold hold delete a claim"}},
+			{asReplica + `delete from lapse.policy_state`, []string{"state delete observing"}},
+			{`insert into lapse.halt (halted, reason) values (true, 'OPS-2')`, []string{"halt insert OPS-2"}},
+			{asReplica + `truncate lapse.halt`, []string{"halt truncate "}},
+			{`delete from lapse.gate`, []string{"gate delete armed by hand"}},
+		} {
+			r.db.Exec(t, step.sql)
+			want = append(want, step.want...)
+		}
+		r.once(t)
+		var got []string
+		for _, record := range r.read(t, r.settings.Log) {
+			entry, err := evidence.ParseLogRecord(record.Value)
+			if err != nil {
+				continue // a fence
+			}
+			if bytes.Contains(record.Value, []byte("4711")) {
+				t.Errorf("a record has a condition: %s", record.Value)
+			}
+			switch c := entry.Content.(type) {
+			case *evidence.PolicyContent:
+				text := c.Row + " " + c.Op + " "
+				if row := either(c.Is, c.Was); row != nil && row.State != "" {
+					text += string(row.State)
+				} else if row != nil {
+					text += row.Reason
+				}
+				if c.ByHand {
+					text += " by hand"
+				}
+				got = append(got, text)
+			case *evidence.HoldContent:
+				got = append(got, "hold "+c.Row+" "+c.Op+" "+either(c.Is, c.Was).Reason)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the log has\n%q, want\n%q", got, want)
+		}
+		if n := len(r.read(t, r.settings.User)); n > partitions {
+			t.Errorf("%d events of rows of the catalog", n-partitions) // a fence is in each partition
+		}
+		first := dump(t, r.settings)
+		r.db.Exec(t, fmt.Sprintf(`select pg_drop_replication_slot('%s')`, r.settings.Slot),
+			fmt.Sprintf(`select pg_copy_logical_replication_slot('%s', '%s')`, copied, r.settings.Slot))
+		again := *r
+		again.settings.Broker = kafkatest.Fake(t, kfake.NumBrokers(1)).ListenAddrs()[0]
+		again.once(t)
+		log := r.settings.Log + "/0"
+		if second := dump(t, again.settings); !slices.EqualFunc(first[log], second[log], bytes.Equal) {
+			t.Errorf("read again the log is\n%s\nand was\n%s", second[log], first[log])
+		}
+	})
+}
+
+// either is the row as it is, or as it was.
+func either[R any](is, was *R) *R {
+	if is != nil {
+		return is
+	}
+	return was
+}

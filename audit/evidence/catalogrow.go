@@ -1,0 +1,213 @@
+package evidence
+
+import (
+	"time"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// What is in force in a database is in rows of its catalog: policies, their states, holds. All that happens to those rows is published, whole,
+// so that the log has what PostgreSQL did to them, no matter who asked for it.
+
+// maxCatalogRows bounds how many rows of the catalog one transaction has records for.
+const maxCatalogRows = 10_000
+
+// The names that records have for what happened to a row.
+const (
+	rowInserted  = "insert"
+	rowUpdated   = "update"
+	rowDeleted   = "delete"
+	rowTruncated = "truncate" // every row of the table
+)
+
+// columns are the values of a row by their columns' names. A value that is NULL or was not sent is "".
+type columns func(name string) string
+
+// columnsOf are those of a row. Large values that an update left alone are in its former row.
+func columnsOf(relation *replication.Relation, row, former []replication.Value) columns {
+	return func(name string) string {
+		for i := range relation.Columns {
+			if relation.Columns[i].Name != name {
+				continue
+			}
+			if i < len(row) && row[i].Kind == replication.Unchanged {
+				row = former
+			}
+			text, _ := textOf(row, i)
+			return text
+		}
+		return ""
+	}
+}
+
+// catalogChange is one row of the catalog that a transaction wrote, changed or deleted.
+type catalogChange[R any] struct {
+	Row string // which table's
+	Op  string
+	Is  *R // as it is; nil where it is gone
+	Was *R // as it was; nil where it was not
+}
+
+// readCatalogChange reads a change of the table whose rows are told as row.
+func readCatalogChange[R any](change *replication.Change, row string, read func(row string, c columns) *R) catalogChange[R] {
+	c := catalogChange[R]{Row: row}
+	is := func() *R { return read(row, columnsOf(change.Relation, change.New, change.Old)) }
+	was := func() *R { return read(row, columnsOf(change.Relation, change.Old, nil)) }
+	switch change.Op {
+	case replication.OpInsert:
+		c.Op, c.Is = rowInserted, is()
+	case replication.OpUpdate:
+		c.Op, c.Is, c.Was = rowUpdated, is(), was()
+	case replication.OpDelete:
+		c.Op, c.Was = rowDeleted, was()
+	case replication.OpTruncate:
+		c.Op = rowTruncated
+	}
+	return c
+}
+
+// catalogRows are what a transaction did to rows of the catalog.
+type catalogRows struct {
+	policies []catalogChange[PolicyRow]
+	holds    []catalogChange[HoldRow]
+	others   uint64 // that there is no room for
+}
+
+func (r *catalogRows) any() bool { return len(r.policies)+len(r.holds) > 0 || r.others > 0 }
+
+// take takes a change of a table of the catalog, and reports whether it is one.
+func (r *catalogRows) take(change *replication.Change) bool {
+	table := change.Relation.Name
+	policy, hold := policyRows[table], holdRows[table]
+	switch {
+	case policy == "" && hold == "":
+		return false
+	case len(r.policies)+len(r.holds) >= maxCatalogRows:
+		r.others++
+	case policy != "":
+		if c := readCatalogChange(change, policy, readPolicyRow); c.Row != policyGate || !sameGate(c.Is, c.Was) {
+			r.policies = append(r.policies, c)
+		}
+	default:
+		r.holds = append(r.holds, readCatalogChange(change, hold, readHoldRow))
+	}
+	return true
+}
+
+// contents are the records of them: policies first, in the order of the changes.
+func (r *catalogRows) contents(tx *replication.Tx) (records []Content) {
+	for _, c := range r.tellGates() {
+		records = append(records, &PolicyContent{Committed: committed(tx), catalogChange: c.catalogChange, ByHand: c.byHand})
+	}
+	for _, c := range r.holds {
+		records = append(records, &HoldContent{Committed: committed(tx), catalogChange: c})
+	}
+	if r.others > 0 {
+		others := catalogChange[PolicyRow]{Row: policyOthers, Op: rowUpdated}
+		records = append(records, &PolicyContent{Committed: committed(tx), catalogChange: others, Others: r.others})
+	}
+	return records
+}
+
+// policyRows and holdRows are the tables of the catalog, and what records call their rows.
+var (
+	policyRows = map[string]string{
+		schemas.PolicyTable: policyVersion, schemas.PolicyStateTable: policyState, schemas.GateTable: policyGate, schemas.HaltTable: policyHalt,
+	}
+	holdRows = map[string]string{schemas.HoldTable: holdPlaced, schemas.HoldStateTable: holdState, schemas.HoldTreeTable: holdRelation}
+)
+
+// appendChange writes what happened to a row, and the row.
+func appendChange[R any](b []byte, c *catalogChange[R], form TextForm, write func(r *R, o *object)) []byte {
+	b = append(append(append(b, `,"row":"`...), c.Row...), '"')
+	b = append(append(append(b, `,"op":"`...), c.Op...), '"')
+	for _, side := range []struct {
+		name string
+		row  *R
+	}{{"is", c.Is}, {"was", c.Was}} {
+		if side.row == nil {
+			continue
+		}
+		o := object{append(append(append(b, `,"`...), side.name...), `":{`...), form}
+		write(side.row, &o)
+		b = append(o.b, '}')
+	}
+	return b
+}
+
+// object writes the members of a JSON object that are not empty.
+type object struct {
+	b    []byte
+	form TextForm
+}
+
+func (o *object) name(name string) {
+	if last := o.b[len(o.b)-1]; last != '{' {
+		o.b = append(o.b, ',')
+	}
+	o.b = append(append(append(o.b, '"'), name...), `":`...)
+}
+
+func (o *object) text(name, value string) {
+	if value != "" {
+		o.name(name)
+		o.b = appendText(o.b, value, o.form)
+	}
+}
+
+func (o *object) number(name string, value int64) {
+	if value != 0 {
+		o.name(name)
+		o.b = appendInt(o.b, value)
+	}
+}
+
+func (o *object) flag(name string, value bool) {
+	if value {
+		o.name(name)
+		o.b = appendBool(o.b, value)
+	}
+}
+
+func (o *object) instant(name string, value time.Time) {
+	if !value.IsZero() {
+		o.name(name)
+		o.b = appendInstant(o.b, value)
+	}
+}
+
+// maxCatalogText is how many characters of a text a record has. Reasons and matters are no longer when they are entered.
+const maxCatalogText = 200
+
+// cut is the beginning of a text that is longer than a record has.
+func cut(text string) string {
+	n := 0
+	for i := range text {
+		if n == maxCatalogText {
+			return text[:i] + "…"
+		}
+		n++
+	}
+	return text
+}
+
+// timeOf is the zero time where a column has none.
+func timeOf(text string) (t time.Time) {
+	parseInstant(text, &t)
+	return t
+}
+
+// numberOf is zero where a column has none.
+func numberOf(text string) (n int64) {
+	parseInt64(text, &n)
+	return n
+}
+
+// tableOf is a table's name as people write it; as the row has it where it is no name of SQL.
+func tableOf(text string) string {
+	if name, ok := plainlyQualified(text); ok {
+		return name
+	}
+	return cut(text)
+}
