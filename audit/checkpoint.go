@@ -131,7 +131,12 @@ func (r *relay) signed() bool {
 
 // logName is the origin of the log's checkpoints: the one that was chosen, or one that no other log has.
 func (c *Config) logName(source *evidence.Source) string {
-	return cmp.Or(c.LogName, fmt.Sprintf("lapse/%d/%d/%s", source.SystemIdentifier, source.DatabaseOID, c.Log))
+	return cmp.Or(c.LogName, DefaultLogName(source.SystemIdentifier, source.DatabaseOID, c.Log))
+}
+
+// DefaultLogName is a log's name where nobody has chosen one.
+func DefaultLogName(system uint64, database uint32, topic string) string {
+	return fmt.Sprintf("lapse/%d/%d/%s", system, database, topic)
 }
 
 // readTree reads the log's tree below the fences, and answers the server meanwhile.

@@ -32,6 +32,9 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	if err := r.publishEvents(ctx); err != nil {
 		return err
 	}
+	if err := r.endRows(ctx, outcome); err != nil {
+		return err
+	}
 	r.tx = nil
 	if len(outcome.Records) == 0 {
 		r.coverage.reached(evidence.EndOf(tx))

@@ -53,6 +53,13 @@ type Config struct {
 	// it, when another auditor died before it had finished.
 	FormerHashKeys []schemas.Key
 
+	// Proofs is the topic of the proof store, which has one partition; ProofRetention is for how long it keeps what it has, if it is made
+	// here. 0: the brokers' default; less than 0: forever.
+	Proofs         string
+	ProofRetention time.Duration
+	// RowsKeys are the keys of the months, under which rows are committed to. A transaction that commits in a month without one ends Run.
+	RowsKeys schemas.EpochKeys
+
 	// LogKey signs the log's checkpoints and links its records.
 	LogKey schemas.Key
 	// LogName is the origin of the checkpoints, which no other log may have. Default: one made of the database's identity and Log.
@@ -122,6 +129,17 @@ func (c *Config) checkKeys() error {
 	}
 	if err := c.LogKey.Check(); err != nil {
 		return fmt.Errorf("log %w", err)
+	}
+	if len(c.RowsKeys) == 0 {
+		return errors.New("no key of a month to commit to rows with: run lapse keys rotate")
+	}
+	for epoch, key := range c.RowsKeys {
+		if key == nil { // destroyed
+			continue
+		}
+		if err := key.Check(); err != nil {
+			return fmt.Errorf("rows %w (of %s)", err, epoch)
+		}
 	}
 	return nil
 }

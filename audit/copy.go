@@ -76,6 +76,7 @@ func (a *Auditor) copyingRelay(o *openedStream, to *EventFile) *relay {
 		History: o.catalog.Newest(), Reach: from, Last: evidence.LastBeat{Reach: from}, Origin: from, Tables: o.catalog.CoveredAt(from.LSN),
 	}
 	r := newRelay(route, &a.config, to, start, history.NoTopics(route), a.metrics, slog.New(slog.DiscardHandler))
+	r.rows = nil // there is no log beside a file
 	r.copied, r.alarm, r.heartbeats, r.boundary = o.catalog, nil, &a.heartbeats, a.boundary
 	return r
 }

@@ -30,6 +30,7 @@
 //	takeover.go         the order of a start; session.go is what runs until the next one
 //	history/            is this database the one that the log is of, and where does a start go on? See its doc.go
 //	start.go            what a start must write first
+//	rows/               commitments to single rows, and what receipts are made of; rows.go hands it the events
 //	tree/               the log's Merkle tree, its checkpoints and its export: see its doc.go; checkpoint.go signs it
 //	database.go         what it asks over a connection for SQL: beat, doubt, alarm, probe
 //	heartbeat.go        heartbeats, and whether they come back; probe.go and lag.go whether the server is read
@@ -108,6 +109,9 @@
 //	a topic with fewer partitions than the    the start fails, with the line that adds them
 //	 configuration says
 //	somebody forges the record of a route     *history.RefusalError with its place: what was published by it nobody could say
+//	a transaction of a month that the file  the process ends, before anything of it is published: lapse keys rotate. Nothing is
+//	 of the key named rows has no key of      published that is not committed to
+//	another key of a month than the log has *history.RefusalError: another file of keys
 //	a log whose last record is not of our  *history.RefusalError: another key named log, another log_name, or somebody else's
 //	 key                                      record
 //	a log topic that deletes or compacts      *kafka.RetentionError, at the start and within an hour of a change, if its

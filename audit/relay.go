@@ -10,6 +10,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
+	"lapse/audit/rows"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -30,6 +31,9 @@ type relay struct {
 	assembler *evidence.Assembler
 	router    *evidence.Router
 	writer    *evidence.LogWriter
+	rows      *rows.Committer // nil: nothing is committed to
+	rowsKeys  schemas.EpochKeys
+	proofs    string // the topic of the proof store
 	metrics   *Metrics
 	log       *slog.Logger
 	now       func() time.Time
@@ -81,6 +85,7 @@ func newRelay(
 			Last: start.Last, Tables: start.Tables, Origin: start.Origin, Replaced: start.Replaced, Tail: checked.LastOfAll(),
 		}),
 		router: evidence.NewRouter(route, config.hashKeys().Of(route)),
+		rows:   rows.NewCommitter(route, config.RowsKeys), rowsKeys: config.RowsKeys, proofs: config.Proofs,
 		writer: evidence.NewLogWriter(route, config.hashKeys().Of(route), start.History.Nonce, cmp.Or(start.Named, start.Last.Beat)),
 		tails:  checked.Positions(), logged: checked.Newest(), last: checked.Newest(), reach: start.Reach, noRow: map[uint32]bool{}, alarm: config.asks.alarm,
 		ends: ends{owed: true, lost: start.Replaced}, events: evidence.ReachOf(checked.LastOfAll()), coverage: coverage{every: coverageEvery},
@@ -246,6 +251,7 @@ func (r *relay) begin(ctx context.Context, tx *replication.Tx) error {
 		return err
 	}
 	r.assembler.Begin(tx)
+	r.beginRows()
 	r.waiting()
 	return nil
 }
@@ -272,6 +278,9 @@ func (r *relay) publishEvents(ctx context.Context) error {
 func (r *relay) publish(ctx context.Context, e *evidence.Event) error {
 	r.warnOfNoRow(e)
 	routed := r.router.Route(e)
+	if err := r.commitRow(ctx, e, routed); err != nil {
+		return err
+	}
 	position := e.Tx.Position(e.Ordinal)
 	tails := r.tails[routed.Topic]
 	for _, partition := range routed.Partitions {

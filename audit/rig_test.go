@@ -46,6 +46,7 @@ type rig struct {
 type settings struct {
 	URL, Slot, Broker string
 	System, User, Log string
+	Proofs            string
 	SlotStart         schemas.LSN
 	MaxBuffered       int
 	BeatEvery         time.Duration // of a child process; 0 for no heartbeats
@@ -88,6 +89,7 @@ func newRigAt(t *testing.T, db *pgtest.DB, addr string) *rig {
 	r := &rig{db: db, settings: settings{
 		URL: db.URL, Slot: db.Name, Broker: addr,
 		System: name + ".system", User: name + ".user", Log: name + ".log",
+		Proofs: name + ".proofs",
 	}}
 	conn := db.Connect(t)
 	var err error
@@ -124,6 +126,7 @@ func (s settings) config() audit.Config {
 		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
 		System: s.System, User: s.User, Log: s.Log, Create: true,
 		Keys: []schemas.Key{evidencetest.TagKey}, LogKey: evidencetest.LogKey,
+		Proofs: s.Proofs, RowsKeys: evidencetest.RowsKeys(time.Now()),
 	}
 	s.Chosen.apply(&config)
 	return config

@@ -9,6 +9,7 @@ import (
 	"lapse/audit/evidence"
 	"lapse/audit/history"
 	"lapse/audit/kafka"
+	"lapse/audit/tree"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -16,7 +17,7 @@ import (
 // route is the route of this configuration for a database: the first one of a log.
 func (a *Auditor) route(id replication.Identity) *evidence.Route {
 	c := &a.config
-	return &evidence.Route{
+	route := &evidence.Route{
 		Version: 1,
 		Source: evidence.Source{
 			SystemIdentifier: id.SystemIdentifier, DatabaseOID: id.DatabaseOID, Database: id.Database, Encoding: id.Encoding,
@@ -28,7 +29,13 @@ func (a *Auditor) route(id replication.Identity) *evidence.Route {
 
 		Format:  cmp.Or(c.Format, evidence.FormatSpanner),
 		HashKey: schemas.Fingerprint(c.HashKey),
+
+		RowsKeys: evidence.RowsKeysOf(c.RowsKeys),
 	}
+	if key, err := tree.NewKey(c.LogKey, c.logName(&route.Source)); err == nil { // an error ends the start when the log's tree is read
+		route.PublicKey = key.Public()
+	}
+	return route
 }
 
 // hashKeys are the hash keys that there are.
@@ -65,7 +72,8 @@ func (s *session) publisherConfig(checked *history.Topics) kafka.Config {
 	cfg.Ours = history.IsOurs(s.route)
 	cfg.FenceHeaders = evidence.FenceHeaders(source, s.stream.Identity().Timeline, a.process)
 	cfg.Topics = nil
-	for _, t := range append(checked.Events(), s.route.Log) {
+	proofs := evidence.Topic{Name: a.config.Proofs, Partitions: 1}
+	for _, t := range append(checked.Events(), s.route.Log, proofs) {
 		topic := kafka.Topic{
 			Name: t.Name, Partitions: int(t.All()), Replication: a.config.Replication, Create: a.config.Create,
 			Safe: a.config.Safe, Largest: largestEvent,
@@ -77,6 +85,13 @@ func (s *session) publisherConfig(checked *history.Topics) kafka.Config {
 		}
 		if a.config.Retention != 0 {
 			topic.Configs["retention.ms"] = strconv.FormatInt(retentionMillis(a.config.Retention), 10)
+		}
+		if t == proofs {
+			topic.Largest = largestProof
+			delete(topic.Configs, "retention.ms")
+			if a.config.ProofRetention != 0 {
+				topic.Configs["retention.ms"] = strconv.FormatInt(retentionMillis(a.config.ProofRetention), 10)
+			}
 		}
 		if t == s.route.Log {
 			topic.Forever, topic.Largest = true, largestRecord

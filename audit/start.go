@@ -6,6 +6,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
+	"lapse/audit/rows"
 	"lapse/schemas"
 )
 
@@ -25,6 +26,7 @@ func (r *relay) writeStart(ctx context.Context, s *history.StartingPoint, c *Con
 	if s.Begun == "" {
 		r.enqueue(r.writer.Write(&evidence.OriginContent{
 			Slot: r.route.Source.Slot, Consistent: r.reach.LSN, Keys: fingerprints(c.Keys), At: now,
+			HashKey: r.route.HashKey, PublicKey: r.route.PublicKey, RowsKeys: r.route.RowsKeys,
 		}, evidence.LogPosition{Reach: r.reach}, false))
 	}
 	// The route has the origin's position, also where a crash parted them and a marker has moved the start on: the next
@@ -88,6 +90,7 @@ func (r *relay) follow(ctx context.Context, from evidence.Reach) error {
 	former := r.route
 	r.route, r.next = r.next, nil
 	r.router = evidence.NewRouter(r.route, r.hashKey)
+	r.rows = rows.NewCommitter(r.route, r.rowsKeys)
 	r.writer.SetRoute(r.route, r.hashKey)
 	at := evidence.LogPosition{Reach: r.last.Reach, Seq: r.last.Seq + 1}
 	r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: r.now().UTC().Truncate(time.Millisecond)}, at, false))

@@ -28,6 +28,13 @@ var exampleRoute = evidence.Route{
 
 	Format:  evidence.FormatSpanner,
 	HashKey: "8c0cc17a04942cc4f8e0fe0b302606d3",
+
+	PublicKey: "app.example.com/lapse+6fa3b1e3+AXJ4sNFU4jSb3N9XyH4E5PHzWcQ3LlQ2tLyxFSC1j9NH",
+	RowsKeys: []evidence.RowsKey{
+		{Epoch: "2026-10"},
+		{Epoch: "2026-11", Fingerprint: schemas.Fingerprint(evidencetest.RowsKey)},
+		{Epoch: "2026-12", Fingerprint: "0f4bb5f83d6cbb4bb2b1e9ae43f2ed68"},
+	},
 }
 
 // golden compares bytes with a golden file and its schema.

@@ -60,6 +60,20 @@ func EventPosition(rec *schemas.Record) (replication.Position, error) {
 	}, nil
 }
 
+// PositionHeaders are the headers of a record that is no event, at an event's position.
+func PositionHeaders(source *Source, op string, at replication.Position) []schemas.Header {
+	return []schemas.Header{
+		{Key: schemas.HeaderOp, Value: []byte(op)},
+		{Key: HeaderLSN, Value: appendHex(nil, uint64(at.Commit), 16)},
+		{Key: HeaderSeq, Value: appendHex(nil, uint64(at.Ordinal), 8)},
+		{Key: HeaderSystem, Value: appendUint(nil, source.SystemIdentifier)},
+		{Key: HeaderDatabase, Value: appendUint(nil, uint64(source.DatabaseOID))},
+		{Key: HeaderHistory, Value: appendUint(nil, uint64(at.History))},
+		{Key: HeaderTimeline, Value: appendUint(nil, uint64(at.Timeline))},
+		{Key: HeaderSchema, Value: appendUint(nil, EventSchema)},
+	}
+}
+
 // Of says whether a record's headers name this database.
 func (s *Source) Of(rec *schemas.Record) bool {
 	return rec.Header(HeaderSystem) == strconv.FormatUint(s.SystemIdentifier, 10) &&

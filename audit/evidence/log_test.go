@@ -42,7 +42,14 @@ func exampleEntries() map[string]*evidence.Entry {
 	}
 	claim := exampleClaim()
 	written := func(tx *replication.Tx, a *evidence.Account) *evidence.Entry {
-		return write(tx.EndLSN, 0, evidence.NewTransactionContent(tx, a, evidence.Reconcile(a)))
+		c := evidence.NewTransactionContent(tx, a, evidence.Reconcile(a))
+		for i := range a.Tallies {
+			if c.Rows == nil {
+				c.Rows = &evidence.RowsRoot{Epoch: schemas.EpochOf(tx.CommitTime), First: 1, Root: bytes.Repeat([]byte{0xAB}, 32)}
+			}
+			c.Rows.Count += a.Tallies[i].Events
+		}
+		return write(tx.EndLSN, 0, c)
 	}
 	marked := func(lsn schemas.LSN, op evidence.Op) *evidence.Entry {
 		return write(lsn, 0, &evidence.MarkerContent{Marker: exampleMarker(op), Ancestry: exampleAncestry})
@@ -52,6 +59,7 @@ func exampleEntries() map[string]*evidence.Entry {
 	entries := map[string]*evidence.Entry{
 		"log-origin": write(0x19C2000, 0, &evidence.OriginContent{
 			Slot: source.Slot, Consistent: 0x19C2000, Keys: []string{schemas.Fingerprint(evidencetest.TagKey)}, At: at,
+			HashKey: exampleRoute.HashKey, PublicKey: exampleRoute.PublicKey, RowsKeys: exampleRoute.RowsKeys[1:],
 		}),
 		"log-route":    write(0x19C2000, 1, &evidence.RouteContent{Route: &exampleRoute, At: at}),
 		"log-coverage": write(0x19C2B00, 0, &evidence.CoverageContent{At: at, Ancestry: exampleAncestry}),

@@ -2,6 +2,7 @@ package evidence_test
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestARouteIsReadBackFromItsRecord(t *testing.T) {
 		if record.Route != route.Fingerprint() || record.RouteVersion != route.Version {
 			t.Errorf("%s: the record is of route %d, %s", name, record.RouteVersion, record.Route)
 		}
-		if read, err := record.Routing(); err != nil || *read != *route {
+		if read, err := record.Routing(); err != nil || !reflect.DeepEqual(read, route) {
 			t.Errorf("%s: read %+v (%v), want %+v", name, read, err, route)
 		}
 	}

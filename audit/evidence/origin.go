@@ -13,6 +13,9 @@ type OriginContent struct {
 	Slot       string
 	Consistent schemas.LSN // where the slot begins
 	Keys       []string    // fingerprints of the tag keys: the keys themselves never leave the process
+	HashKey    string      // fingerprint; empty in records of former versions, as the next
+	PublicKey  string      // what the log's checkpoints verify with
+	RowsKeys   []RowsKey
 	At         time.Time
 }
 
@@ -30,6 +33,17 @@ func (c *OriginContent) append(b []byte, _ TextForm) []byte {
 		}
 		b = append(appendText(append(b, `{"use":"tag","fingerprint":`...), key, UTF8Text), '}')
 	}
+	if c.PublicKey != "" {
+		b = appendText(append(b, `,{"use":"hash","fingerprint":`...), c.HashKey, UTF8Text)
+		b = append(appendText(append(b, `},{"use":"log","public_key":`...), c.PublicKey, UTF8Text), '}')
+	}
+	for _, key := range c.RowsKeys {
+		if key.Fingerprint == "" {
+			continue // destroyed before this log began: nothing of it is there
+		}
+		b = appendText(append(b, `,{"use":"rows","epoch":`...), string(key.Epoch), UTF8Text)
+		b = append(appendText(append(b, `,"fingerprint":`...), key.Fingerprint, UTF8Text), '}')
+	}
 	return append(b, ']')
 }
 
@@ -38,8 +52,10 @@ func (c *OriginContent) parse(record []byte, _ TextForm) (err error) {
 		Slot       string `json:"slot"`
 		Consistent string `json:"consistent_point"`
 		Keys       []struct {
-			Use         string `json:"use"`
-			Fingerprint string `json:"fingerprint"`
+			Use         string        `json:"use"`
+			Fingerprint string        `json:"fingerprint"`
+			PublicKey   string        `json:"public_key"`
+			Epoch       schemas.Epoch `json:"epoch"`
 		} `json:"keys"`
 	}
 	if err = json.Unmarshal(record, &j); err != nil {
@@ -47,8 +63,15 @@ func (c *OriginContent) parse(record []byte, _ TextForm) (err error) {
 	}
 	c.Slot = j.Slot
 	for _, key := range j.Keys {
-		if key.Use == "tag" {
+		switch key.Use {
+		case "tag":
 			c.Keys = append(c.Keys, key.Fingerprint)
+		case "hash":
+			c.HashKey = key.Fingerprint
+		case "log":
+			c.PublicKey = key.PublicKey
+		case "rows":
+			c.RowsKeys = append(c.RowsKeys, RowsKey{key.Epoch, key.Fingerprint})
 		}
 	}
 	c.Consistent, err = optionalLSN(j.Consistent)

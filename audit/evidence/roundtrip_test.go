@@ -191,8 +191,15 @@ func (d drawn) contents(route *Route) []Content {
 	for range 1 + d.IntN(2) {
 		origin.Keys = append(origin.Keys, d.id().String())
 	}
+	if d.IntN(2) == 0 {
+		origin.HashKey, origin.PublicKey, origin.RowsKeys = "hash", route.PublicKey+"log", []RowsKey{{"2026-11", "one"}, {"2026-12", "two"}}
+	}
+	transaction := newTransactionContent(d.tx(), d.account(), []Verdict{Match, Mismatch, Unclaimed}[d.IntN(3)])
+	if d.IntN(2) == 0 {
+		transaction.Rows = &RowsRoot{Epoch: "2026-11", Count: d.Uint64(), First: d.Uint32(), Root: []byte(d.text())}
+	}
 	return []Content{
-		origin, &RouteContent{Route: route}, newTransactionContent(d.tx(), d.account(), []Verdict{Match, Mismatch, Unclaimed}[d.IntN(3)]),
+		origin, &RouteContent{Route: route}, transaction,
 		newDropContent(d.tx(), drop), d.policy(), d.hold(), coverage, d.tables(), d.marker(Gap), d.marker(Rewind),
 	}
 }
@@ -207,6 +214,9 @@ func TestEveryRecordThatIsReadAndWrittenAgainIsTheSameBytes(t *testing.T) {
 			Version: 1 + d.IntN(3), Source: Source{SystemIdentifier: d.Uint64(), DatabaseOID: d.Uint32(), Database: d.text(), Encoding: "UTF8", Slot: "lapse"},
 			System: Topic{Name: "s", Partitions: 3, Every: int32(d.IntN(6))}, User: Topic{Name: "u", Partitions: 2}, Log: Topic{Name: "l", Partitions: 1},
 			Format: FormatSpanner, HashKey: "key",
+		}
+		if d.IntN(2) == 0 {
+			route.PublicKey, route.RowsKeys = "log+key", []RowsKey{{Epoch: "2026-10"}, {"2026-11", "one"}}
 		}
 		if d.IntN(2) == 0 {
 			route.Source.Encoding = "SQL_ASCII"

@@ -3,6 +3,7 @@ package evidence
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"lapse/schemas"
@@ -33,6 +34,65 @@ type Route struct {
 	Log     Topic  // one partition
 	Format  string // of events and markers, such as FormatSpanner
 	HashKey string // fingerprint of the key that long key values are hashed with
+
+	// PublicKey is what the log's checkpoints verify with, as C2SP's signed-note writes one. Empty in routes of former versions, whose
+	// records have no roots of rows.
+	PublicKey string
+	RowsKeys  []RowsKey // by month
+}
+
+// RowsKey is the key of a month, under which transactions that commit in it commit to their rows.
+type RowsKey struct {
+	Epoch       schemas.Epoch
+	Fingerprint string // empty: the key was destroyed
+}
+
+// RowsKeysOf are the fingerprints of keys.
+func RowsKeysOf(keys schemas.EpochKeys) (all []RowsKey) {
+	for _, epoch := range keys.Epochs() {
+		key := RowsKey{Epoch: epoch}
+		if secret := keys[epoch]; secret != nil {
+			key.Fingerprint = secret.Fingerprint()
+		}
+		all = append(all, key)
+	}
+	return all
+}
+
+// RowsKey is the key of a month; ok is false if the route names none, or if it was destroyed.
+func (r *Route) RowsKey(epoch schemas.Epoch) (key RowsKey, ok bool) {
+	at, is := r.rowsKeyAt(epoch)
+	if is {
+		key = r.RowsKeys[at]
+	}
+	return key, key.Fingerprint != ""
+}
+
+func (r *Route) rowsKeyAt(epoch schemas.Epoch) (at int, is bool) {
+	return slices.BinarySearchFunc(r.RowsKeys, epoch, func(k RowsKey, epoch schemas.Epoch) int { return strings.Compare(string(k.Epoch), string(epoch)) })
+}
+
+// OtherRowsKey is the first month that has another key than in former; ok is false if there is none.
+func (r *Route) OtherRowsKey(former *Route) (epoch schemas.Epoch, ok bool) {
+	for _, key := range r.RowsKeys {
+		if before, is := former.RowsKey(key.Epoch); is && key.Fingerprint != "" && key.Fingerprint != before.Fingerprint {
+			return key.Epoch, true
+		}
+	}
+	return "", false
+}
+
+// keepRowsKeys makes room for the months of former that r does not know. What was destroyed stays so, although somebody has a copy of the key.
+func (r *Route) keepRowsKeys(former *Route) {
+	for _, key := range former.RowsKeys {
+		at, is := r.rowsKeyAt(key.Epoch)
+		switch {
+		case !is:
+			r.RowsKeys = slices.Insert(r.RowsKeys, at, key)
+		case key.Fingerprint == "":
+			r.RowsKeys[at].Fingerprint = ""
+		}
+	}
 }
 
 // The parts of a route that have one value only so far. They are written into the log, so that a later auditor knows.
@@ -70,6 +130,7 @@ func (r *Route) Validate() error {
 // something is. What concerns no single row goes on going into every partition that former used.
 func (r *Route) Follow(former *Route) (changed bool) {
 	r.System.Every, r.User.Every = max(r.System.All(), former.System.All()), max(r.User.All(), former.User.All())
+	r.keepRowsKeys(former)
 	r.Version = former.Version
 	if r.Fingerprint() == former.Fingerprint() {
 		return false
@@ -94,6 +155,10 @@ func (r *Route) appendRouting(dst []byte) []byte {
 	dst = appendText(append(dst, `,"format":`...), r.Format, UTF8Text)
 	dst = appendText(append(dst, `,"values":`...), eventValues, UTF8Text)
 	dst = appendText(append(dst, `,"hash_key":`...), r.HashKey, UTF8Text)
+	if r.PublicKey != "" {
+		dst = appendText(append(dst, `,"public_key":`...), r.PublicKey, UTF8Text)
+		dst = appendRowsKeys(append(dst, `,"rows_keys":`...), r.RowsKeys)
+	}
 	return append(appendUint(append(dst, `,"event_schema":`...), EventSchema), '}')
 }
 
@@ -104,4 +169,20 @@ func appendTopic(dst []byte, t Topic) []byte {
 		dst = appendUint(append(dst, `,"every":`...), uint64(t.Every))
 	}
 	return append(dst, '}')
+}
+
+func appendRowsKeys(dst []byte, keys []RowsKey) []byte {
+	dst = append(dst, '[')
+	for i, key := range keys {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendText(append(dst, `{"epoch":`...), string(key.Epoch), UTF8Text)
+		if key.Fingerprint == "" {
+			dst = append(dst, `,"destroyed":true}`...)
+		} else {
+			dst = append(appendText(append(dst, `,"fingerprint":`...), key.Fingerprint, UTF8Text), '}')
+		}
+	}
+	return append(dst, ']')
 }

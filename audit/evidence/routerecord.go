@@ -58,6 +58,14 @@ type routingJSON struct {
 	} `json:"topics"`
 	Format  string `json:"format"`
 	HashKey string `json:"hash_key"`
+
+	PublicKey string        `json:"public_key"` // absent in routes of former versions
+	RowsKeys  []rowsKeyJSON `json:"rows_keys"`
+}
+
+type rowsKeyJSON struct {
+	Epoch       schemas.Epoch `json:"epoch"`
+	Fingerprint string        `json:"fingerprint"` // absent: destroyed
 }
 
 type topicJSON struct {
@@ -86,6 +94,10 @@ func (r *LogRecord) Routing() (*Route, error) {
 			SystemIdentifier: r.SystemIdentifier, DatabaseOID: r.DatabaseOID, Database: j.Database, Encoding: cmp.Or(j.Encoding, "UTF8"), Slot: j.Slot,
 		},
 		System: Topic(j.Topics.System), User: Topic(j.Topics.User), Log: Topic(j.Topics.Log), Format: j.Format, HashKey: j.HashKey,
+		PublicKey: j.PublicKey,
+	}
+	for _, key := range j.RowsKeys {
+		route.RowsKeys = append(route.RowsKeys, RowsKey(key))
 	}
 	if TextFormOf(route.Source.Encoding) == RawText {
 		route.Source.Database = string(DecodeText(j.Database))

@@ -20,6 +20,7 @@ type TransactionContent struct {
 	Claimed  *Claimed       // nil where there is no result of the claim's own
 	Observed []Tally        // the first maxLines
 	Others   []OtherTallies // what is beyond them
+	Rows     *RowsRoot      // nil where the transaction has no event, and in records of former versions
 }
 
 // Committed is which transaction a record is of.
@@ -99,7 +100,11 @@ func (c *TransactionContent) append(b []byte, form TextForm) []byte {
 		}
 		b = appendTally(b, &c.Observed[i], form)
 	}
-	return appendOthers(append(b, ']'), c.Others)
+	b = appendOthers(append(b, ']'), c.Others)
+	if c.Rows != nil {
+		b = c.Rows.append(b)
+	}
+	return b
 }
 
 func (c *TransactionContent) parse(record []byte, form TextForm) (err error) {
@@ -111,11 +116,12 @@ func (c *TransactionContent) parse(record []byte, form TextForm) (err error) {
 		Claimed  *claimedJSON `json:"claimed"`
 		Observed []tallyJSON  `json:"observed"`
 		Others   []tallyJSON  `json:"others"`
+		Rows     *RowsRoot    `json:"rows"`
 	}
 	if err = json.Unmarshal(record, &j); err != nil {
 		return err
 	}
-	c.Origin, c.Verdict, c.Claimed = form.decode(j.Origin), j.Verdict, j.Claimed.claimed()
+	c.Origin, c.Verdict, c.Claimed, c.Rows = form.decode(j.Origin), j.Verdict, j.Claimed.claimed(), j.Rows
 	if j.Claim != nil {
 		c.Claim = j.Claim.claim(form)
 	}

@@ -53,6 +53,10 @@ func (p *Topics) findRoutes(ctx context.Context, client store.Client, configured
 			"put topics and slot back to what they were: format, topics.partitions and the key named hash may change while a log goes on",
 			configured.Log.Name, former.Version, former.System.Name, former.User.Name, former.Source.Slot, former.Source.Encoding)
 	}
+	if epoch, other := configured.OtherRowsKey(former); other {
+		return Refuse(ErrRowsKeyChanged, "%s has route %d with another key of %s",
+			"give this machine the file of the key named rows that the other auditors have: each month has one key", configured.Log.Name, former.Version, epoch)
+	}
 	if configured.Follow(former) {
 		p.route, p.Next = former, configured
 	}

@@ -20,6 +20,8 @@ var (
 	ErrRouteUnreadable = errors.New("a route in the log cannot be read")
 	// errHashKeyMissing: what is half in the topics has hashes under a key that is not there.
 	ErrHashKeyMissing = errors.New("the hash key of the route in force is missing")
+	// errRowsKeyChanged: rows of one month would be committed to under two keys.
+	ErrRowsKeyChanged = errors.New("the key of a month is not the one in the log")
 	// errKeyChanged: none of the tag keys is one that the log was begun with.
 	ErrKeyChanged = errors.New("the tag key is not the one in the log")
 	// errForeignTail: a partition ends with what looks like an event of this database, and the database never had it.

@@ -39,3 +39,18 @@ func (e *edge) clone() edge { return edge{e.size, append([]tlog.Hash(nil), e.has
 
 // fits reports whether there are as many hashes as a tree of that size has.
 func (e *edge) fits() bool { return e.size >= 0 && len(e.hashes) == bits.OnesCount64(uint64(e.size)) }
+
+// Edge is the root of a list of hashes that grows, whatever they are of. Its memory does not grow with the list.
+type Edge struct{ edge edge }
+
+// Add appends the hash of a leaf.
+func (e *Edge) Add(h tlog.Hash) { e.edge.add(h) }
+
+// Size is how many leaves there are.
+func (e *Edge) Size() int64 { return e.edge.size }
+
+// Root is the tree's hash.
+func (e *Edge) Root() tlog.Hash { return e.edge.root() }
+
+// Reset begins another list.
+func (e *Edge) Reset() { e.edge.size, e.edge.hashes = 0, e.edge.hashes[:0] }

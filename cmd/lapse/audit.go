@@ -170,6 +170,13 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 	if err != nil {
 		return audit.Config{}, invalid(err)
 	}
+	rows, err := s.Keys.EpochKeys()
+	if err == nil && len(rows) == 0 {
+		err = fmt.Errorf("%s has no keys of months: run lapse keys rotate, and give the file to every machine that audits", s.Keys.Place(config.RowsKey))
+	}
+	if err != nil {
+		return audit.Config{}, invalid(err)
+	}
 	c := audit.Config{
 		Stream: replication.StreamConfig{ConnString: string(s.Database.Auditor), Slot: s.Slot, Admit: admit, Logger: a.log},
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
@@ -178,6 +185,7 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 		Safe:      s.Topics.Replication > 0, // a person has asked for it
 		Keys:      []schemas.Key{tag}, HashKey: hash, FormerHashKeys: former, Format: string(s.Format),
 		LogKey: sign, LogName: s.LogName,
+		Proofs: s.Topics.Proofs, ProofRetention: s.Proofs, RowsKeys: rows,
 		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
 	}
 	if s.FailoverTolerance == 0 {

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"lapse/internal/config"
 	"lapse/internal/setup/site"
+	"lapse/schemas"
 )
 
 // checkKeys refuses keys that are not those the database was installed with. Under another tag key Lapse's own deletions
@@ -87,8 +89,24 @@ func (i *initialiser) keys(before *site.Installation) (found map[string]string, 
 			made += " (tell the other commands with keys: in lapse.yaml, or LAPSE_KEYS)"
 		}
 	}
-	found, err = fingerprints(i.settings, before, config.KeyNames()...)
-	return found, made, invalid(err)
+	if found, err = fingerprints(i.settings, before, config.KeyNames()...); err != nil {
+		return nil, made, invalid(err)
+	}
+	return found, made, invalid(i.addMonths(before, found))
+}
+
+// addMonths makes the keys of months that are missing, unless the file is another one than the database knows, which is refused. A file that
+// cannot be changed from here is said to be short by lapse doctor.
+func (i *initialiser) addMonths(before *site.Installation, found map[string]string) error {
+	if before != nil && before.Keys[string(config.RowsKey)] != found[string(config.RowsKey)] {
+		return nil
+	}
+	keys, err := i.settings.Keys.EpochKeys()
+	if err != nil || keys[schemas.EpochOf(time.Now().AddDate(0, 2, 0))] != nil {
+		return err
+	}
+	_, err = i.settings.Keys.AddMonths(time.Now())
+	return err
 }
 
 func joined[T ~string](all []T) string {

@@ -33,6 +33,7 @@ type Settings struct {
 
 	// LogName is the origin of the log's checkpoints; empty: the audit makes one that no other log has.
 	LogName string
+	Proofs  time.Duration // for how long the proof store keeps what receipts are made from; less than 0: forever
 
 	// FailoverTolerance is how much a promotion may lose before a person must confirm it; zero is nothing.
 	FailoverTolerance time.Duration
@@ -44,8 +45,9 @@ type Settings struct {
 // Topics are where events and the log go. One set serves one database.
 type Topics struct {
 	System, User, Log string
-	Partitions        int // of the system and of the user topic; the log has one
-	Replication       int // 0: three, or as many as there are brokers if that is fewer
+	Proofs            string // default: lapse.proofs, or the log's name and .proofs where that has another one
+	Partitions        int    // of the system and of the user topic; the others have one
+	Replication       int    // 0: three, or as many as there are brokers if that is fewer
 	Create            bool
 	Compression       Compression
 	Retention         time.Duration // of events, in topics that are made; 0: the brokers'; less than 0: forever
@@ -216,19 +218,22 @@ func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 	return s, s.complete()
 }
 
+const defaultLog = "lapse.log"
+
 // defaults are the settings of an empty file.
 func defaults() *Settings {
 	return &Settings{
 		Roles: schemas.RolesFor(schemas.DefaultRolePrefix),
 		Kafka: Broker{},
 		Topics: Topics{
-			System: "lapse.deletes.system", User: "lapse.deletes.user", Log: "lapse.log", Partitions: 6, Create: true,
+			System: "lapse.deletes.system", User: "lapse.deletes.user", Log: defaultLog, Partitions: 6, Create: true,
 			Compression: Snappy,
 		},
 		Format: Spanner,
 		Audit:  AuditRequired,
 		Ledger: 30,
 		HTTP:   "127.0.0.1:7432",
+		Proofs: 400 * 24 * time.Hour,
 
 		FailoverTolerance: 5 * time.Minute,
 	}
@@ -271,6 +276,12 @@ func (s *Settings) complete() error {
 	}
 	if err := checkSlot(s.Slot); err != nil {
 		return err
+	}
+	if s.Topics.Proofs == "" {
+		s.Topics.Proofs = "lapse.proofs"
+		if s.Topics.Log != defaultLog {
+			s.Topics.Proofs = s.Topics.Log + ".proofs"
+		}
 	}
 	if s.Keys.Dir == "" {
 		s.Keys.Dir, s.Keys.Default = defaultKeys(s.Keys.env), true

@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,6 +41,7 @@ func (f *file) fields() []field {
 		{"kafka", f.kafka},
 		{"topics", f.topics},
 		{"log_name", f.checked(&f.s.LogName, checkLogName)},
+		{"proofs", f.durationOr("forever", &f.s.Proofs)},
 		{"format", f.format},
 		{"audit", f.word((*string)(&f.s.Audit), string(AuditRequired), string(AuditOff))},
 		{"limits", f.limits},
@@ -174,13 +176,14 @@ func (f *file) topics(node yamldoc.Node) {
 		field{"system", f.checked(&t.System, checkTopic)},
 		field{"user", f.checked(&t.User, checkTopic)},
 		field{"log", f.checked(&t.Log, checkTopic)},
+		field{"proofs", f.checked(&t.Proofs, checkTopic)},
 		field{"partitions", f.count(&t.Partitions, 1)},
 		field{"replication", f.count(&t.Replication, 1)},
 		field{"create", f.flag(&t.Create)},
 		field{"compression", f.word((*string)(&t.Compression), string(Snappy), string(LZ4), string(Zstd), string(NoCompression))},
 		field{"retention", f.durationOr("forever", &t.Retention)})
-	if t.System == t.User || t.System == t.Log || t.User == t.Log {
-		f.complain(node, "system, user and log must be three topics")
+	if names := []string{t.System, t.User, t.Log, t.Proofs}; len(slices.Compact(slices.Sorted(slices.Values(names)))) < len(names) {
+		f.complain(node, "system, user, log and proofs must be four topics")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"lapse/schemas"
 )
@@ -44,6 +45,9 @@ var ErrNoKey = errors.New("there is no such key")
 // Load reads one key.
 func (s KeySource) Load(name KeyName) (schemas.Key, error) {
 	if text, set := s.lookup(name); set {
+		if name == RowsKey {
+			text = firstLine(text)
+		}
 		key, err := parseKey(text)
 		if err != nil {
 			return nil, fmt.Errorf("load key %s from %s: %w", name, name.variable(), err)
@@ -140,6 +144,9 @@ func loadKey(path string, name KeyName) (schemas.Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load key %s: %w", name, err)
 	}
+	if name == RowsKey {
+		text = []byte(firstLine(string(text)))
+	}
 	key, err := parseKey(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("load key %s from %s: %w", name, path, err)
@@ -173,7 +180,7 @@ func parseKey(text string) (schemas.Key, error) {
 	return key, nil
 }
 
-// Make makes the keys that are missing, each with 32 random bytes, and returns their names. It never changes a key that is
+// Make makes the keys that are missing, each with 32 random bytes, that of the rows for each month of a year, and returns their names. It never changes a key that is
 // there. Two processes that make keys at once agree: each links a whole file into place, and the first link stays.
 func (s KeySource) Make() ([]KeyName, error) {
 	if s.Dir == "" {
@@ -187,7 +194,7 @@ func (s KeySource) Make() ([]KeyName, error) {
 		if _, set := s.lookup(name); set {
 			continue
 		}
-		fresh, err := makeKey(filepath.Join(s.Dir, string(name)))
+		fresh, err := makeKey(filepath.Join(s.Dir, string(name)), name)
 		if err != nil {
 			return made, fmt.Errorf("make key %s: %w", name, err)
 		}
@@ -202,7 +209,7 @@ func (s KeySource) Make() ([]KeyName, error) {
 }
 
 // makeKey writes a temporary file and links it to path: a crash leaves at most the temporary file.
-func makeKey(path string) (fresh bool, err error) {
+func makeKey(path string, name KeyName) (fresh bool, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return false, nil
 	}
@@ -215,7 +222,15 @@ func makeKey(path string) (fresh bool, err error) {
 	if _, err := rand.Read(key); err != nil {
 		return false, err
 	}
-	_, err = temporary.WriteString(hex.EncodeToString(key) + "\n")
+	text := []byte(hex.EncodeToString(key) + "\n")
+	if name == RowsKey {
+		keys := schemas.EpochKeys{}
+		if _, err := addMonths(keys, time.Now()); err != nil {
+			return false, err
+		}
+		text = formatEpochKeys(key, keys)
+	}
+	_, err = temporary.Write(text)
 	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
 		return false, err
 	}

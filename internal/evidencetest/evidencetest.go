@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -24,7 +25,17 @@ var (
 	TagKey  = schemas.Key(bytes.Repeat([]byte{7}, schemas.MinKey))
 	LogKey  = schemas.Key(bytes.Repeat([]byte{8}, schemas.MinKey))
 	HashKey = schemas.Key(bytes.Repeat([]byte{9}, schemas.MinKey))
+	RowsKey = schemas.Key(bytes.Repeat([]byte{10}, schemas.MinKey))
 )
+
+// RowsKeys has RowsKey for the months around an instant, and for the next ones.
+func RowsKeys(around time.Time) schemas.EpochKeys {
+	keys := schemas.EpochKeys{}
+	for month := -1; month < 3; month++ {
+		keys[schemas.EpochOf(around.AddDate(0, month, 1-around.Day()))] = RowsKey
+	}
+	return keys
+}
 
 // SchemasDir is the directory of the JSON Schemas; the golden files are below it. A test runs in its package's directory.
 // The paths in a binary that was built with -trimpath are no directories.

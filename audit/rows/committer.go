@@ -1,0 +1,233 @@
+package rows
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"lapse/audit/evidence"
+	"lapse/audit/tree"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// version is of the encoding.
+const version = 1
+
+// Facts are what a commitment is of.
+type Facts struct {
+	SystemIdentifier uint64
+	DatabaseOID      uint32
+	At               replication.Position
+	Table, Op, Cause string
+	Identity         []byte // canonical JSON
+	Published        []byte // what the event has in its place; nil where it has the same
+}
+
+// appendPlace writes where a transaction is.
+func appendPlace(b []byte, system uint64, database uint32, at replication.Position) []byte {
+	b = binary.BigEndian.AppendUint64(append(b, version), system)
+	b = binary.BigEndian.AppendUint32(b, database)
+	b = binary.BigEndian.AppendUint32(b, uint32(at.History))
+	b = binary.BigEndian.AppendUint32(b, uint32(at.Timeline))
+	return binary.BigEndian.AppendUint64(b, uint64(at.Commit))
+}
+
+func appendText[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// Salt hides a row.
+type Salt [sha256.Size]byte
+
+// Commitment is the hash of a row's leaf.
+func (f *Facts) Commitment(salt Salt) tlog.Hash {
+	b := append([]byte{0}, salt[:]...)
+	b = appendPlace(b, f.SystemIdentifier, f.DatabaseOID, f.At)
+	b = binary.BigEndian.AppendUint32(b, f.At.Ordinal)
+	b = appendText(appendText(appendText(b, f.Table), f.Op), f.Cause)
+	return sha256.Sum256(appendText(appendText(b, f.Identity), f.Published))
+}
+
+// secret is what the salts of one transaction are made from. It is not safe for concurrent use.
+type secret struct {
+	mac hash.Hash
+	buf [sha256.Size + 4]byte // the secret and an ordinal
+}
+
+func (s *secret) begin(system uint64, database uint32, at replication.Position) {
+	var place [64]byte
+	s.mac.Reset()
+	s.mac.Write(appendPlace(place[:0], system, database, at))
+	s.mac.Sum(s.buf[:0])
+}
+
+func (s *secret) salt(ordinal uint32) Salt {
+	binary.BigEndian.PutUint32(s.buf[sha256.Size:], ordinal)
+	return sha256.Sum256(s.buf[:])
+}
+
+// Salts opens the rows of a transaction, for who has the key of its month.
+func Salts(key schemas.Key, system uint64, database uint32, at replication.Position) func(ordinal uint32) Salt {
+	s := &secret{mac: hmac.New(sha256.New, key)}
+	s.begin(system, database, at)
+	return s.salt
+}
+
+// NoKeyError says that a month has no key.
+type NoKeyError struct{ Epoch schemas.Epoch }
+
+func (e *NoKeyError) Error() string {
+	return fmt.Sprintf("the file of the key named rows has no key of %s, under which the rows of that month must be committed to: run lapse keys rotate "+
+		"--epoch %s, give the file to every machine that audits, and start the auditor again", e.Epoch, e.Epoch)
+}
+
+// Committer commits to the events of one transaction after the other. It costs no memory by event. It is not safe for concurrent use.
+type Committer struct {
+	route *evidence.Route
+	form  evidence.TextForm
+	keys  schemas.EpochKeys
+
+	epoch    schemas.Epoch // that secret is of
+	from, to time.Time     // of that month
+	secret   secret
+
+	tx     *replication.Tx // nil: none is open, or it has no event yet
+	tree   tree.Edge
+	first  uint32
+	leaf   []byte // of the event before; up to facts it is the same for the next
+	facts  int
+	like   alike
+	ident  []byte
+	chunk  chunk
+	single tlog.Hash
+}
+
+// alike is what events have in common that share the middle of a leaf.
+type alike struct {
+	table string
+	op    evidence.Op
+	cause evidence.Cause
+}
+
+// NewCommitter makes a committer for the events of a route; nil where it names no keys, as a former version wrote it: records have no root
+// then.
+func NewCommitter(route *evidence.Route, keys schemas.EpochKeys) *Committer {
+	if len(route.RowsKeys) == 0 {
+		return nil
+	}
+	return &Committer{route: route, form: evidence.TextFormOf(route.Source.Encoding), keys: keys}
+}
+
+// Begin starts a transaction. What was open is forgotten.
+func (c *Committer) Begin() {
+	c.tx = nil
+}
+
+// Add takes the transaction's next event, and what its record in the topic has for a key. It returns a chunk of the proof store when there is
+// a full one, valid until the next call.
+func (c *Committer) Add(e *evidence.Event, published []byte) (full *Chunk, err error) {
+	at := e.Tx.Position(e.Ordinal)
+	if c.tx == nil {
+		if err := c.open(e, at); err != nil {
+			return nil, err
+		}
+	}
+	if like := (alike{e.Table, e.Op, e.Cause}); like != c.like || c.facts == 0 {
+		c.like = like
+		c.middle(e)
+	}
+	salt := c.secret.salt(e.Ordinal)
+	b := c.leaf[:c.facts]
+	copy(b[1:], salt[:])
+	binary.BigEndian.PutUint32(b[ordinalAt:], e.Ordinal)
+	c.ident = evidence.AppendIdentity(c.ident[:0], e.Keys, c.form)
+	b = appendText(b, c.ident)
+	if !e.Hashed {
+		published = nil
+	}
+	c.leaf = appendText(b, published)
+	commitment := tlog.Hash(sha256.Sum256(c.leaf))
+	c.tree.Add(commitment)
+	if c.tree.Size() == 1 {
+		c.single = commitment // it goes into the store when there is a second
+		return nil, nil
+	}
+	if c.tree.Size() == 2 {
+		c.chunk.add(c.first, c.single)
+	}
+	c.chunk.add(e.Ordinal, commitment)
+	if c.chunk.rows < maxChunk {
+		return nil, nil
+	}
+	return c.take(), nil
+}
+
+// ordinalAt is where the ordinal is in a leaf.
+const ordinalAt = 1 + sha256.Size + 1 + 8 + 4 + 4 + 4 + 8
+
+// open begins with the transaction's first event.
+func (c *Committer) open(e *evidence.Event, at replication.Position) error {
+	if t := e.Tx.CommitTime; c.epoch == "" || t.Before(c.from) || !t.Before(c.to) {
+		if err := c.turn(schemas.EpochOf(t)); err != nil {
+			return err
+		}
+	}
+	source := &c.route.Source
+	c.secret.begin(source.SystemIdentifier, source.DatabaseOID, at)
+	c.tx, c.first, c.facts = e.Tx, e.Ordinal, 0
+	c.tree.Reset()
+	c.chunk.begin(at)
+	return nil
+}
+
+// turn begins to commit under the key of a month.
+func (c *Committer) turn(epoch schemas.Epoch) error {
+	named, ok := c.route.RowsKey(epoch)
+	key := c.keys[epoch]
+	if !ok || key.Fingerprint() != named.Fingerprint {
+		return &NoKeyError{epoch}
+	}
+	c.epoch, c.from, c.to = epoch, epoch.Begin(), epoch.Next().Begin()
+	c.secret.mac = hmac.New(sha256.New, key)
+	return nil
+}
+
+// middle writes what the leaves of events that are alike have in common, before what names the row.
+func (c *Committer) middle(e *evidence.Event) {
+	b := append(c.leaf[:0], make([]byte, 1+sha256.Size)...)
+	b = appendPlace(b, c.route.Source.SystemIdentifier, c.route.Source.DatabaseOID, e.Tx.Position(0))
+	b = append(b, 0, 0, 0, 0)
+	b = appendText(appendText(appendText(b, tableIn(e.Table, c.form)), e.Op.String()), e.Cause.String())
+	c.leaf, c.facts = b, len(b)
+}
+
+// tableIn is a table's name in UTF-8, as an event's header has it.
+func tableIn(table string, form evidence.TextForm) string {
+	if form == evidence.UTF8Text {
+		return table
+	}
+	return string(evidence.AppendPlain(nil, table, form))
+}
+
+// Commit ends the transaction: what its record says, nil where it has no event, and the last chunk of the proof store, nil for none.
+func (c *Committer) Commit() (*evidence.RowsRoot, *Chunk) {
+	if c.tx == nil {
+		return nil, nil
+	}
+	root := c.tree.Root()
+	c.tx = nil
+	return &evidence.RowsRoot{Epoch: c.epoch, Count: uint64(c.tree.Size()), First: c.first, Root: root[:]}, c.take()
+}
+
+func (c *Committer) take() *Chunk {
+	if c.chunk.rows == 0 {
+		return nil
+	}
+	return c.chunk.take()
+}
