@@ -16,16 +16,25 @@ const KindCheckpoint = "checkpoint"
 
 // Snapshot is a tree at one moment, to be signed when all of its leaves are durable.
 type Snapshot struct {
+	// Proofs that it grew, from each size that a span of the tree began at.
+	Proofs Proofs
+
 	key  *Key
 	edge edge
 	link link
 }
 
 // Snapshot keeps the tree as it is.
-func (t *Tree) Snapshot() *Snapshot { return &Snapshot{t.key, t.edge.clone(), t.link} }
+func (t *Tree) Snapshot() (*Snapshot, error) {
+	proofs, err := t.proofs()
+	return &Snapshot{proofs, t.key, t.edge.clone(), t.link}, err
+}
 
 // Size is how many leaves it has.
 func (s *Snapshot) Size() int64 { return s.edge.size }
+
+// Root is its hash.
+func (s *Snapshot) Root() tlog.Hash { return s.edge.root() }
 
 // checkpointJSON is a checkpoint as it is in the log.
 type checkpointJSON struct {
@@ -48,17 +57,18 @@ func (c *checkpointJSON) sealed() []byte {
 	return append(text, c.Note...)
 }
 
-// Sign is the checkpoint over a snapshot, as it goes into the log. Every leaf of it must be durable, and every later one must be
-// at offset or above.
-func (s *Snapshot) Sign(offset int64) ([]byte, error) {
+// Sign is the checkpoint over a snapshot, as it goes into the log, and its signed note. Every leaf of it must be durable, and every later
+// one must be at offset or above.
+func (s *Snapshot) Sign(offset int64) (value, signed []byte, err error) {
 	text := torchwood.Checkpoint{Origin: s.key.name, Tree: tlog.Tree{N: s.edge.size, Hash: s.edge.root()}}.String()
-	signed, err := note.Sign(&note.Note{Text: text}, s.key.signer)
+	signed, err = note.Sign(&note.Note{Text: text}, s.key.signer)
 	if err != nil {
-		return nil, fmt.Errorf("sign a checkpoint: %w", err)
+		return nil, nil, fmt.Errorf("sign a checkpoint: %w", err)
 	}
 	c := &checkpointJSON{Kind: KindCheckpoint, Note: string(signed), Edge: s.edge.hashes, Link: s.link[:], Offset: offset}
 	c.Seal = s.key.seal(c.sealed())
-	return json.Marshal(c)
+	value, err = json.Marshal(c)
+	return value, signed, err
 }
 
 // Resume is the tree of a checkpoint in the log, and the offset from which on its next leaf is found. ok is false for anything but a

@@ -13,11 +13,17 @@ type edge struct {
 	hashes []tlog.Hash
 }
 
-// add appends a leaf. It takes one hash for each subtree that the leaf completes: less than one in the mean.
-func (e *edge) add(h tlog.Hash) {
+// add appends a leaf. It takes one hash for each subtree that the leaf completes: less than one in the mean. The spans take note of
+// what they need.
+func (e *edge) add(h tlog.Hash, spans ...*Span) {
+	level := 0
 	for n := e.size; n&1 == 1; n >>= 1 {
+		for _, s := range spans {
+			s.joined(level, e.size+1-2<<level, h)
+		}
 		last := len(e.hashes) - 1
 		h, e.hashes = tlog.NodeHash(e.hashes[last], h), e.hashes[:last]
+		level++
 	}
 	e.hashes = append(e.hashes, h)
 	e.size++

@@ -132,3 +132,27 @@ func (c *former) close() {
 		_ = c.stop() // it was only read
 	}
 }
+
+// ReadNotes reads signed notes from a file that somebody keeps: one note, or lines as FormerFile has them.
+func ReadNotes(from io.Reader) (notes [][]byte, err error) {
+	content, err := io.ReadAll(io.LimitReader(from, longestNotes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(content) > longestNotes:
+		return nil, fmt.Errorf("it is longer than %d bytes", longestNotes)
+	case !bytes.HasPrefix(content, []byte("{")):
+		return [][]byte{content}, nil
+	}
+	for line := range bytes.Lines(content) {
+		var j formerJSON
+		if err := json.Unmarshal(line, &j); err != nil {
+			return nil, fmt.Errorf("line %d: %w", len(notes)+1, err)
+		}
+		notes = append(notes, []byte(j.Note))
+	}
+	return notes, nil
+}
+
+// longestNotes bounds what a person keeps: of a year's checkpoints.
+const longestNotes = 1 << 30

@@ -8,9 +8,10 @@ import (
 
 // Tree is the log's tree while it grows. Its memory does not grow with it. It is for one goroutine.
 type Tree struct {
-	key  *Key
-	edge edge
-	link link
+	key   *Key
+	edge  edge
+	link  link
+	spans []*Span
 }
 
 // New is the empty tree of a log. For somebody who has no key, key is nil: the leaves have no links then, and it goes by their indexes.
@@ -31,7 +32,7 @@ func (t *Tree) Next(value []byte) Leaf {
 
 // Add appends what Next returned.
 func (t *Tree) Add(l Leaf) {
-	t.edge.add(l.hash)
+	t.edge.add(l.hash, t.spans...)
 	t.link = l.link
 }
 

@@ -41,11 +41,15 @@ func grown(t testing.TB, key *tree.Key, size int) (*tree.Tree, []schemas.Record)
 
 func sign(t testing.TB, made *tree.Tree, offset int64) []byte {
 	t.Helper()
-	signed, err := made.Snapshot().Sign(offset)
+	taken, err := made.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signed
+	value, _, err := taken.Sign(offset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
 }
 
 // noteOf is the signed note of a checkpoint over a tree.
