@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/audit/history"
+	"lapse/audit/witness"
 	"lapse/internal/backoff"
 	"lapse/replication"
 	"lapse/schemas"
@@ -30,6 +31,7 @@ type Auditor struct {
 	probed     probeState
 	probing    probeLimits
 	standby    standby
+	witnesses  *witness.Witnesses // nil: nobody is shown the log's checkpoints
 
 	streamOpened chan struct{} // receives when a stream has passed the history check
 
@@ -105,6 +107,7 @@ func (a *Auditor) setNotReady(why string) { a.notReady.Store(&why) }
 func (a *Auditor) Run(ctx context.Context) error {
 	stopHeartbeats := a.startHeartbeats(ctx)
 	defer stopHeartbeats()
+	defer a.startWitnesses(ctx)()
 	defer a.setNotReady("stopped")
 	retry := backoff.Backoff{Min: backoffMin, Max: backoffMax}
 	waits := time.Now() // since when the slot has been somebody else's

@@ -74,12 +74,20 @@ func (r *relay) sign(acked uint64) error {
 			return nil
 		}
 		// What is acknowledged is below every leaf that is appended from here on.
-		c.taken, c.covers, c.at, c.offset = c.tree.Snapshot(), c.newest, r.now(), r.sink.End(r.route.Log.Name, 0).Offset
+		taken, err := c.tree.Snapshot()
+		if err != nil {
+			return err
+		}
+		c.taken, c.covers, c.at, c.offset = taken, c.newest, r.now(), r.sink.End(r.route.Log.Name, 0).Offset
+		c.tree.Keep(r.showing.wants)
+		if r.showing.to != nil {
+			c.tree.Span()
+		}
 	}
 	if acked < c.covers {
 		return nil // an acknowledgement wakes the stream
 	}
-	value, err := c.taken.Sign(c.offset)
+	value, signed, err := c.taken.Sign(c.offset)
 	if err != nil {
 		return err
 	}
@@ -91,6 +99,7 @@ func (r *relay) sign(acked uint64) error {
 	if !ok {
 		return nil // full: the next acknowledgement wakes the stream
 	}
+	r.showing.signed(signed, c.taken.Size(), c.taken.Proofs, r.now(), mark)
 	r.lastMark, c.signed, c.last, c.taken = mark, c.taken.Size(), r.now(), nil
 	c.detach()
 	since := c.at

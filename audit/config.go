@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/audit/kafka"
+	"lapse/audit/witness"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -64,6 +65,11 @@ type Config struct {
 	LogKey schemas.Key
 	// LogName is the origin of the checkpoints, which no other log may have. Default: one made of the database's identity and Log.
 	LogName string
+
+	// Witnesses cosign the checkpoints: Quorum of them must have. Anchors keep them.
+	Witnesses []witness.Witness
+	Quorum    int
+	Anchors   []witness.Anchor
 
 	// Database is for SQL beside the stream: heartbeats, their withdrawal where only a person can go on, the stop of all deletion where a
 	// batch that the deletion functions wrote fits none of Keys, and probes of the server. nil: none of it, and such a batch is only logged

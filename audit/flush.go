@@ -71,6 +71,9 @@ func (r *relay) flush() error {
 	if err := r.sign(acked); err != nil {
 		return err
 	}
+	if err := r.show(acked); err != nil {
+		return err
+	}
 	q := &r.queue
 	done, end := 0, (*evidence.Entry)(nil) // of a transaction or a coverage that is wholly in the log
 	for done < q.written && q.items[done].mark <= acked {
@@ -145,7 +148,7 @@ func (r *relay) drain(ctx context.Context) {
 		err := r.flush()
 		switch {
 		case err != nil:
-		case r.queue.empty() && r.sink.Acked() >= r.lastMark && r.checkpoints.done():
+		case r.queue.empty() && r.sink.Acked() >= r.lastMark && r.checkpoints.done() && (r.stream == nil || r.shown(showTimeout)):
 			return
 		case r.stream != nil:
 			err = r.wait(ctx)

@@ -8,6 +8,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
+	"lapse/audit/witness"
 )
 
 // Metrics of the audit. One lives as long as the process; cmd registers its collectors.
@@ -23,6 +24,7 @@ type Metrics struct {
 	lag          prometheus.GaugeFunc
 	checkpoint   prometheus.GaugeFunc
 	kafka        *kafka.Metrics
+	witness      *witness.Metrics
 
 	byCause   [evidence.Unverified + 1][evidence.Move + 1]prometheus.Counter // published, looked up once
 	since     atomic.Int64                                                   // see setWaiting; Unix microseconds, 0 for nothing
@@ -65,7 +67,7 @@ func NewMetrics() *Metrics {
 			Name: "lapse_standing_by",
 			Help: "1 while another auditor reads the slot, and this one takes over when that one ends.",
 		}),
-		kafka: kafka.NewMetrics(),
+		kafka: kafka.NewMetrics(), witness: witness.NewMetrics(),
 	}
 	m.lag = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "lapse_audit_lag_seconds",
@@ -103,7 +105,7 @@ func (m *Metrics) lookUpCauses() {
 // Collectors are all collectors, those of publishing too, for a registry.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.gaps, m.bent, m.standingBy, m.lag, m.checkpoint}
-	return append(own, m.kafka.Collectors()...)
+	return append(append(own, m.kafka.Collectors()...), m.witness.Collectors()...)
 }
 
 // setWaiting records since when something waits; the zero time means that nothing does.

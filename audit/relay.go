@@ -52,6 +52,7 @@ type relay struct {
 	queue       queue
 	ends        ends
 	checkpoints checkpoints
+	showing     showing
 	events      evidence.Reach // above this there is no event in the topics
 	lastEvent   uint64         // the mark of the last event
 	lastMark    uint64         // of the last event or record
@@ -186,6 +187,7 @@ func (r *relay) attach(stream *replication.Stream) {
 	r.coverage.begin(r.reach, r.now())
 	r.metrics.serverLag.restart(r.reach.LSN)
 	r.unwatch = wakeOn(stream, r.sink.Progress())
+	r.showing.attach(stream)
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
 	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
 		stream.Confirm(r.reach.LSN)
@@ -196,6 +198,7 @@ func (r *relay) attach(stream *replication.Stream) {
 func (r *relay) detach() {
 	if r.stream != nil {
 		r.unwatch()
+		r.showing.unwatch()
 		if r.ends.soon != nil {
 			r.ends.soon.Stop()
 		}
@@ -376,7 +379,8 @@ func (r *relay) finished(until schemas.LSN) bool {
 		r.coverage.wanted = true
 		r.stream.Wake()
 	}
-	return r.queue.empty() && r.sink.Acked() >= r.lastMark && r.reach.LSN >= until && r.stream.Confirmed() >= until && r.signed()
+	return r.queue.empty() && r.sink.Acked() >= r.lastMark && r.reach.LSN >= until && r.stream.Confirmed() >= until && r.signed() &&
+		r.shown(showOnceTimeout) && r.sink.Acked() >= r.lastMark
 }
 
 // waiting keeps the time since when something has been waiting.

@@ -52,6 +52,7 @@ func (s *session) startRelay(start *history.StartingPoint, checked *history.Topi
 			"writes a gap", "topics", start.Replaced)
 	}
 	s.stream.SetHistory(start.History.Number)
+	s.showLog(logTree)
 	s.relay.attach(s.stream)
 	a.server.Store(&Server{History: start.History.Number, Timeline: id.Timeline, ServerStart: id.ServerStart})
 	if a.config.asks.end != nil && a.until == 0 {

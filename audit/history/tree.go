@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"errors"
+	"math"
 
 	"lapse/audit/evidence"
 	"lapse/audit/store"
@@ -33,6 +34,8 @@ func (p *Topics) ReadTree(ctx context.Context, client store.Client, key *tree.Ke
 			}
 			if resumed, offset, ok := key.Resume(rec.Value); ok {
 				t.Tree, t.Signed, from = resumed, resumed.Size(), offset
+				t.Note, _ = tree.NoteIn(rec.Value)
+				resumed.Span() // a witness has probably seen it
 			}
 			return true, nil
 		}
@@ -66,4 +69,61 @@ func (p *Topics) ReadTree(ctx context.Context, client store.Client, key *tree.Ke
 			log, p.logEndOffset, t.Tree.Size())
 	}
 	return t, nil
+}
+
+// End is the end of the log, for ReadGrown.
+const End = math.MaxInt64
+
+// errGrown ends a reading that has come to its size.
+var errGrown = errors.New("the tree has the size that was asked for")
+
+// ReadGrown reads the log's tree up to a size, with a span from another one: from the newest checkpoint that is not above it, along the
+// chain. It reads what the topic has from that size on twice, once backward.
+func ReadGrown(ctx context.Context, client store.Client, key *tree.Key, route *evidence.Route, from, to int64) (*tree.Tree, error) {
+	log := route.Log.Name
+	bounds, err := client.Offsets(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	t, begin := &tree.Reader{Tree: tree.New(key)}, bounds[0].First
+	err = client.Backward(ctx, log, 0, bounds[0].End, func(rec *schemas.Record, _ int64) (bool, error) {
+		if !rec.IsFence() {
+			return true, nil
+		}
+		resumed, offset, ok := key.Resume(rec.Value)
+		if !ok || resumed.Size() > from {
+			return true, nil
+		}
+		t.Tree, t.Signed, begin = resumed, resumed.Size(), offset
+		return false, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	reached := func() bool {
+		if t.Tree.Size() == from {
+			t.Tree.Span()
+		}
+		return t.Tree.Size() == to
+	}
+	if reached() {
+		return t.Tree, nil
+	}
+	err = store.Each(ctx, client.Reader(log, 0, begin, bounds[0].End), func(rec *schemas.Record, _ int64) error {
+		record, err := logRecordOf(rec, route)
+		if err == nil && record != nil && t.Take(rec) && reached() {
+			err = errGrown
+		}
+		return err
+	})
+	if errors.Is(err, errGrown) {
+		err = nil
+	}
+	return t.Tree, err
+}
+
+// RefuseCut is the refusal where a witness has seen more of the log than there is.
+func RefuseCut(err error) error {
+	return &RefusalError{Reason: err, Fix: "records of the log are gone, or it is another one: find out who may delete records or topics of it " +
+		"(ACL: DELETE), or has restored an older copy, and put back what there was; else " + anotherLog}
 }

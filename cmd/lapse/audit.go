@@ -149,6 +149,9 @@ func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (au
 	}
 	c, err := a.slotConfig(s, admit)
 	c.Kafka = brokers
+	if err == nil {
+		err = a.showConfig(s, &c)
+	}
 	return c, err
 }
 

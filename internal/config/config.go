@@ -34,6 +34,9 @@ type Settings struct {
 	// LogName is the origin of the log's checkpoints; empty: the audit makes one that no other log has.
 	LogName string
 	Proofs  time.Duration // for how long the proof store keeps what receipts are made from; less than 0: forever
+	// Witnesses cosign the log's checkpoints, and Anchors keep them.
+	Witnesses Witnesses
+	Anchors   []Anchor
 
 	// FailoverTolerance is how much a promotion may lose before a person must confirm it; zero is nothing.
 	FailoverTolerance time.Duration

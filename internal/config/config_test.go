@@ -55,6 +55,9 @@ topics:
   create: false
   compression: zstd
   retention: 30 days
+log_name: app.example.com/lapse
+witnesses: { ask: [{ url: "https://one.example.com/w", key: one.example.com+2ac01aa0+BDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop }, { url: "http://127.0.0.1:8080", key: two.example.com+16f5be17+BM7MFQfcHd1ylZUcKQiI8JWtuQRNG3PWlubfBl1oO9T8 }] }
+anchors: [print, "file:anchors/app", "https://keeper.example.com/app?token=1"]
 format: spanner
 audit: off
 limits: { workers: 5, turn_rows: 100_000, rows_per_pass: 7, turn_time: 10 seconds, batch_time: 250 ms, replica_lag: 30 s, delayed_replicas: [dr], old_snapshot: off }
@@ -88,6 +91,8 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"failover tolerance", s.FailoverTolerance.String(), "1m30s"},
 		{"floors", fmt.Sprint(s.Floors), "[{public.audit_* 10 years HGB §257 false} {*.x P30D contract true}]"},
 		{"http", s.HTTP, "0.0.0.0:9000"},
+		{"witnesses", fmt.Sprint(s.Witnesses), "{2 [{https://one.example.com/w one.example.com+2ac01aa0+BDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop} {http://127.0.0.1:8080 two.example.com+16f5be17+BM7MFQfcHd1ylZUcKQiI8JWtuQRNG3PWlubfBl1oO9T8}]}"},
+		{"anchors", fmt.Sprint(s.Anchors), fmt.Sprint([]config.Anchor{{}, {File: filepath.Join(dir, "anchors/app")}, {URL: "https://keeper.example.com/app?token=1"}})},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %q, want %q", c.name, c.got, c.want)
@@ -158,6 +163,11 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"no partitions", "topics:\n  partitions: 0\n", `:2:15: want a whole number from 1 to 2147483647`},
 		{"a text for a mapping", "kafka: a:1\n", `:1:8: kafka: want names with values below them, not a text`},
 		{"two topics in one", "topics: { system: a, user: a }\n", `: system, user, log and proofs must be four topics`},
+		{"a witness without its key", "witnesses:\n  ask: [{ url: 'https://a' }]\n", `:2:9: a witness needs url and key`},
+		{"a key that is none", "witnesses: { ask: [{ url: 'https://a', key: a+b }] }\n", `:1:45: "a+b" is no witness's key`},
+		{"a witness twice", "witnesses: { ask: [{ url: 'https://a', key: one.example.com+2ac01aa0+BDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop }, { url: 'https://b', key: one.example.com+2ac01aa0+BDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop }] }\n", `: this witness is in the list already`},
+		{"more than there are", "witnesses: { quorum: 2, ask: [{ url: 'https://a', key: one.example.com+2ac01aa0+BDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop }] }\n", `: the quorum is 2, and there are 1 witnesses`},
+		{"an address on the way", "anchors: [ 'http://a.example.com' ]\n", `: "http://a.example.com" is no anchor`},
 		{"a format of no version", "format: spaner\n", `:1:9: "spaner" is not one of spanner, debezium, cloudevents: did you mean "spanner"?`},
 		{"a compression of no version", "topics: { compression: snapy }\n", `:1:24: "snapy" is not one of snappy, lz4, zstd, none: did you mean "snappy"?`},
 		{"an audit mode", "audit: on\n", `:1:8: "on" is not one of required, off`},
@@ -296,6 +306,13 @@ func TestTheJSONSchemaAgreesWithTheReader(t *testing.T) {
 		{"no partitions", "topics: { partitions: 0 }\n", false},
 		{"a slot in capitals", "slot: Lapse\n", false},
 		{"an address", "http: nowhere\n", false},
+		{"nobody as a witness", "witnesses: { quorum: 1 }\n", false},
+		{"no quorum", "witnesses: { quorum: 0, ask: [{ url: 'https://a', key: one.example.com+2ac01aa0+BDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop }] }\n", false},
+		{"a quorum", "witnesses: { quorum: 1, ask: [{ url: 'https://a', key: one.example.com+2ac01aa0+BDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop }] }\n", true},
+		{"a witness without its key", "witnesses: { ask: [{ url: 'https://a' }] }\n", false},
+		{"a witness that anybody may answer for", "witnesses: { ask: [{ url: 'http://a.example.com', key: one.example.com+2ac01aa0+BDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop }] }\n", false},
+		{"an anchor that is none", "anchors: [somewhere]\n", false},
+		{"an anchor that anybody may answer for", "anchors: ['http://a.example.com']\n", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var value any

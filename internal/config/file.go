@@ -42,6 +42,8 @@ func (f *file) fields() []field {
 		{"topics", f.topics},
 		{"log_name", f.checked(&f.s.LogName, checkLogName)},
 		{"proofs", f.durationOr("forever", &f.s.Proofs)},
+		{"witnesses", f.witnesses},
+		{"anchors", f.anchors},
 		{"format", f.format},
 		{"audit", f.word((*string)(&f.s.Audit), string(AuditRequired), string(AuditOff))},
 		{"limits", f.limits},
