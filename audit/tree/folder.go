@@ -42,6 +42,8 @@ type Folder struct {
 	Entry func(leaf int64, entry []byte) error
 	// Progress is called now and then.
 	Progress func(done, size int64)
+	// Growing says that Files are Published: a tile that is not full may be beside others of its place, or in the full one alone.
+	Growing bool
 }
 
 // Verified is a folder in which nothing was found.
@@ -109,6 +111,9 @@ func (f *Folder) others(size int64) error {
 			return err
 		}
 		t, err := torchwood.ParseTilePath(name)
+		if f.Growing && (isUnfinished(name) || err == nil) {
+			return nil
+		}
 		if err != nil || !isTileOf(t, size) {
 			return fault(name, -1, "the checkpoint's tree has no such file")
 		}
@@ -139,9 +144,12 @@ func topLevel(size int64) (l int) {
 // stored reads a tile's hashes.
 func (f *Folder) stored(t tlog.Tile) ([]tlog.Hash, error) {
 	name, leaf := torchwood.TilePath(t), firstLeaf(t, 0)
-	content, err := f.read(name, leaf)
+	content, err := f.tile(t, leaf)
 	if err != nil {
 		return nil, err
+	}
+	if f.Growing && len(content) > t.W*tlog.HashSize {
+		content = content[:t.W*tlog.HashSize]
 	}
 	if len(content) != t.W*tlog.HashSize {
 		return nil, fault(name, leaf, "it has %d bytes where %d hashes have %d", len(content), t.W, t.W*tlog.HashSize)
@@ -160,7 +168,31 @@ func firstLeaf(t tlog.Tile, i int) int64 {
 
 // bundle reads the entries beside a tile of level 0.
 func (f *Folder) bundle(t tlog.Tile) ([]byte, error) {
-	return f.read(torchwood.TilePath(bundleAt(t)), firstLeaf(t, 0))
+	content, err := f.tile(bundleAt(t), firstLeaf(t, 0))
+	if err != nil || !f.Growing {
+		return content, err
+	}
+	rest := content
+	for range t.W {
+		if _, rest, err = torchwood.ReadTileEntry(rest); err != nil {
+			return content, nil //nolint:nilerr // who hashes the entries says which one is not there
+		}
+	}
+	return content[:len(content)-len(rest)], nil
+}
+
+// tile reads a tile's file; of one that is not full, and is there no more, the full one's.
+func (f *Folder) tile(t tlog.Tile, leaf int64) ([]byte, error) {
+	content, err := f.read(torchwood.TilePath(t), leaf)
+	var missing *Fault
+	if f.Growing && t.W < torchwood.TileWidth && errors.As(err, &missing) {
+		full := t
+		full.W = torchwood.TileWidth
+		if again, err := f.read(torchwood.TilePath(full), leaf); err == nil {
+			return again, nil
+		}
+	}
+	return content, err
 }
 
 // IsTree reports whether a file of the folder, by its name with slashes, is one of the tree's.

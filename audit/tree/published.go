@@ -1,0 +1,230 @@
+package tree
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"filippo.io/torchwood"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"lapse/internal/durable"
+)
+
+// Published is a folder in which a growing tree is published as C2SP's tlog-tiles, from one checkpoint to the next. A tile that is not
+// full stays there until the full one does, so that who is reading the tree of a former checkpoint can go on. Its memory does not grow
+// with the tree. All of it is made of the log's records, and can be made again of them. For one goroutine.
+//
+//	crash before a checkpoint is in place    the former one is, with all of its files; others are written again
+//	crash after it                           tiles that are not full may stay beside the full one
+type Published struct {
+	dir        string
+	tiles      tiles
+	bundle     []byte // the entries beside the tile of level 0 that is not full
+	checkpoint []byte // that is in place; nil for none
+	unsynced   []string
+	full       []string // tiles that have become full
+}
+
+// OpenPublished goes on with a folder, as far as its checkpoint goes. The error says that it cannot be gone on with: NewPublished makes
+// it again.
+func OpenPublished(dir string) (*Published, error) {
+	p := NewPublished(dir)
+	signed, err := os.ReadFile(filepath.Join(dir, CheckpointFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	of, err := Peek(signed)
+	if err != nil {
+		return nil, fmt.Errorf("read the checkpoint: %w", err)
+	}
+	files := &Folder{Files: os.DirFS(dir)}
+	p.checkpoint, p.tiles.edge.size = signed, of.Size
+	for l := 0; of.Size>>(torchwood.TileHeight*l) > 0; l++ {
+		n := of.Size >> (torchwood.TileHeight * (l + 1))
+		at := level{number: n, hashes: make([]tlog.Hash, 0, torchwood.TileWidth)}
+		if t, partial := tileOf(l, n, of.Size); partial {
+			hashes, err := files.stored(t)
+			if err != nil {
+				return nil, err
+			}
+			at.hashes = append(at.hashes, hashes...)
+		}
+		p.tiles.levels = append(p.tiles.levels, at)
+	}
+	for _, at := range slices.Backward(p.tiles.levels) {
+		var e edge
+		for _, h := range at.hashes {
+			e.add(h)
+		}
+		p.tiles.edge.hashes = append(p.tiles.edge.hashes, e.hashes...)
+	}
+	if !p.tiles.edge.fits() || p.tiles.edge.root() != of.Root {
+		return nil, errors.New("its tiles are not those of its checkpoint")
+	}
+	if t, partial := tileOf(0, p.tiles.levels[0].number, of.Size); partial {
+		if p.bundle, err = files.bundle(t); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.cutFormer()
+}
+
+// NewPublished begins a folder, or makes it again.
+func NewPublished(dir string) *Published {
+	p := &Published{dir: dir}
+	p.tiles.done = p.write
+	return p
+}
+
+// Size is how many leaves the tree has so far.
+func (p *Published) Size() int64 { return p.tiles.edge.size }
+
+// Add takes the value of the next leaf's record. After an error the folder is to be opened again.
+func (p *Published) Add(value []byte) (err error) {
+	entry := Entry(value)
+	if p.bundle, err = torchwood.AppendTileEntry(p.bundle, entry); err != nil {
+		return err
+	}
+	return p.tiles.add(tlog.RecordHash(entry))
+}
+
+// Publish puts the checkpoint of the tree as it is in place of the former one, once all files of its tree are on disk.
+func (p *Published) Publish(signed []byte) error {
+	of, err := Peek(signed)
+	switch {
+	case err != nil:
+		return fmt.Errorf("publish a checkpoint: %w", err)
+	case of.Size != p.Size() || of.Root != p.tiles.edge.root():
+		return fmt.Errorf("publish a checkpoint: the %d records of the log are not the %d that it signs", p.Size(), of.Size)
+	case bytes.Equal(signed, p.checkpoint):
+		return nil
+	}
+	if err := p.tiles.end(); err != nil {
+		return err
+	}
+	if err := errors.Join(p.syncAll(), p.appendFormer(of)); err != nil {
+		return err
+	}
+	if err := durable.Write(filepath.Join(p.dir, CheckpointFile), signed); err != nil {
+		return err
+	}
+	p.checkpoint = signed
+	for _, path := range p.full {
+		if err := os.RemoveAll(path + ".p"); err != nil {
+			return err
+		}
+	}
+	p.full = p.full[:0]
+	return nil
+}
+
+// write writes a tile, and of level 0 its entries.
+func (p *Published) write(t tlog.Tile, hashes []tlog.Hash) error {
+	if t.L == 0 {
+		if err := p.file(bundleAt(t), p.bundle); err != nil {
+			return err
+		}
+		if t.W == torchwood.TileWidth {
+			p.bundle = p.bundle[:0]
+		}
+	}
+	return p.file(t, bytesOf(hashes))
+}
+
+// file writes a file whole, so that nobody reads half of it. It is on disk only after syncAll.
+func (p *Published) file(t tlog.Tile, content []byte) error {
+	path := filepath.Join(p.dir, filepath.FromSlash(torchwood.TilePath(t)))
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	writing := path + unfinished
+	if err := os.WriteFile(writing, content, 0o640); err != nil {
+		return err
+	}
+	if err := os.Rename(writing, path); err != nil {
+		return err
+	}
+	p.unsynced = append(p.unsynced, path)
+	if t.W == torchwood.TileWidth {
+		p.full = append(p.full, path)
+	}
+	return nil
+}
+
+// unfinished ends the name of a file that is being written.
+const unfinished = ".writing"
+
+// syncAll makes what was written durable, and the names of it.
+func (p *Published) syncAll() error {
+	seen := map[string]bool{}
+	for _, path := range p.unsynced {
+		for ; len(path) > len(p.dir) && !seen[path]; path = filepath.Dir(path) {
+			seen[path] = true
+			if err := syncPath(path); err != nil {
+				return err
+			}
+		}
+	}
+	p.unsynced = p.unsynced[:0]
+	return syncPath(p.dir)
+}
+
+func syncPath(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// appendFormer adds the checkpoint that is in place to those before it, if the next one is of a larger tree.
+func (p *Published) appendFormer(next *Checkpoint) error {
+	former, err := os.OpenFile(filepath.Join(p.dir, FormerFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return err
+	}
+	var wrote error
+	if of, err := Peek(p.checkpoint); err == nil && of.Size < next.Size {
+		line, err := json.Marshal(formerJSON{string(p.checkpoint)})
+		if err != nil {
+			return errors.Join(err, former.Close())
+		}
+		_, wrote = former.Write(append(line, '\n'))
+	}
+	return errors.Join(wrote, former.Sync(), former.Close())
+}
+
+// cutFormer cuts a line that was half written off the former checkpoints.
+func (p *Published) cutFormer() error {
+	file, err := os.OpenFile(filepath.Join(p.dir, FormerFile), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	from := max(size-longestLine, 0)
+	tail, err := io.ReadAll(bufio.NewReader(io.NewSectionReader(file, from, size-from)))
+	if err == nil {
+		err = file.Truncate(from + int64(bytes.LastIndexByte(tail, '\n')+1))
+	}
+	return errors.Join(err, file.Close())
+}
+
+// isUnfinished reports whether a file of a folder that is published is one that is being written, by its name.
+func isUnfinished(name string) bool {
+	return strings.HasSuffix(name, unfinished) || strings.HasPrefix(filepath.Base(name), strings.TrimSuffix(durable.Temporary, "*"))
+}
