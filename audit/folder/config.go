@@ -1,0 +1,72 @@
+package folder
+
+import (
+	"log/slog"
+	"os"
+	"time"
+
+	"lapse/schemas"
+)
+
+// Topic says which topic is kept.
+type Topic struct {
+	Name       string
+	Partitions int
+	// Forever keeps all of its records, whatever Config.Retention says.
+	Forever bool
+	// Tree says that its records are the log's: their tree is published in TreeDir.
+	Tree bool
+}
+
+// Config of a Publisher.
+type Config struct {
+	// Dir is made if it is not there, with mode 0700.
+	Dir    string
+	Topics []Topic
+
+	// Retention is for how long records are kept, counted from when they were published; 0 or less: forever. Whole segments are deleted, and
+	// never the last one.
+	Retention time.Duration
+
+	// FenceHeaders are put on every fence, after lapse-op.
+	FenceHeaders []schemas.Header
+	// Ours tells our records from those of others for Publisher.Last. nil takes every record that is no fence.
+	Ours func(*schemas.Record) bool
+
+	// MaxBuffered is how many bytes of records may wait to be durable. 0 means 4 MiB.
+	MaxBuffered int
+
+	Logger *slog.Logger // nil: nothing is logged
+
+	disk *disk // for tests; nil means the system's
+}
+
+// disk is what may fail. Tests make it fail.
+type disk struct {
+	write        func(file *os.File, b []byte, at int64) (int, error)
+	sync         func(file *os.File) error
+	segment      int64         // a segment of that length is the last one no more
+	retry        time.Duration // between two tries where there is no room
+	lockPatience time.Duration
+	sweep        time.Duration // between two looks at what retention deletes
+}
+
+func systemDisk() *disk {
+	return &disk{
+		write: func(file *os.File, b []byte, at int64) (int, error) { return file.WriteAt(b, at) },
+		sync:  (*os.File).Sync, segment: 8 << 20, retry: time.Second, lockPatience: lockPatience, sweep: time.Hour,
+	}
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxBuffered == 0 {
+		c.MaxBuffered = 4 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.disk == nil {
+		c.disk = systemDisk()
+	}
+	return c
+}

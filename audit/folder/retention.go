@@ -1,0 +1,64 @@
+package folder
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// sweep deletes what retention lets go.
+func (p *Publisher) sweep(ctx context.Context) {
+	if p.cfg.Retention <= 0 {
+		return
+	}
+	tick := time.NewTicker(p.disk.sweep)
+	defer tick.Stop()
+	for {
+		for _, t := range p.all {
+			if t.topic.Forever {
+				continue
+			}
+			if err := t.expire(time.Now().Add(-p.cfg.Retention)); err != nil {
+				p.log.Warn("events older than topics.retention could not be deleted; trying again", "topic", t.topic.Name, "error", err)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// isOld reports whether a segment with records is begun early so that the former can be deleted in time.
+func (t *partition) isOld() bool {
+	keep := t.p.cfg.Retention
+	return !t.topic.Forever && keep > 0 && t.synced > t.base && time.Since(t.made) > keep/10
+}
+
+// expire deletes segments that were finished longer ago than retention says. The last one stays: it has the partition's tail.
+func (t *partition) expire(before time.Time) error {
+	all, err := listSegments(t.dir)
+	if err != nil {
+		return err
+	}
+	deleted := 0
+	for _, s := range all[:max(len(all)-1, 0)] {
+		info, err := os.Lstat(s.path)
+		if err != nil {
+			return err
+		}
+		if !info.ModTime().Before(before) {
+			break
+		}
+		if err := os.Remove(s.path); err != nil {
+			return err
+		}
+		deleted++
+	}
+	if deleted == 0 {
+		return nil
+	}
+	t.p.cfg.Logger.Info("events older than topics.retention are deleted", "topic", t.topic.Name, "partition", t.number, "files", deleted)
+	return t.p.disk.syncDir(t.dir)
+}

@@ -1,0 +1,184 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"lapse/audit/tree"
+	"lapse/internal/backoff"
+	"lapse/schemas"
+)
+
+// treePublisher publishes the log's tree at each checkpoint, as far as it is durable. It reads the records back from the log, so that the
+// publisher does not wait for it, and what it writes can be made again. The checkpoint's signature is not its business: it only puts
+// files beside it that come to the same root.
+type treePublisher struct {
+	p     *Publisher
+	topic string
+
+	mu    sync.Mutex
+	notes []notedCheckpoint // that were appended
+	due   [][]byte          // signed notes that are durable, and not published
+	wake  chan struct{}
+
+	tiles *tree.Published // nil: to be opened
+	next  int64           // offset of the first record that tiles may not have
+}
+
+type notedCheckpoint struct {
+	signed []byte
+	number uint64 // of its record
+}
+
+func newTreePublisher(p *Publisher, topic string) *treePublisher {
+	return &treePublisher{p: p, topic: topic, wake: make(chan struct{}, 1)}
+}
+
+// noticed takes note of a record that is appended.
+func (t *treePublisher) noticed(rec *schemas.Record, number uint64) {
+	if t == nil || rec.Topic != t.topic || !rec.IsFence() || len(rec.Value) == 0 {
+		return
+	}
+	if signed, is := tree.NoteIn(rec.Value); is {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.notes = append(t.notes, notedCheckpoint{signed, number})
+	}
+}
+
+// durable says that records are, up to a number.
+func (t *treePublisher) durable(upTo uint64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.notes) > 0 && t.notes[0].number <= upTo {
+		t.due, t.notes = append(t.due, t.notes[0].signed), t.notes[1:]
+		signal(t.wake)
+	}
+}
+
+const (
+	treePause = time.Minute             // between two tries to publish the tree
+	treeLast  = 1500 * time.Millisecond // for what is due when the publisher is closed: the next one publishes the rest
+)
+
+// run publishes until ctx ends, and then what is due. What fails is tried again: the records are in the log whatever becomes of the tiles.
+func (t *treePublisher) run(ctx context.Context) {
+	for {
+		err := t.publish(ctx)
+		if err != nil && ctx.Err() == nil {
+			t.tiles = nil
+			t.p.log.Warn("the log's tree is not published; the log itself has all of it, and this is tried again",
+				"folder", filepath.Join(t.p.cfg.Dir, TreeDir), "error", err)
+			_ = backoff.Sleep(ctx, treePause) // its error is that ctx has ended
+			continue
+		}
+		if ctx.Err() != nil {
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), treeLast)
+			defer cancel()
+			if err := t.publish(last); err != nil {
+				t.p.log.Info("the log's tree is published by the next start", "error", err)
+			}
+			return
+		}
+		select {
+		case <-t.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// publish publishes every checkpoint that is due.
+func (t *treePublisher) publish(ctx context.Context) error {
+	if t.tiles == nil {
+		if err := t.open(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		t.mu.Lock()
+		var signed []byte
+		if len(t.due) > 0 {
+			signed = t.due[0]
+		}
+		t.mu.Unlock()
+		if signed == nil {
+			return nil
+		}
+		if err := t.publishOne(ctx, signed); err != nil {
+			return err
+		}
+		t.mu.Lock()
+		t.due = t.due[1:]
+		t.mu.Unlock()
+	}
+}
+
+func (t *treePublisher) publishOne(ctx context.Context, signed []byte) error {
+	of, err := tree.Peek(signed)
+	if err != nil {
+		return nil //nolint:nilerr // no auditor has made it
+	}
+	if of.Size < t.tiles.Size() {
+		return nil // published, or passed over when the tree was made again
+	}
+	reader := NewClient(t.p.cfg.Dir).Reader(t.topic, 0, t.next, t.p.End(t.topic, 0).Offset)
+	for t.tiles.Size() < of.Size {
+		rec, offset, err := reader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return corrupt(filepath.Join(t.p.cfg.Dir, topicsDir, t.topic), "a checkpoint signs %d records, and there are %d", of.Size, t.tiles.Size())
+		}
+		if err != nil {
+			return err
+		}
+		if index, placed := tree.IndexOf(&rec); placed && index == t.tiles.Size() {
+			if err := t.tiles.Add(rec.Value); err != nil {
+				return err
+			}
+			t.next = offset + 1
+		}
+	}
+	return t.tiles.Publish(signed)
+}
+
+// open goes on where the publisher before has ended: with the checkpoint that is in place, and those that the log has after it.
+func (t *treePublisher) open(ctx context.Context) (err error) {
+	dir := filepath.Join(t.p.cfg.Dir, TreeDir)
+	if t.tiles, err = tree.OpenPublished(dir); err != nil {
+		t.p.log.Warn("the published tree is made again from the log", "folder", dir, "reason", err)
+		t.tiles = tree.NewPublished(dir)
+	}
+	t.mu.Lock()
+	t.due, t.next = nil, 0 // what becomes due from here on is published after what is found below
+	t.mu.Unlock()
+	var notes [][]byte // the newest first
+	err = NewClient(t.p.cfg.Dir).Backward(ctx, t.topic, 0, t.p.End(t.topic, 0).Offset, func(rec *schemas.Record, offset int64) (bool, error) {
+		if rec.IsFence() {
+			if signed, is := tree.NoteIn(rec.Value); is {
+				notes = append(notes, signed)
+			}
+			return true, nil
+		}
+		if index, placed := tree.IndexOf(rec); placed && index < t.tiles.Size() {
+			t.next = offset + 1
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.tiles = nil
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slices.Reverse(notes)
+	t.due = append(notes, t.due...)
+	return nil
+}
