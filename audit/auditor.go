@@ -82,7 +82,7 @@ func (a *Auditor) Ready() error {
 	}
 	if p := a.publisher.Load(); p != nil {
 		if stalled := (*p).Stalled(); stalled >= readyStalled {
-			return fmt.Errorf("events wait: Kafka has not answered for %s", stalled.Round(time.Second))
+			return fmt.Errorf("events wait: %s for %s", (*p).Awaits(), stalled.Round(time.Second))
 		}
 	}
 	if err := a.checkServer(time.Now()); err != nil {

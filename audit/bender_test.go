@@ -130,7 +130,7 @@ func (b *bender) giveUp(saved map[string]int) {
 func (r *rig) records(t *testing.T) (n int) {
 	t.Helper()
 	for _, topic := range []string{r.settings.System, r.settings.User, r.settings.Log} {
-		n += len(kafkatest.ReadAllOn(t, r.broker, topic))
+		n += len(r.readAll(t, topic))
 	}
 	return n
 }

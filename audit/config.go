@@ -33,6 +33,8 @@ type Config struct {
 
 	// Kafka says how to reach the brokers. The auditor sets Topics, TransactionalID, FenceHeaders and Metrics itself.
 	Kafka kafka.Config
+	// Folder keeps the topics instead of Kafka, if it is set.
+	Folder string
 
 	// System, User and Log are the topics. System and User have Partitions partitions, Log has one. If Create is set, the
 	// auditor makes those that are missing, with Replication copies (0: the brokers' default). If Safe is set, topics with

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/evidencetest"
-	"lapse/internal/kafkatest"
 )
 
 // The catalog's owner can have another digest written than the one that was signed.
@@ -57,7 +56,7 @@ func TestALedgerRowWithAnotherDigestThanWasSignedIsUnverified(t *testing.T) {
 // digests are those in the log's claims.
 func (r *rig) digests(t *testing.T) (digests []string) {
 	t.Helper()
-	for _, record := range kafkatest.ReadAllOn(t, r.broker, r.settings.Log) {
+	for _, record := range r.readAll(t, r.settings.Log) {
 		if record.Header("lapse-op") != "transaction" {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/audit/folder"
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -50,7 +51,7 @@ const (
 	restart              // the publisher is of no use: take over again at once
 )
 
-// gradeOf decides. A cancelled context is a stop: somebody wanted it. Kafka's errors are looked for before PostgreSQL's: an
+// gradeOf decides. A cancelled context is a stop: somebody wanted it. A sink's errors are looked for before PostgreSQL's: an
 // auditor that took "fenced" for a broken stream would fence back, and two would publish.
 func gradeOf(err error) grade {
 	var alarm *alarmError
@@ -59,7 +60,7 @@ func gradeOf(err error) grade {
 		return reopen // whatever the cause is: the batch must not be passed over
 	case errors.Is(err, context.Canceled):
 		return stop
-	case kafka.Terminal(err):
+	case kafka.Terminal(err), folder.Terminal(err):
 		return stop
 	case errors.Is(err, kafka.ErrRestart), errors.Is(err, errMoved), errors.Is(err, errServerChanged):
 		return restart

@@ -65,7 +65,7 @@ var reachedMember = regexp.MustCompile(`"reached":"[^"]*"`)
 func (r *rig) forge(t *testing.T, change func(value string) string) (offset int64) {
 	t.Helper()
 	var route kafkatest.Record
-	records := kafkatest.ReadAllOn(t, r.broker, r.settings.Log)
+	records := r.readAll(t, r.settings.Log)
 	for _, record := range records {
 		if record.Header("lapse-op") == "route" {
 			route = record

@@ -26,7 +26,7 @@ type logTree struct {
 // of that tree: the product's own export, and its own verification, say so.
 func (r *rig) verifyTree(t *testing.T) (found logTree) {
 	t.Helper()
-	return r.verifyTreeOf(t, kafkatest.ReadAllOn(t, r.broker, r.settings.Log))
+	return r.verifyTreeOf(t, r.readAll(t, r.settings.Log))
 }
 
 // verifyTreeOf is verifyTree for records that were read.
@@ -181,7 +181,7 @@ func TestWhatSomebodyPutsBehindTheLogIsNeverSigned(t *testing.T) {
 		r.deletes(t, w, want, 5)
 		r.once(t)
 		leaves := r.wantSigned(t, 12)
-		for _, record := range kafkatest.ReadAllOn(t, r.broker, r.settings.Log) {
+		for _, record := range r.readAll(t, r.settings.Log) {
 			headers := record.Headers
 			if _, is := tree.NoteIn(record.Value); !is && len(headers) > 0 && record.Header("lapse-op") == "fence" {
 				continue // of the ends, which are another test's
@@ -192,7 +192,7 @@ func TestWhatSomebodyPutsBehindTheLogIsNeverSigned(t *testing.T) {
 		r.once(t)
 		var first []kafkatest.Record // without the copies
 		seen := map[string]bool{}
-		for _, record := range kafkatest.ReadAllOn(t, r.broker, r.settings.Log) {
+		for _, record := range r.readAll(t, r.settings.Log) {
 			if key := record.Header(tree.HeaderLeaf); key == "" || !seen[key] {
 				seen[key] = true
 				first = append(first, record)

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/audit/store"
 	"lapse/audit/verify"
 	"lapse/internal/evidencetest"
 	"lapse/replication"
@@ -210,10 +209,7 @@ func otherHashes(ids int64) map[string]string {
 func (r *rig) verifyRouted(t *testing.T, want *expected, ids int64) {
 	t.Helper()
 	hashes := otherHashes(ids)
-	client, err := kafka.NewClient(kafka.Config{Brokers: strings.Split(r.settings.Broker, ",")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := r.client(t)
 	defer client.Close()
 	got, byTransaction, formats := map[string]string{}, map[string]int{}, map[string]string{}
 	everywhere := map[string]map[replication.Position]bool{"truncate": {}, "drop": {}}
@@ -261,7 +257,7 @@ func (r *rig) verifyRouted(t *testing.T, want *expected, ids int64) {
 			t.Fatal(err)
 		}
 		for p, o := range offsets {
-			if err := client.ReadPartition(t.Context(), topic, int32(p), o.First, o.End, each(topic, int32(p))); err != nil {
+			if err := store.Each(t.Context(), client.Reader(topic, int32(p), o.First, o.End), each(topic, int32(p))); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -45,6 +45,7 @@ type rig struct {
 // settings are what an auditor needs to know; a child process gets them as JSON.
 type settings struct {
 	URL, Slot, Broker string
+	Folder            string // keeps the topics instead of the broker; empty for none
 	System, User, Log string
 	Proofs            string
 	SlotStart         schemas.LSN
@@ -91,6 +92,9 @@ func newRigAt(t *testing.T, db *pgtest.DB, addr string) *rig {
 		System: name + ".system", User: name + ".user", Log: name + ".log",
 		Proofs: name + ".proofs",
 	}}
+	if os.Getenv(testSink) == "dir" {
+		r.settings.Folder = newFolder(t)
+	}
 	conn := db.Connect(t)
 	var err error
 	if r.settings.SlotStart, err = replication.CreateSlot(t.Context(), conn, db.Name); err != nil {
@@ -124,7 +128,7 @@ func (s settings) config() audit.Config {
 	config := audit.Config{
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
 		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
-		System: s.System, User: s.User, Log: s.Log, Create: true,
+		Folder: s.Folder, System: s.System, User: s.User, Log: s.Log, Create: true,
 		Keys: []schemas.Key{evidencetest.TagKey}, LogKey: evidencetest.LogKey,
 		Proofs: s.Proofs, RowsKeys: evidencetest.RowsKeys(time.Now()),
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
+	"lapse/audit/folder"
 	"lapse/audit/history"
 	"lapse/audit/kafka"
 	"lapse/audit/tree"
@@ -99,6 +100,21 @@ func (s *session) publisherConfig(checked *history.Topics) kafka.Config {
 		}
 		cfg.Topics = append(cfg.Topics, topic)
 	}
+	return cfg
+}
+
+// folderConfig is the configuration of the publisher into a folder.
+func (s *session) folderConfig(checked *history.Topics) folder.Config {
+	a := s.auditor
+	cfg := folder.Config{
+		Dir: a.config.Folder, Ours: history.IsOurs(s.route), MaxBuffered: a.config.Kafka.MaxBuffered, Logger: a.log,
+		FenceHeaders: evidence.FenceHeaders(&s.route.Source, s.stream.Identity().Timeline, a.process),
+	}
+	for _, t := range checked.Events() {
+		cfg.Topics = append(cfg.Topics, folder.Topic{Name: t.Name, Partitions: int(t.All()), Retention: a.config.Retention})
+	}
+	cfg.Topics = append(cfg.Topics, folder.Topic{Name: s.route.Log.Name, Partitions: 1, Forever: true, Tree: true},
+		folder.Topic{Name: a.config.Proofs, Partitions: 1, Retention: a.config.ProofRetention})
 	return cfg
 }
 

@@ -24,7 +24,7 @@ type session struct {
 // openPublisher takes the topics over, and answers the server meanwhile. A server that shuts down does not wait for brokers
 // that do not answer.
 func (s *session) openPublisher(ctx context.Context, checked *history.Topics) error {
-	s.auditor.setNotReady("connecting to Kafka")
+	s.auditor.setNotReady("taking the topics over")
 	inner, end := s.auditor.probeBeside(ctx, s.stream)
 	err := end(s.stream.During(inner, func(ctx context.Context) (err error) {
 		s.publisher, err = s.takeTopics(ctx, checked)

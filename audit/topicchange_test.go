@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"lapse/audit/kafka"
-	"lapse/internal/kafkatest"
 )
 
 // Events that were acknowledged are gone with the topic. To go on as if nothing had happened would be to say that all is
@@ -88,7 +87,7 @@ func TestPartitionsThatWereAddedStopNobody(t *testing.T) {
 		r.once(t)
 		r.verify(t, want)
 		for topic, n := range map[string]int32{r.settings.System: partitions, r.settings.User: partitions, r.settings.Log: 1} {
-			for _, record := range kafkatest.ReadAllOn(t, r.broker, topic) {
+			for _, record := range r.readAll(t, topic) {
 				if record.Partition >= n {
 					t.Fatalf("a record in %s/%d", topic, record.Partition)
 				}

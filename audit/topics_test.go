@@ -45,7 +45,7 @@ type logRecord struct {
 func (r *rig) read(t *testing.T, topic string) []kafkatest.Record {
 	t.Helper()
 	var records []kafkatest.Record
-	for _, record := range kafkatest.ReadAllOn(t, r.broker, topic) {
+	for _, record := range r.readAll(t, topic) {
 		if record.Header("lapse-op") != "fence" {
 			records = append(records, record)
 		}

@@ -271,7 +271,7 @@ func TestRetentionDeletesOldEventsAndNeverTheLogOrATail(t *testing.T) {
 	logSegments := len(segments(t, dir, log))
 	c := config(dir)
 	c.Segments(300)
-	c.Retention = time.Hour
+	c.Topics[0].Retention = time.Hour
 	p := open(t, c)
 	fixture.Eventually(t, "old events are deleted", func() bool { return len(segments(t, dir, events)) == 1 })
 	if last := p.Last(events, 0); len(last) != 1 || string(last[0].Record.Key) != "l" {

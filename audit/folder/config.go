@@ -12,7 +12,10 @@ import (
 type Topic struct {
 	Name       string
 	Partitions int
-	// Forever keeps all of its records, whatever Config.Retention says.
+	// Retention is for how long records are kept, counted from when they were published; 0 or less: as long as nobody deletes them. Whole
+	// segments are deleted, and never the last one.
+	Retention time.Duration
+	// Forever refuses a topic that has lost its beginning.
 	Forever bool
 	// Tree says that its records are the log's: their tree is published in TreeDir.
 	Tree bool
@@ -23,10 +26,6 @@ type Config struct {
 	// Dir is made if it is not there, with mode 0700.
 	Dir    string
 	Topics []Topic
-
-	// Retention is for how long records are kept, counted from when they were published; 0 or less: forever. Whole segments are deleted, and
-	// never the last one.
-	Retention time.Duration
 
 	// FenceHeaders are put on every fence, after lapse-op.
 	FenceHeaders []schemas.Header

@@ -8,18 +8,15 @@ import (
 
 // sweep deletes what retention lets go.
 func (p *Publisher) sweep(ctx context.Context) {
-	if p.cfg.Retention <= 0 {
-		return
-	}
 	tick := time.NewTicker(p.disk.sweep)
 	defer tick.Stop()
 	for {
 		for _, t := range p.all {
-			if t.topic.Forever {
+			if t.topic.Retention <= 0 {
 				continue
 			}
-			if err := t.expire(time.Now().Add(-p.cfg.Retention)); err != nil {
-				p.log.Warn("events older than topics.retention could not be deleted; trying again", "topic", t.topic.Name, "error", err)
+			if err := t.expire(time.Now().Add(-t.topic.Retention)); err != nil {
+				p.log.Warn("records that need not be kept any more could not be deleted; trying again", "topic", t.topic.Name, "error", err)
 			}
 		}
 		select {
@@ -32,8 +29,8 @@ func (p *Publisher) sweep(ctx context.Context) {
 
 // isOld reports whether a segment with records is begun early so that the former can be deleted in time.
 func (t *partition) isOld() bool {
-	keep := t.p.cfg.Retention
-	return !t.topic.Forever && keep > 0 && t.synced > t.base && time.Since(t.made) > keep/10
+	keep := t.topic.Retention
+	return keep > 0 && t.synced > t.base && time.Since(t.made) > keep/10
 }
 
 // expire deletes segments that were finished longer ago than retention says. The last one stays: it has the partition's tail.
@@ -59,6 +56,6 @@ func (t *partition) expire(before time.Time) error {
 	if deleted == 0 {
 		return nil
 	}
-	t.p.cfg.Logger.Info("events older than topics.retention are deleted", "topic", t.topic.Name, "partition", t.number, "files", deleted)
+	t.p.cfg.Logger.Info("records that need not be kept any more are deleted", "topic", t.topic.Name, "partition", t.number, "files", deleted)
 	return t.p.disk.syncDir(t.dir)
 }

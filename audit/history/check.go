@@ -44,7 +44,7 @@ type Check struct {
 // broke.
 func (h *Check) Run(ctx context.Context) error {
 	h.identity = h.Stream.Identity()
-	h.Waits("connecting to Kafka")
+	h.Waits("reading the topics")
 	err := h.Stream.During(ctx, func(ctx context.Context) (err error) {
 		h.Topics, err = readTopics(ctx, h.Client, h.Route, h.Catalog.slotStart == h.Stream.StartedAt())
 		return err

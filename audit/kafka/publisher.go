@@ -310,6 +310,9 @@ func (p *Publisher) Stalled() time.Duration {
 	return longest
 }
 
+// Awaits says what is waited for when Stalled grows.
+func (p *Publisher) Awaits() string { return "Kafka has not answered" }
+
 // Err is nil while the publisher works or tries again. Otherwise the publisher has ended and sends nothing more: see
 // ErrFenced, ErrRestart, ErrTooLarge. A record that was not acknowledged may be in the topic or not.
 func (p *Publisher) Err() error {

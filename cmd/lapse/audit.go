@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/audit"
+	"lapse/audit/kafka"
 	"lapse/internal/config"
 	"lapse/replication"
 	"lapse/schemas"
@@ -102,7 +103,7 @@ var errAuditOff = errors.New("lapse.yaml says audit: off: there is nothing to au
 // newAuditor makes the auditor from the settings and what init left in the database.
 func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*auditor, error) {
 	if s.Audit != config.AuditOff {
-		if err := s.RequireKafka(); err != nil {
+		if err := s.RequireSink(); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +111,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if err != nil {
 		return nil, err
 	}
-	auditor := &auditor{app: a, copies: s.Topics.Create && s.Topics.Replication == 0}
+	auditor := &auditor{app: a, copies: s.Folder == "" && s.Topics.Create && s.Topics.Replication == 0}
 	if auditor.config, err = a.auditConfig(s, login.AfterConnect); err != nil {
 		return nil, err
 	}
@@ -143,12 +144,15 @@ func (a *app) auditorLogin(ctx context.Context, s *config.Settings, once bool) (
 
 // auditConfig makes the configuration from the settings. It is all that reading needs.
 func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (audit.Config, error) {
-	brokers, err := a.kafkaConfig(s)
-	if err != nil {
-		return audit.Config{}, err
+	var brokers kafka.Config
+	if s.Folder == "" {
+		var err error
+		if brokers, err = a.kafkaConfig(s); err != nil {
+			return audit.Config{}, err
+		}
 	}
 	c, err := a.slotConfig(s, admit)
-	c.Kafka = brokers
+	c.Kafka, c.Folder = brokers, s.Folder
 	if err == nil {
 		err = a.showConfig(s, &c)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/audit/evidence"
+	"lapse/audit/folder"
 	"lapse/audit/kafka"
 	"lapse/audit/store"
 	"lapse/internal/config"
@@ -106,6 +107,9 @@ const brokerPatience = 15 * time.Second
 
 // newClient connects to the brokers of the settings.
 func (a *app) newClient(s *config.Settings) (store.Client, error) {
+	if s.Folder != "" {
+		return folder.NewClient(s.Folder), nil
+	}
 	cfg, err := a.kafkaConfig(s)
 	if err != nil {
 		return nil, err

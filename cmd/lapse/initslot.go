@@ -12,7 +12,7 @@ import (
 // goesOn says how the log goes on with a slot that was made again, as far as that can be checked.
 func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
 	const look = "lapse history shows whether the log and the database agree"
-	if err := i.settings.RequireKafka(); err != nil {
+	if err := i.settings.RequireSink(); err != nil {
 		r.Next = append(r.Next, "if the log and the database are one history, the log goes on with a gap that begins at its end; "+look)
 		return
 	}

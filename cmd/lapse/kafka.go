@@ -14,7 +14,7 @@ import (
 
 // kafkaConfig is how to reach the brokers of the settings.
 func (a *app) kafkaConfig(s *config.Settings) (kafka.Config, error) {
-	if err := s.RequireKafka(); err != nil {
+	if err := s.RequireSink(); err != nil {
 		return kafka.Config{}, err
 	}
 	tls, err := s.Kafka.TLSConfig()

@@ -23,6 +23,7 @@ type Settings struct {
 	Keys     KeySource
 	State    string // the folder in which executors remember databases that nobody audits
 	Kafka    Broker
+	Folder   string // that keeps the topics instead of Kafka; "" for none
 	Topics   Topics
 	Format   Format
 	Audit    AuditMode
@@ -229,7 +230,7 @@ func defaults() *Settings {
 		Roles: schemas.RolesFor(schemas.DefaultRolePrefix),
 		Kafka: Broker{},
 		Topics: Topics{
-			System: "lapse.deletes.system", User: "lapse.deletes.user", Log: defaultLog, Partitions: 6, Create: true,
+			System: "lapse.deletes.system", User: "lapse.deletes.user", Log: defaultLog, Create: true,
 			Compression: Snappy,
 		},
 		Format: Spanner,
@@ -292,6 +293,13 @@ func (s *Settings) complete() error {
 	if s.State == "" {
 		s.State = defaultState(s.Keys.env)
 	}
+	switch {
+	case s.Topics.Partitions > 0:
+	case s.Folder != "":
+		s.Topics.Partitions = 1 // nobody reads them side by side, and each is synced by itself
+	default:
+		s.Topics.Partitions = 6
+	}
 	return nil
 }
 
@@ -338,12 +346,13 @@ func checkSlot(name string) error {
 	return nil
 }
 
-// ErrNoBrokers says that Kafka is needed and no brokers are configured.
-var ErrNoBrokers = errors.New("no Kafka brokers are configured: set kafka.brokers in lapse.yaml, LAPSE_KAFKA_BROKERS or --brokers")
+// ErrNoBrokers says that there is no place for the topics.
+var ErrNoBrokers = errors.New("no Kafka brokers are configured: set kafka.brokers in lapse.yaml, LAPSE_KAFKA_BROKERS or --brokers; " +
+	"or have a folder of this machine keep the topics: sink: dir:PATH in lapse.yaml")
 
-// RequireKafka returns ErrNoBrokers unless there are brokers.
-func (s *Settings) RequireKafka() error {
-	if len(s.Kafka.Brokers) == 0 {
+// RequireSink returns ErrNoBrokers unless there are brokers, or a folder.
+func (s *Settings) RequireSink() error {
+	if s.Folder == "" && len(s.Kafka.Brokers) == 0 {
 		return ErrNoBrokers
 	}
 	return nil

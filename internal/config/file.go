@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"lapse/internal/yamldoc"
@@ -40,6 +41,7 @@ func (f *file) fields() []field {
 		{"state", f.path(&f.s.State)},
 		{"kafka", f.kafka},
 		{"topics", f.topics},
+		{"sink", f.sink},
 		{"log_name", f.checked(&f.s.LogName, checkLogName)},
 		{"proofs", f.durationOr("forever", &f.s.Proofs)},
 		{"witnesses", f.witnesses},
@@ -161,6 +163,24 @@ func (f *file) sasl(node yamldoc.Node) {
 		f.complain(node, "sasl needs mechanism, username and password_file")
 	}
 	f.s.Kafka.SASL = sasl
+}
+
+// sink is kafka, or dir: and the folder that keeps the topics.
+func (f *file) sink(node yamldoc.Node) {
+	var text string
+	f.text(&text)(node)
+	dir, isDir := strings.CutPrefix(text, "dir:")
+	switch {
+	case text == "": // it was complained about
+	case text == "kafka":
+		f.s.Folder = ""
+	case !isDir || strings.TrimSpace(dir) == "":
+		f.complain(node, "%q is no sink: want kafka, or dir: and a folder, as in dir:/var/lib/lapse", text)
+	case filepath.IsAbs(dir):
+		f.s.Folder = filepath.Clean(dir)
+	default:
+		f.s.Folder = filepath.Join(f.dir, dir)
+	}
 }
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
