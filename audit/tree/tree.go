@@ -25,7 +25,7 @@ func (t *Tree) Next(value []byte) Leaf {
 	hash := tlog.RecordHash(Entry(value))
 	l := Leaf{Index: t.edge.size, hash: hash}
 	if t.key != nil {
-		l.link = t.key.next(t.link, hash)
+		l.link = t.key.next(t.link, l.Index, hash)
 	}
 	return l
 }
