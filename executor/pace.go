@@ -27,8 +27,9 @@ const (
 	// gentleLane is how long a batch at gentle pace waits for the end of another one of this process. One that lasts longer
 	// holds up nobody.
 	gentleLane = 10 * time.Millisecond
-	// longestGentlePause is the longest pause after a batch at gentle pace. Like longestPause it is far below the length of a lease.
-	longestGentlePause = longestPause
+	// longestGentlePause is the longest pause after a batch at gentle pace: on a server that is overloaded for days, expired rows go all
+	// the same.
+	longestGentlePause = time.Second
 )
 
 // throttlePace is the reason of the pauses at gentle pace: a label of throttle_seconds_total.

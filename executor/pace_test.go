@@ -116,6 +116,27 @@ func TestABatchThatFailsIsFollowedByARestToo(t *testing.T) {
 	})
 }
 
+// However slow a server is.
+func TestAtGentlePaceABatchFollowsWithinASecond(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 30, 5)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		var r resting
+		e := newExecutor(t, db, r.config, func(c *Config) { c.Progress = func(Progress) { r.pass(time.Minute) } })
+		e.pace.sleep = r.sleep
+		s := only(t, once(t, e, "p"))
+		if s.Deleted != 30 || len(r.rested) == 0 {
+			t.Fatalf("%d pauses in %+v", len(r.rested), s)
+		}
+		for _, d := range r.rested {
+			if d != longestGentlePause {
+				t.Errorf("it rested for %v after a batch of a minute, want %v", d, longestGentlePause)
+			}
+		}
+	})
+}
+
 func TestWorkersOfOtherProcessesShareTheTime(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
