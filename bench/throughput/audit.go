@@ -44,8 +44,8 @@ func (b *bench) audited(
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
-		topics := fmt.Sprintf("%s-%d-%d", side.name, w.due, w.batch)
-		t := &trail{side: side, server: server, broker: broker.Addr(), workload: w, of: of, topics: []string{topics + ".system", topics + ".user"}, place: place{
+		topics := fmt.Sprintf("%s-%d-%t", side.name, w.due, w.singly)
+		t := &trail{bench: b, side: side, server: server, broker: broker, log: topics + ".log", workload: w, of: of, topics: []string{topics + ".system", topics + ".user"}, place: place{
 			dir: filepath.Join(b.Dir, side.name), url: server.URL("postgres", side.name),
 			settings: fmt.Sprintf("kafka: { brokers: [%q] }\ntopics: { system: %s, user: %s, log: %s, partitions: 6, replication: 1 }\n",
 				broker.Addr(), topics+".system", topics+".user", topics+".log"),
@@ -60,11 +60,13 @@ func (b *bench) audited(
 
 // trail is a side's database, slot and topics.
 type trail struct {
+	bench    *bench
 	side     side
 	server   *measure.Server
 	place    place
-	broker   string
+	broker   *kafkaserver.Server
 	topics   []string // of deletes
+	log      string   // its topic
 	workload workload
 	of       *scenario
 }
@@ -98,13 +100,16 @@ func (t *trail) deleteByPolicy(ctx context.Context) error {
 	return t.server.Execute(ctx, t.side.name, require+"true")
 }
 
-// userDeletes is the number of rows in one transaction of the application's.
+// userDeletes is the number of rows in one transaction of the application's, where it is not one.
 const userDeletes = 100
 
 // sample makes the workload's deletes, a third of them by policy and the rest by the application, and lets the side audit
 // them. What is audited before is the inserts, which are none of the audit's work.
 func (t *trail) sample(ctx context.Context) (got sample, err error) {
-	byPolicy := t.workload.due / 3
+	byPolicy, each := t.workload.due/3, userDeletes
+	if t.workload.singly {
+		byPolicy, each = 0, 1
+	}
 	byUser := t.workload.due - byPolicy
 	fill := fmt.Sprintf("insert into shop.sessions select 20000000 + g, now(), repeat('x', 100) from generate_series(1, %d) g", byUser)
 	if err := t.server.Execute(ctx, t.side.name, t.of.due(byPolicy), fill, "vacuum analyze shop.sessions"); err != nil {
@@ -123,11 +128,15 @@ func (t *trail) sample(ctx context.Context) (got sample, err error) {
 				delete from shop.sessions where id >= low and id < low + %[2]d;
 				commit;
 			end loop;
-		end $$`, byUser, userDeletes)
-	if err := t.server.Execute(ctx, t.side.name, users, "checkpoint"); err != nil {
+		end $$`, byUser, each)
+	if err := t.server.Execute(ctx, t.side.name, "set synchronous_commit = off", users, "checkpoint"); err != nil {
 		return got, err
 	}
 	if err := t.deleteByPolicy(ctx); err != nil {
+		return got, err
+	}
+	logged, err := t.broker.Bytes(t.log, 0)
+	if err != nil {
 		return got, err
 	}
 	limited, cancel := context.WithTimeout(ctx, t.of.limit)
@@ -144,12 +153,17 @@ func (t *trail) sample(ctx context.Context) (got sample, err error) {
 	if sent, few := after-before, int64(1000); sent < int64(t.workload.due) || sent > int64(t.workload.due)+few {
 		return got, fmt.Errorf("it sent %d records for %d deletes", sent, t.workload.due)
 	}
+	end, err := t.broker.Bytes(t.log, 0)
+	if err != nil {
+		return got, err
+	}
+	t.bench.Say("  %s: the log is %d bytes longer", t.side.name, end-logged)
 	return sample{Rows: int64(t.workload.due), Seconds: took, Command: took}, nil
 }
 
 // records is the number of records in the topics of deletes, none while there are no topics.
 func (t *trail) records(ctx context.Context) (n int64, err error) {
-	client := &kafka.Client{Addr: kafka.TCP(t.broker), Transport: &kafka.Transport{}}
+	client := &kafka.Client{Addr: kafka.TCP(t.broker.Addr()), Transport: &kafka.Transport{}}
 	topics, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: t.topics})
 	if err != nil {
 		return 0, err

@@ -36,6 +36,9 @@ const (
 type workload struct {
 	due   int // rows; 0: a look with nothing due
 	batch int // the largest
+	// singly has the audit's deletes be the application's, each in a transaction of its own. Otherwise it has a hundred in each of its
+	// own, and a third of the rows is the policy's.
+	singly bool
 }
 
 const (
@@ -44,7 +47,7 @@ const (
 )
 
 func scenarios() []scenario {
-	all := []workload{{0, 5000}, {300, 1}, {500_000, 5000}}
+	all := []workload{{due: 0, batch: 5000}, {due: 300, batch: 1}, {due: 500_000, batch: 5000}}
 	return []scenario{
 		{name: "plain", title: "plain table", setup: plain(), due: dueInOne, workloads: all, limit: 10 * time.Second},
 		{
@@ -65,7 +68,8 @@ func scenarios() []scenario {
 		},
 		{
 			name: "audit", title: "audit, from the slot to Kafka", where: onNewest,
-			setup: plain(), due: dueInOne, workloads: []workload{{300_000, 5000}}, limit: 5 * time.Minute,
+			setup: plain(), due: dueInOne, limit: 5 * time.Minute,
+			workloads: []workload{{due: 300_000, batch: 5000}, {due: 300_000, batch: 5000, singly: true}},
 		},
 	}
 }
@@ -73,6 +77,9 @@ func scenarios() []scenario {
 func (w workload) title() string {
 	if w.due == 0 {
 		return "nothing due"
+	}
+	if w.singly {
+		return fmt.Sprintf("%d deletes, each in a transaction of its own", w.due)
 	}
 	return fmt.Sprintf("%d due, batches of up to %d", w.due, w.batch)
 }

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func TestBothSidesOfEveryScenarioAreMeasured(t *testing.T) {
 	t.Parallel()
-	few := []workload{{0, 10}, {20, 1}}
+	few := []workload{{due: 0, batch: 10}, {due: 20, batch: 1}}
 	report := measureOnNewest(t,
 		scenario{name: "plain", title: "plain", setup: plain(), due: dueInOne, workloads: few, limit: time.Minute},
 		scenario{name: "keys", title: "keys", setup: append(plain(), keysElsewhere(200)...), due: dueInOne, workloads: few, limit: time.Minute},
@@ -46,7 +46,7 @@ func TestBothSidesOfEveryScenarioAreMeasured(t *testing.T) {
 func TestARunThatTakesTooLongIsCutOffAndSaysSo(t *testing.T) {
 	t.Parallel()
 	report := measureOnNewest(t, scenario{
-		name: "plain", title: "plain", setup: plain(), due: dueInOne, workloads: []workload{{50_000, 10}}, limit: 500 * time.Millisecond,
+		name: "plain", title: "plain", setup: plain(), due: dueInOne, workloads: []workload{{due: 50_000, batch: 10}}, limit: 500 * time.Millisecond,
 	})
 	var table strings.Builder
 	if err := report.Print(&table); err != nil {
@@ -81,18 +81,21 @@ func TestTheAuditOfBothSidesIsMeasured(t *testing.T) {
 	_, missing := kafkaserver.Find()
 	fixture.Missing(t, missing)
 	report := measureOnNewest(t, scenario{
-		name: "audit", title: "audit", where: onNewest, setup: plain(), due: dueInOne, workloads: []workload{{3000, 500}}, limit: time.Minute,
+		name: "audit", title: "audit", where: onNewest, setup: plain(), due: dueInOne, limit: time.Minute,
+		workloads: []workload{{due: 3000, batch: 500}, {due: 300, batch: 500, singly: true}},
 	})
-	if len(report.Figures) != 1 {
-		t.Fatalf("%d figures of 1", len(report.Figures))
+	if len(report.Figures) != 2 {
+		t.Fatalf("%d figures of 2", len(report.Figures))
 	}
-	f := report.Figures[0]
-	if f.Unit != "deletes/s" || f.Ratio <= 0 || f.Before == nil || f.After == nil {
-		t.Fatalf("%+v", f)
-	}
-	for _, s := range append(f.Before.Samples, f.After.Samples...) {
-		if s.Rows != 3000 || s.Seconds <= 0 {
-			t.Errorf("%+v, want 3000 rows", s)
+	for i, rows := range []int64{3000, 300} {
+		f := report.Figures[i]
+		if f.Unit != "deletes/s" || f.Ratio <= 0 || f.Before == nil || f.After == nil {
+			t.Fatalf("%+v", f)
+		}
+		for _, s := range append(f.Before.Samples, f.After.Samples...) {
+			if s.Rows != rows || s.Seconds <= 0 {
+				t.Errorf("%+v, want %d rows", s, rows)
+			}
 		}
 	}
 }

@@ -9,6 +9,22 @@ import (
 	"slices"
 )
 
+// Bytes is how much room a partition's records take on the broker's disk.
+func (s *Server) Bytes(topic string, partition int) (bytes int64, err error) {
+	segments, err := filepath.Glob(filepath.Join(s.dataDir(), fmt.Sprintf("%s-%d", topic, partition), "*.log"))
+	if err != nil {
+		return 0, err
+	}
+	for _, segment := range segments {
+		info, err := os.Stat(segment)
+		if err != nil {
+			return 0, err
+		}
+		bytes += info.Size()
+	}
+	return bytes, nil
+}
+
 // LoseTail has a broker that is not running lose the last batches of a partition, as a power cut does that comes before its
 // disk has them. It returns where the partition ends then: always after a whole batch, as Kafka's own recovery leaves it.
 func (s *Server) LoseTail(topic string, partition, batches int) (end int64, err error) {
