@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
+	"lapse/replication"
 )
 
 // pending is a record of the log on its way.
@@ -15,11 +16,26 @@ type pending struct {
 	mark   uint64 // of the record, once it is appended
 }
 
-// queue holds the records of the log that are not acknowledged, in order. The first written of them are appended.
+// queue holds the records of the log that are not acknowledged, in order. The first written of them are appended, and the events of
+// those up to ready are acknowledged.
 type queue struct {
 	items   []pending
 	written int
+	ready   int
+
+	// Of those that are ready and not appended. Nothing but the slot waits for a record of users alone. Each that goes by itself
+	// takes ten times the room on the brokers' disks, for ever.
+	since  time.Time // when the first of them was ready
+	bytes  int
+	urgent bool        // somebody waits for one of them
+	soon   *time.Timer // wakes the stream when they have waited for long enough; nil: they do not wait
 }
+
+// Records of users' transactions wait for company until they have waited that long, or are that many bytes.
+const (
+	lingerTime  = time.Second
+	lingerBytes = 128 << 10
+)
 
 func (q *queue) empty() bool { return len(q.items) == 0 }
 func (q *queue) full() bool  { return !q.room(1) }
@@ -39,8 +55,45 @@ func (q *queue) drop(n int) {
 	clear(q.items[:n])
 	q.items = q.items[n:]
 	q.written -= n
+	q.ready -= n
 	if len(q.items) == 0 {
 		q.items = nil // frees the array and what it holds
+	}
+}
+
+// advance takes note that events are acknowledged up to a mark.
+func (q *queue) advance(acked uint64, now func() time.Time) {
+	for q.ready < len(q.items) && q.items[q.ready].events <= acked {
+		if q.ready == q.written {
+			q.since, q.bytes, q.urgent = now(), 0, false
+		}
+		entry := q.items[q.ready].entry
+		q.bytes += len(entry.Value)
+		q.urgent = q.urgent || !entry.Patient
+		q.ready++
+	}
+}
+
+// lingers is how long yet the records that are ready wait for company.
+func (q *queue) lingers(now func() time.Time) time.Duration {
+	if q.ready == q.written || q.urgent || q.bytes >= lingerBytes {
+		return 0
+	}
+	return lingerTime - now().Sub(q.since)
+}
+
+// wakeIn has the stream woken, once, when the records that wait have waited for long enough.
+func (q *queue) wakeIn(pause time.Duration, stream *replication.Stream) {
+	if q.soon == nil {
+		q.soon = time.AfterFunc(pause, stream.Wake)
+	}
+}
+
+// forgetWake undoes wakeIn.
+func (q *queue) forgetWake() {
+	if q.soon != nil {
+		q.soon.Stop()
+		q.soon = nil
 	}
 }
 
@@ -94,16 +147,24 @@ func (r *relay) flush() error {
 	return nil
 }
 
-// appendRecords appends the records whose events are acknowledged, after a fence that says where those end.
+// appendRecords appends the records whose events are acknowledged, after a fence that says where those end. Records of users' transactions
+// wait for company before it.
 func (r *relay) appendRecords(acked uint64) {
 	q := &r.queue
-	for q.written < len(q.items) && q.items[q.written].events <= acked {
+	q.advance(acked, r.now)
+	if pause := q.lingers(r.now); pause > 0 && r.stream != nil && !r.hurried {
+		q.wakeIn(pause, r.stream)
+		return
+	}
+	q.forgetWake()
+	for q.written < q.ready {
 		next := &q.items[q.written]
 		if r.ends.mustSay(next.events) && !r.sayEnds(acked) {
 			return
 		}
 		r.at(step{before: "record", record: next.entry})
 		record := r.writer.Record(next.entry)
+		record.Follows = q.written+1 < q.ready
 		leaf := r.checkpoints.place(&record)
 		mark, ok := r.sink.Append(record)
 		if !ok {
@@ -143,7 +204,7 @@ func (r *relay) awaitKafka(ctx context.Context) error {
 func (r *relay) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
-	r.checkpoints.wanted = true
+	r.checkpoints.wanted, r.hurried = true, true
 	for {
 		err := r.flush()
 		switch {

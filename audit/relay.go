@@ -50,6 +50,7 @@ type relay struct {
 	last        evidence.LogPosition              // of the newest record that is in the log or in the queue
 	reach       evidence.Reach                    // of the last transaction or coverage whose records are in the queue, all of them
 	queue       queue
+	hurried     bool // no record waits for company: somebody waits for a position, or the server stops
 	ends        ends
 	checkpoints checkpoints
 	showing     showing
@@ -145,6 +146,7 @@ const partitionsSeen = 150000
 // reopenStale ends the stream when all that was read is confirmed, and nothing after it: the next one sends what comes after the
 // heartbeat that found other partitions, and sends it as they are.
 func (r *relay) reopenStale(ctx context.Context) error {
+	r.hurried = true
 	for {
 		if err := r.flush(); err != nil {
 			return err
@@ -183,7 +185,7 @@ func (r *relay) wakeBy(timer *time.Timer, until schemas.LSN) (due time.Time) {
 
 // attach makes stream the one that is read, and confirmed to.
 func (r *relay) attach(stream *replication.Stream) {
-	r.stream, r.tx, r.stale = stream, nil, false
+	r.stream, r.tx, r.stale, r.hurried = stream, nil, false, false
 	r.coverage.begin(r.reach, r.now())
 	r.metrics.serverLag.restart(r.reach.LSN)
 	r.unwatch = wakeOn(stream, r.sink.Progress())
@@ -203,6 +205,7 @@ func (r *relay) detach() {
 			r.ends.soon.Stop()
 		}
 		r.checkpoints.detach()
+		r.queue.forgetWake()
 		r.stream = nil
 	}
 }
@@ -339,6 +342,10 @@ func (r *relay) wait(ctx context.Context) error {
 	case errors.Is(err, replication.ErrWoken):
 		return r.flush()
 	case errors.Is(err, replication.ErrStopping):
+		r.hurried = true
+		if err := r.flush(); err != nil {
+			return err
+		}
 		return r.stream.CheckStop(r.sink.Stalled())
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -357,6 +364,7 @@ func (r *relay) keepalive(m *replication.Message) error {
 	if m.ReplyRequested && m.WALEnd > r.stream.Confirmed() {
 		r.coverage.wanted = true
 	}
+	r.hurried = r.hurried || m.Stopping
 	if err := r.flush(); err != nil {
 		return err
 	}
@@ -377,6 +385,10 @@ func (r *relay) timelineOf(at schemas.LSN) schemas.Timeline {
 func (r *relay) finished(until schemas.LSN) bool {
 	if r.coverage.upTo.LSN >= until && r.reach.LSN < until && !r.coverage.wanted {
 		r.coverage.wanted = true
+		r.stream.Wake()
+	}
+	if !r.hurried && r.reach.LSN >= until {
+		r.hurried = true
 		r.stream.Wake()
 	}
 	return r.queue.empty() && r.sink.Acked() >= r.lastMark && r.reach.LSN >= until && r.stream.Confirmed() >= until && r.signed() &&

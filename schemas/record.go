@@ -21,6 +21,9 @@ type Record struct {
 	// restart gives the same Time: the time of the commit, not the clock on the wall. It must be set, and not before
 	// 1970. One that is a minute ahead of the publisher's clock is published as of now.
 	Time time.Time
+
+	// Follows says that another record for the same partition comes at once, and that this one may wait for it. It is not published.
+	Follows bool
 }
 
 // HeaderOp is the key of the header that says what kind of record this is. OpFence is its value in the records with which a

@@ -51,6 +51,7 @@ type Entry struct {
 	Kind     Kind
 	Position LogPosition
 	More     bool      // the transaction has another record after it
+	Patient  bool      // nobody but the slot waits for it
 	Time     time.Time // Kafka's timestamp; no part of the record
 	Value    []byte
 }
@@ -108,7 +109,11 @@ func (w *LogWriter) Write(c Content, at LogPosition, more bool) *Entry {
 	if w.beat != nil {
 		b = appendUUID(append(b, `,"beat":`...), w.beat.Nonce)
 	}
-	return &Entry{Kind: c.Kind(), Position: at, More: more, Time: c.written(), Value: append(c.append(b, w.form), '}')}
+	t, ok := c.(*TransactionContent)
+	return &Entry{
+		Kind: c.Kind(), Position: at, More: more, Patient: ok && t.Verdict == Unclaimed && !more,
+		Time: c.written(), Value: append(c.append(b, w.form), '}'),
+	}
 }
 
 // Record is the entry as it goes into the topic. It has no key: a compacted topic, which would throw records away, refuses

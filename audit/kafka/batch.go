@@ -51,11 +51,13 @@ type batch struct {
 	packed   []byte // the same, compressed; memory that is kept
 	wire     []byte // buf or packed: what is sent; nil until the batch is sealed
 	count    int32
-	baseTime int64  // milliseconds, of the first record
-	maxTime  int64  // milliseconds, of the youngest record
-	first    uint64 // number of the first record; 0 in a batch of nothing but a fence
-	records  int    // the caller's
-	payload  int    // their bytes: what counts against Config.MaxBuffered
+	baseTime int64     // milliseconds, of the first record
+	maxTime  int64     // milliseconds, of the youngest record
+	first    uint64    // number of the first record; 0 in a batch of nothing but a fence
+	records  int       // the caller's
+	payload  int       // their bytes: what counts against Config.MaxBuffered
+	begun    time.Time // when its first record was added
+	follows  bool      // another record comes at once
 }
 
 // reset empties the batch and keeps its memory.

@@ -98,3 +98,21 @@ func TestABatchThatCannotBeShortenedStillFits(t *testing.T) {
 	}
 	waitAcked(t, p, number)
 }
+
+func TestATopicMayBeCompressedInAWayOfItsOwn(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(kafkatest.Broker(t), topic)
+	cfg.Compression, cfg.Topics[0].Compression = kafka.None, kafka.Zstd
+	p := open(t, cfg)
+	rec := newSource(topic, 1, 1).record(0)
+	rec.Value = bytes.Repeat([]byte("a record that can be shortened, "), 30)
+	waitAcked(t, p, mustAppend(t, p, rec))
+	if got := compressionAt(t, cfg, 1); got != compress.Zstd {
+		t.Errorf("the batch is compressed as %v", got)
+	}
+	cfg.Topics[0].Compression = "brotli"
+	if _, err := kafka.Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "brotli") {
+		t.Errorf("opened with a compression that nobody knows: %v", err)
+	}
+}

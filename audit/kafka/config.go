@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -46,6 +47,9 @@ type Topic struct {
 	// refused.
 	Forever bool
 
+	// Compression of this topic's batches; "" is Config.Compression.
+	Compression Compression
+
 	// Configs are settings for the topic if it is made here, for instance retention.ms=-1. An existing topic with a smaller
 	// min.insync.replicas than this is warned of, or refused.
 	Configs map[string]string
@@ -82,7 +86,7 @@ type Config struct {
 	// below 256 KiB.
 	MaxBatchBytes int
 
-	// Compression of batches; "" is Snappy. Limits count bytes before compression.
+	// Compression of batches where the topic does not say it; "" is Snappy. Limits count bytes before compression.
 	Compression Compression
 
 	// MaxBuffered is how many bytes of records may be unacknowledged. 0 means 4 MiB: 400,000 records a second were published
@@ -164,6 +168,9 @@ func (c *Config) check() error {
 	}
 	seen := make(map[string]bool, len(c.Topics))
 	for _, t := range c.Topics {
+		if _, err := cmp.Or(t.Compression, c.Compression).codec(); err != nil {
+			errs = append(errs, err)
+		}
 		switch {
 		case t.Name == "":
 			errs = append(errs, errors.New("a topic without name"))

@@ -119,7 +119,7 @@ func (s *sender) sendFence(ctx context.Context) (offset int64, err error) {
 	defer s.p.recycle(b)
 	fence := newFence(s.p.cfg.FenceHeaders, time.Now())
 	b.add(&fence, math.MaxInt)
-	b.seal(s.p.codec, s.session, s.seq)
+	b.seal(s.codec, s.session, s.seq)
 	s.seq = s.seq.plus(b.count)
 	if offset, err = s.deliver(ctx, b); err == nil && offset >= 0 {
 		s.ended(offset, b)

@@ -44,3 +44,33 @@ func TestNeitherTheFirstRecordNorAFullBatchLingers(t *testing.T) {
 		t.Error("the last batch did not wait for company")
 	}
 }
+
+func TestARecordWaitsForTheOneThatFollows(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(kafkatest.Broker(t), topic)
+	cfg.SetTiming(kafka.Timing{Linger: time.Hour})
+	p := open(t, cfg)
+	s := newSource(topic, 1, 3)
+	for n := range 2 {
+		rec := s.record(n)
+		rec.Follows = true
+		mustAppend(t, p, rec)
+	}
+	waitFor(t, "the first two wait", func() bool { return p.Lingers(topic) })
+	if p.Acked() != 0 {
+		t.Error("a record did not wait for the one that follows")
+	}
+	waitAcked(t, p, mustAppend(t, p, s.record(2))) // all in one batch: a second one would wait for an hour
+}
+
+func TestARecordDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(kafkatest.Broker(t), topic)
+	cfg.SetTiming(kafka.Timing{Linger: 30 * time.Millisecond})
+	p := open(t, cfg)
+	rec := newSource(topic, 1, 1).record(0)
+	rec.Follows = true // and none does
+	waitAcked(t, p, mustAppend(t, p, rec))
+}

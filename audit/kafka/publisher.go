@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/segmentio/kafka-go/compress"
 	"golang.org/x/sync/errgroup"
 
 	"lapse/schemas"
@@ -23,7 +23,6 @@ type Publisher struct {
 	timing  *timing
 	log     *slog.Logger
 	client  *Client
-	codec   compress.Codec // nil: batches are not compressed
 	metrics *Metrics
 	notes   notes
 
@@ -53,16 +52,12 @@ func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	codec, err := cfg.Compression.codec()
-	if err != nil {
-		return nil, fmt.Errorf("configure Kafka: %w", err)
-	}
 	client, err := NewClient(cfg) // 1. connect
 	if err != nil {
 		return nil, err
 	}
 	p := &Publisher{
-		cfg: cfg, timing: cfg.timing, log: cfg.Logger, client: client, codec: codec, metrics: cfg.Metrics,
+		cfg: cfg, timing: cfg.timing, log: cfg.Logger, client: client, metrics: cfg.Metrics,
 		byTopic:  make(map[string][]*sender, len(cfg.Topics)),
 		progress: make(chan struct{}, 1),
 	}
@@ -85,13 +80,17 @@ func (p *Publisher) takeOver(ctx context.Context) error {
 	}
 	for i := range p.cfg.Topics {
 		t := &p.cfg.Topics[i]
+		codec, err := cmp.Or(t.Compression, p.cfg.Compression).codec()
+		if err != nil {
+			return err // Config.check has seen it
+		}
 		p.warn(t, topics[t.Name])
 		limit := p.limit(batchLimit(topics[t.Name].settings, p.cfg.MaxBatchBytes))
 		if t.Partitions == 0 {
 			t.Partitions = topics[t.Name].partitions
 		}
 		for partition := range t.Partitions {
-			s := newSender(p, t.Name, int32(partition), limit)
+			s := newSender(p, t.Name, int32(partition), limit, codec)
 			p.byTopic[t.Name] = append(p.byTopic[t.Name], s)
 			p.senders = append(p.senders, s)
 		}
