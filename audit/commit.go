@@ -50,17 +50,18 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	if h := outcome.Account.Heartbeat; h != nil {
 		r.heartbeats.received(h)
 	}
+	entries := r.writer.WriteAll(outcome.Records, evidence.EndOf(tx))
 	lost := false
 	for _, m := range outcome.Markers {
 		if err := r.publishMarker(ctx, m); err != nil {
 			return err
 		}
 		if m.Reason == evidence.ReasonTopic {
-			lost, r.ends.told = true, evidence.LogPosition{Reach: evidence.EndOf(tx), Seq: uint32(len(outcome.Records) - 1)}
+			lost, r.ends.told = true, entries[len(entries)-1].Position
 		}
 	}
 	r.stale = r.stale || outcome.Partitions && r.copied == nil && r.stream.Identity().ServerVersion < partitionsSeen
-	if err := r.record(ctx, evidence.EndOf(tx), outcome.Records); err != nil || !lost {
+	if err := r.record(ctx, entries); err != nil || !lost {
 		return err
 	}
 	// No event may be above the gap before the log has it: the next start could not write the same one again.
@@ -69,14 +70,14 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 
 // record puts a transaction's records in line when there is room for all of them: what is read meanwhile has no record
 // between two of them.
-func (r *relay) record(ctx context.Context, end evidence.Reach, records []evidence.Content) error {
-	for !r.queue.room(len(records)) {
+func (r *relay) record(ctx context.Context, entries []*evidence.Entry) error {
+	for !r.queue.room(len(entries)) {
 		if err := r.wait(ctx); err != nil {
 			return err
 		}
 	}
-	for i, content := range records {
-		r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: end, Seq: uint32(i)}, i < len(records)-1))
+	for _, entry := range entries {
+		r.enqueue(entry)
 	}
 	return r.flush()
 }

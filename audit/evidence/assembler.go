@@ -133,7 +133,7 @@ func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *C
 	o := &a.outcome
 	if account.Recorded() {
 		o.Verdict = reconcile(account)
-		o.Records = append(o.Records, newTransactionContent(tx, account, o.Verdict))
+		o.Records = append(o.Records, newTransactionContents(tx, account, o.Verdict)...)
 		if account.Drop != nil {
 			o.Records = append(o.Records, newDropContent(tx, account.Drop))
 		}

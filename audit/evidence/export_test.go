@@ -20,11 +20,20 @@ var (
 
 	ParseQualified = parseQualified
 
-	NewTransactionContent = newTransactionContent
-	NewDropContent        = newDropContent
+	NewDropContent = newDropContent
 
 	ParseIdentifiers = parseIdentifiers
 )
+
+// NewTransactionContent is the only record of a transaction that touched few tables.
+func NewTransactionContent(tx *replication.Tx, a *Account, verdict Verdict) *TransactionContent {
+	return newTransactionContents(tx, a, verdict)[0].(*TransactionContent)
+}
+
+// NewTransactionContents makes all records of a transaction.
+func NewTransactionContents(tx *replication.Tx, a *Account, verdict Verdict) []Content {
+	return newTransactionContents(tx, a, verdict)
+}
 
 // Set makes e the event of a change.
 func (e *Event) Set(tx *replication.Tx, change *replication.Change, f Finding, claim *schemas.Claim, table string) {

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -145,6 +146,30 @@ func FenceHeaders(source *Source, timeline schemas.Timeline, process string) []s
 	}
 }
 
-// maxLines bounds how many relations a transaction's record names. A line is shorter than a kilobyte; one transaction may
-// delete from thousands of partitions.
-const maxLines = 512
+// MaxRecord is how many bytes a record of the log has at most: as many as tlog-tiles takes for an entry.
+const MaxRecord = 65535
+
+// maxLines is how many relations a record names at most, and fewer where their names are long. One transaction may delete from
+// thousands of partitions.
+const maxLines = 256
+
+// divisible is a content that may be too long for one record.
+type divisible interface {
+	halves() (first, second Content) // nil if it has one line
+}
+
+// WriteAll makes the records of what one transaction comes to. What is too long for one record is divided among several.
+func (w *LogWriter) WriteAll(contents []Content, at Reach) (all []*Entry) {
+	for i := 0; i < len(contents); i++ {
+		e := w.Write(contents[i], LogPosition{Reach: at, Seq: uint32(i)}, i < len(contents)-1)
+		if d, is := contents[i].(divisible); is && len(e.Value) > MaxRecord {
+			if first, second := d.halves(); first != nil {
+				contents = slices.Concat(contents[:i], []Content{first, second}, contents[i+1:])
+				i--
+				continue
+			}
+		}
+		all = append(all, e)
+	}
+	return all
+}

@@ -194,7 +194,7 @@ func (d drawn) contents(route *Route) []Content {
 	if d.IntN(2) == 0 {
 		origin.HashKey, origin.PublicKey, origin.RowsKeys = "hash", route.PublicKey+"log", []RowsKey{{"2026-11", "one"}, {"2026-12", "two"}}
 	}
-	transaction := newTransactionContent(d.tx(), d.account(), []Verdict{Match, Mismatch, Unclaimed}[d.IntN(3)])
+	transaction := newTransactionContents(d.tx(), d.account(), []Verdict{Match, Mismatch, Unclaimed}[d.IntN(3)])[0].(*TransactionContent)
 	if d.IntN(2) == 0 {
 		transaction.Rows = &RowsRoot{Epoch: "2026-11", Count: d.Uint64(), First: d.Uint32(), Root: []byte(d.text())}
 	}
@@ -261,7 +261,7 @@ func TestARecordOfALaterVersionIsReadAsFarAsItIsKnown(t *testing.T) {
 		t.Errorf("a kind of a later version is read as %+v (%v)", r, err)
 	}
 	account := &Account{Tallies: []Tally{{OID: 1, Table: "public.t", Op: Delete, Cause: User, Events: 3}}}
-	value = NewLogWriter(route, nil, d.id(), nil).Write(newTransactionContent(&replication.Tx{CommitTime: d.time()}, account, Unclaimed), LogPosition{}, false).Value
+	value = NewLogWriter(route, nil, d.id(), nil).Write(newTransactionContents(&replication.Tx{CommitTime: d.time()}, account, Unclaimed)[0], LogPosition{}, false).Value
 	for _, change := range [][2]string{
 		{`"cause":"user"`, `"cause":"moon"`},
 		{`"op":"delete"`, `"op":"vanish"`},

@@ -253,6 +253,16 @@ func (c *tablesContent) parse(record []byte, form TextForm) (err error) {
 	return err
 }
 
+func (c *tablesContent) halves() (first, second Content) {
+	n := len(c.Lines) / 2
+	if n == 0 {
+		return nil, nil
+	}
+	one, other := *c, *c
+	one.Lines, other.Lines = c.Lines[:n:n], c.Lines[n:]
+	return &one, &other
+}
+
 // coverTables makes the records of the tables that a heartbeat found otherwise than the one before.
 func coverTables(lines []tableLine, tx *replication.Tx, until Reach, ancestry replication.Ancestry) (records []Content) {
 	for len(lines) > 0 {

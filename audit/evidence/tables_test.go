@@ -168,7 +168,7 @@ func TestTheLogSaysFromWhichHeartbeatToWhichATableIsCovered(t *testing.T) {
 		}
 		lines += strings.Count(string(entry.Value), `"change":"begins"`)
 	}
-	if len(records) != 4 || lines != 1100 {
+	if len(records) != 6 || lines != 1100 {
 		t.Errorf("%d records with %d tables", len(records), lines)
 	}
 	if records := coverage(a, found(1101, 5, "public.t4", "public.t", "t"), insert(beatRelation, row(1, ""))); len(records) != 0 {

@@ -3,24 +3,23 @@ package evidence
 import (
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"lapse/replication"
 	"lapse/schemas"
 )
 
-// TransactionContent is the record of one transaction that is wholly in the topics. It is written before the next one
-// begins, whose account takes the place of this one's.
+// TransactionContent is the record of one transaction that is wholly in the topics, or one of its records: all say the same of the
+// transaction, and each names other relations. It is written before the next one begins, whose account takes the place of this one's.
 type TransactionContent struct {
 	Committed
+	Further  bool   // the record before is of the same transaction
 	Origin   string // where its changes come from; empty if from here, and of a batch
 	Verdict  Verdict
 	Claim    *schemas.Claim // that verified, as far as the record has it; nil for none
 	Claimed  *Claimed       // nil where there is no result of the claim's own
-	Observed []Tally        // the first maxLines
-	Others   []OtherTallies // what is beyond them
-	Rows     *RowsRoot      // nil where the transaction has no event, and in records of former versions
+	Observed []Tally
+	Rows     *RowsRoot // nil where the transaction has no event, and in records of former versions and further ones
 }
 
 // Committed is which transaction a record is of.
@@ -32,48 +31,56 @@ type Committed struct {
 
 // Claimed is what a batch's result says was deleted.
 type Claimed struct {
-	Picked, Deleted int64
-	ByRelation      []RelationCount // the first maxLines
-	OtherTables     uint64          // what is beyond them
-	OtherRows       uint64
+	Picked, Deleted int64 // in all
+	ByRelation      []RelationCount
 }
 
-// OtherTallies sums up tallies of one kind.
-type OtherTallies struct {
-	Op             Op
-	Cause          Cause
-	Cascade        bool
-	Tables, Events uint64
-}
-
-func newTransactionContent(tx *replication.Tx, a *Account, verdict Verdict) *TransactionContent {
-	c := &TransactionContent{Committed: committed(tx), Verdict: verdict, Claim: a.Claim, Observed: a.Tallies[:min(len(a.Tallies), maxLines)]}
+// newTransactionContents makes a transaction's records: one, unless it touched very many tables.
+func newTransactionContents(tx *replication.Tx, a *Account, verdict Verdict) (all []Content) {
+	c := &TransactionContent{Committed: committed(tx), Verdict: verdict, Claim: a.Claim, Observed: a.Tallies}
 	if a.Batches == 0 {
 		c.Origin = tx.Origin
 	}
 	if r := a.Result; a.Claim != nil && r != nil && r.Batch == a.Claim.Batch {
-		c.Claimed = claimed(r)
+		c.Claimed = &Claimed{Picked: r.Picked, Deleted: r.Deleted, ByRelation: r.ByRelation}
 	}
-	for i := range a.Tallies[len(c.Observed):] {
-		t := &a.Tallies[len(c.Observed)+i]
-		k := slices.IndexFunc(c.Others, func(o OtherTallies) bool { return o.Op == t.Op && o.Cause == t.Cause && o.Cascade == t.Cascade })
-		if k < 0 {
-			k, c.Others = len(c.Others), append(c.Others, OtherTallies{Op: t.Op, Cause: t.Cause, Cascade: t.Cascade})
+	for c != nil {
+		var rest *TransactionContent
+		if c.lines() > maxLines {
+			c, rest = c.cut(maxLines)
 		}
-		c.Others[k].Tables++
-		c.Others[k].Events += t.Events
+		all, c = append(all, c), rest
 	}
-	return c
+	return all
 }
 
-// claimed is what a result says.
-func claimed(r *Result) *Claimed {
-	c := &Claimed{Picked: r.Picked, Deleted: r.Deleted, ByRelation: r.ByRelation[:min(len(r.ByRelation), maxLines)]}
-	for _, other := range r.ByRelation[len(c.ByRelation):] {
-		c.OtherTables++
-		c.OtherRows += uint64(other.Rows) // a sum of what anybody may have written: it wraps around rather than turn negative
+// lines is how many lines the longer one of the record's lists has.
+func (c *TransactionContent) lines() int {
+	if c.Claimed == nil {
+		return len(c.Observed)
 	}
-	return c
+	return max(len(c.Observed), len(c.Claimed.ByRelation))
+}
+
+// cut makes two records of one: the first has so many lines of each list.
+func (c *TransactionContent) cut(lines int) (first, rest *TransactionContent) {
+	one, other := *c, *c
+	n := min(lines, len(c.Observed))
+	one.Observed, other.Observed, other.Further = c.Observed[:n:n], c.Observed[n:], true
+	other.Rows = nil
+	if all := c.Claimed; all != nil {
+		n := min(lines, len(all.ByRelation))
+		one.Claimed = &Claimed{Picked: all.Picked, Deleted: all.Deleted, ByRelation: all.ByRelation[:n:n]}
+		other.Claimed = &Claimed{Picked: all.Picked, Deleted: all.Deleted, ByRelation: all.ByRelation[n:]}
+	}
+	return &one, &other
+}
+
+func (c *TransactionContent) halves() (first, second Content) {
+	if c.lines() < 2 {
+		return nil, nil
+	}
+	return c.cut(c.lines() / 2)
 }
 
 // Kind is KindTransaction.
@@ -81,6 +88,9 @@ func (*TransactionContent) Kind() Kind { return KindTransaction }
 
 func (c *TransactionContent) append(b []byte, form TextForm) []byte {
 	b = c.Committed.append(b)
+	if c.Further {
+		b = append(b, `,"further":true`...)
+	}
 	if c.Origin != "" {
 		b = appendText(append(b, `,"origin":`...), c.Origin, form)
 	}
@@ -100,7 +110,7 @@ func (c *TransactionContent) append(b []byte, form TextForm) []byte {
 		}
 		b = appendTally(b, &c.Observed[i], form)
 	}
-	b = appendOthers(append(b, ']'), c.Others)
+	b = append(b, ']')
 	if c.Rows != nil {
 		b = c.Rows.append(b)
 	}
@@ -115,35 +125,28 @@ func (c *TransactionContent) parse(record []byte, form TextForm) (err error) {
 		Claim    *claimJSON   `json:"claim"`
 		Claimed  *claimedJSON `json:"claimed"`
 		Observed []tallyJSON  `json:"observed"`
-		Others   []tallyJSON  `json:"others"`
+		Further  bool         `json:"further"`
 		Rows     *RowsRoot    `json:"rows"`
 	}
 	if err = json.Unmarshal(record, &j); err != nil {
 		return err
 	}
-	c.Origin, c.Verdict, c.Claimed, c.Rows = form.decode(j.Origin), j.Verdict, j.Claimed.claimed(), j.Rows
+	c.Further, c.Origin, c.Verdict, c.Claimed, c.Rows = j.Further, form.decode(j.Origin), j.Verdict, j.Claimed.claimed(), j.Rows
 	if j.Claim != nil {
 		c.Claim = j.Claim.claim(form)
 	}
 	for i := range j.Observed {
 		c.Observed = append(c.Observed, j.Observed[i].tally(form))
 	}
-	for i := range j.Others {
-		o := j.Others[i].tally(form)
-		c.Others = append(c.Others, OtherTallies{Op: o.Op, Cause: o.Cause, Cascade: o.Cascade, Tables: j.Others[i].Tables, Events: o.Events})
-	}
 	c.Committed, err = j.committed()
 	return err
 }
 
-// Events is how many events the transaction has of each cause.
+// Events is how many events the record has of each cause.
 func (c *TransactionContent) Events() map[string]uint64 {
 	events := map[string]uint64{}
 	for i := range c.Observed {
 		events[c.Observed[i].Cause.String()] += c.Observed[i].Events
-	}
-	for i := range c.Others {
-		events[c.Others[i].Cause.String()] += c.Others[i].Events
 	}
 	return events
 }
@@ -187,12 +190,7 @@ func (c *Claimed) append(b []byte) []byte {
 		b = appendUint(append(b, `{"table_oid":`...), uint64(counted.OID))
 		b = append(appendInt(append(b, `,"rows":`...), counted.Rows), '}')
 	}
-	b = append(b, ']')
-	if c.OtherTables > 0 {
-		b = appendUint(append(b, `,"others":{"tables":`...), c.OtherTables)
-		b = append(appendUint(append(b, `,"rows":`...), c.OtherRows), '}')
-	}
-	return append(b, '}')
+	return append(b, "]}"...)
 }
 
 // claimedJSON is what Claimed.append writes.
@@ -203,40 +201,17 @@ type claimedJSON struct {
 		OID  uint32 `json:"table_oid"`
 		Rows int64  `json:"rows"`
 	} `json:"by_relation"`
-	Others struct {
-		Tables uint64 `json:"tables"`
-		Rows   uint64 `json:"rows"`
-	} `json:"others"`
 }
 
 func (j *claimedJSON) claimed() *Claimed {
 	if j == nil {
 		return nil
 	}
-	c := &Claimed{Picked: j.Picked, Deleted: j.Deleted, OtherTables: j.Others.Tables, OtherRows: j.Others.Rows}
+	c := &Claimed{Picked: j.Picked, Deleted: j.Deleted}
 	for _, counted := range j.ByRelation {
 		c.ByRelation = append(c.ByRelation, RelationCount(counted))
 	}
 	return c
-}
-
-// appendOthers sums up what is beyond the lines that there is room for.
-func appendOthers(b []byte, others []OtherTallies) []byte {
-	if len(others) == 0 {
-		return b
-	}
-	b = append(b, `,"others":[`...)
-	for i := range others {
-		o := &others[i]
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, `{"op":"`...), o.Op.String()...), `","cause":"`...)
-		b = appendBool(append(append(b, o.Cause.String()...), `","cascade":`...), o.Cascade)
-		b = appendUint(append(b, `,"tables":`...), o.Tables)
-		b = append(appendUint(append(b, `,"events":`...), o.Events), '}')
-	}
-	return append(b, ']')
 }
 
 func appendTally(b []byte, t *Tally, form TextForm) []byte {
@@ -254,7 +229,7 @@ func appendTally(b []byte, t *Tally, form TextForm) []byte {
 	return append(b, '}')
 }
 
-// tallyJSON is what appendTally and appendOthers write.
+// tallyJSON is what appendTally writes.
 type tallyJSON struct {
 	Table   string `json:"table"`
 	OID     uint32 `json:"table_oid"`
@@ -265,7 +240,6 @@ type tallyJSON struct {
 	Due     uint64 `json:"due"`
 	NotDue  uint64 `json:"not_due"`
 	Unknown uint64 `json:"unknown"`
-	Tables  uint64 `json:"tables"`
 }
 
 func (j *tallyJSON) tally(form TextForm) Tally {

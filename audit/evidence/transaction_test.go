@@ -13,8 +13,8 @@ import (
 	"lapse/replication"
 )
 
-// Partitions by the thousand may be emptied by one statement.
-func TestARecordOfATransactionWithManyTablesIsBounded(t *testing.T) {
+// Partitions by the thousand may be emptied by one statement. Each record is an entry of the log's tree.
+func TestATransactionWithManyTablesHasSeveralRecords(t *testing.T) {
 	t.Parallel()
 	claim := exampleClaim()
 	changes := []*replication.Change{signed(claim), del(target, 1)}
@@ -33,38 +33,48 @@ func TestARecordOfATransactionWithManyTablesIsBounded(t *testing.T) {
 	}
 	result.New[3] = row(string(text))[0]
 	account := accountOf(append(changes, result)...)
-	entry := evidence.NewLogWriter(&exampleRoute, evidencetest.HashKey, uuid.New(), nil).Write(evidence.NewTransactionContent(exampleTx(), account, evidence.Reconcile(account)), evidence.LogPosition{Reach: evidence.EndOf(exampleTx())}, false)
-	if len(entry.Value) > 600<<10 {
-		t.Errorf("the record is of %d bytes", len(entry.Value))
-	}
-	if err := evidencetest.Schema(t, "log-transaction").Validate(evidencetest.ParseJSON(t, entry.Value)); err != nil {
-		t.Error(err)
-	}
-	var record struct {
-		Claimed struct {
-			ByRelation []json.RawMessage `json:"by_relation"`
-			Others     struct{ Tables, Rows int }
+	writer := evidence.NewLogWriter(&exampleRoute, evidencetest.HashKey, uuid.New(), nil)
+	contents := evidence.NewTransactionContents(exampleTx(), account, evidence.Reconcile(account))
+	last := &evidence.CoverageContent{At: exampleTx().CommitTime}
+	entries := writer.WriteAll(append(contents, last), evidence.EndOf(exampleTx()))
+	observed, relations, events, rows := map[string]bool{}, map[uint32]bool{}, uint64(0), int64(0)
+	for i, entry := range entries {
+		if len(entry.Value) > evidence.MaxRecord {
+			t.Errorf("record %d has %d bytes", i, len(entry.Value))
 		}
-		Observed []struct{ Events int }
-		Others   []struct {
-			Op             string
-			Tables, Events int
+		if entry.Position.Seq != uint32(i) || entry.More != (i < len(entries)-1) {
+			t.Fatalf("record %d is number %d, more: %t", i, entry.Position.Seq, entry.More)
+		}
+		record, err := evidence.ParseLogRecord(entry.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, is := record.Content.(*evidence.TransactionContent)
+		if !is {
+			continue
+		}
+		if err := evidencetest.Schema(t, "log-transaction").Validate(evidencetest.ParseJSON(t, entry.Value)); err != nil {
+			t.Error(err)
+		}
+		if c.Further != (i > 0) || c.Verdict != evidence.Mismatch || c.Claim == nil || c.Claimed.Deleted != 1 {
+			t.Errorf("record %d does not say the same of the transaction", i)
+		}
+		for _, tally := range c.Observed {
+			observed[fmt.Sprint(tally.OID, tally.Op)] = true
+			events += tally.Events
+		}
+		for _, counted := range c.Claimed.ByRelation {
+			relations[counted.OID] = true
+			rows += counted.Rows
 		}
 	}
-	if err := json.Unmarshal(entry.Value, &record); err != nil {
-		t.Fatal(err)
+	if len(observed) != 6001 || events != 9001 {
+		t.Errorf("%d tables and operations with %d events, want 6001 with 9001", len(observed), events)
 	}
-	tables, events := len(record.Observed), 0
-	for _, o := range record.Observed {
-		events += o.Events
+	if len(relations) != 40_001 || rows != 40_001 {
+		t.Errorf("%d relations claimed, with %d rows", len(relations), rows)
 	}
-	for _, o := range record.Others {
-		tables, events = tables+o.Tables, events+o.Events
-	}
-	if len(record.Others) != 2 || tables != 6001 || events != 9001 {
-		t.Errorf("%d tables and operations with %d events, want 6001 with 9001; others: %v", tables, events, record.Others)
-	}
-	if c := record.Claimed; len(c.ByRelation)+c.Others.Tables != 40_001 || len(c.ByRelation)+c.Others.Rows != 40_001 {
-		t.Errorf("%d relations claimed and %v others", len(c.ByRelation), c.Others)
+	if records := len(entries); records < 100 || entries[records-1].Kind != evidence.KindCoverage {
+		t.Errorf("%d records, and the last is of kind %s", records, entries[len(entries)-1].Kind)
 	}
 }
