@@ -6,7 +6,7 @@
 // A record that Append has taken is in its partition once when Acked reaches its number, after all records that were appended for that
 // partition before it, and the disk has it: its file was synced, and so was each folder that names a new file. What is not acknowledged
 // may be there or not when the process has ended. The next start reads the tails and goes on there: see "After a restart" in
-// audit/kafka, of which each word holds here.
+// audit/kafka, and each word of that holds here.
 //
 // # What is in the folder
 //
@@ -25,7 +25,7 @@
 //	                                     ▲ the next round, as long as something waits
 //
 // A fence is a record with header lapse-op: fence, as in Kafka. It fences nobody, since the lock does, but gives each publisher's records
-// an epoch of their own, by which the log tells a record that was lost from one that was written in its place.
+// an epoch of their own: so the log can tell a lost record from another one with its offset.
 //
 // # What fails, and what comes of it
 //

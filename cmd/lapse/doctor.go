@@ -72,6 +72,9 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]doctor.Finding
 	if err != nil || !required {
 		return found, err
 	}
+	if s.Folder != "" {
+		return append(found, examineFolder(s)...), nil
+	}
 	return append(found, a.examineKafka(ctx, s)...), nil
 }
 

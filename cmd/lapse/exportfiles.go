@@ -71,6 +71,7 @@ func readManifest(dir string) (*exported, error) {
 type exportFiles struct {
 	dir      string
 	manifest *exported
+	sink     *sinkFolder // whose partitions are read in place of an export's files; nil: none
 	log      *exportedLines
 	order    verify.Order
 	broken   string // the first break of the order
@@ -181,6 +182,9 @@ func (x *exportFiles) topic(ctx context.Context, of *exportedFile) error {
 }
 
 func (x *exportFiles) open(of *exportedFile) (*exportedLines, error) {
+	if x.sink != nil {
+		return x.sink.open(of)
+	}
 	file, err := os.Open(filepath.Join(x.dir, of.Name))
 	if err != nil {
 		return nil, exportFault(of.Name, -1, "it is missing")
@@ -198,12 +202,23 @@ type exportedLines struct {
 	sum    hash.Hash
 	lines  int
 	offset int64 // of the last line
+
+	stored func() (*schemas.Record, int64, error) // the next record of a sink's partition, which has no file; nil: of a file
 }
 
-func (l *exportedLines) close() { _ = l.file.Close() } // it was only read
+func (l *exportedLines) close() {
+	if l.file != nil {
+		_ = l.file.Close() // it was only read
+	}
+}
 
 // next is the next record; io.EOF at the end of a file that is what the manifest says.
 func (l *exportedLines) next() (*schemas.Record, error) {
+	if l.stored != nil {
+		rec, offset, err := l.stored()
+		l.lines, l.offset = l.lines+1, offset
+		return rec, err
+	}
 	text, err := l.line()
 	switch {
 	case errors.Is(err, io.EOF) && len(text) == 0:

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 
+	"lapse/audit/folder"
 	"lapse/audit/tree"
 	"lapse/internal/config"
 )
@@ -22,7 +23,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Use:   "verify --dir DIR",
 		Short: "Check an export of the log without trusting who made it",
 		Long: `Reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
-signature, tree, entries, former checkpoints, and the files beside them. It asks no database and no broker.
+signature, tree, entries, former checkpoints, and the files beside them. It asks no database and no broker. The folder of a sink ("sink: dir:" in
+lapse.yaml), or a copy of one, is read in the same way, while its auditor runs or not.
 
 The log's public key is what the proof rests on: name it with --public-key, as its owner has published it (the auditor logs it at each
 start). Without the option it is made from the key named log, where that is at hand, or else taken from the export itself; then somebody who
@@ -38,11 +40,11 @@ What is found is named with its file and, where it is one record's, with that le
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
 		if v.dir == "" {
-			return wrongUsage("--dir is missing: name the folder of an export")
+			return wrongUsage("--dir is missing: name the folder of an export, or of a sink")
 		}
 		return v.run(cmd.Context())
 	})
-	cmd.Flags().StringVar(&v.dir, "dir", "", "the `folder` that lapse events --export has written")
+	cmd.Flags().StringVar(&v.dir, "dir", "", "the `folder` that lapse events --export has written, or that keeps the topics")
 	cmd.Flags().StringVar(&v.public, "public-key", "", "the log's public `key`: name, hash and key with plus signs between them, or a file with it")
 	cmd.Flags().StringArrayVar(&v.known, "known", nil, "a `file` with a checkpoint of this log that was seen before; may be repeated")
 	a.jsonFlag(cmd)
@@ -102,40 +104,42 @@ func (v *verifier) run(ctx context.Context) error {
 
 // check checks everything, and fills in what it has found by then.
 func (v *verifier) check(ctx context.Context, result *verified) error {
-	manifest, err := readManifest(v.dir)
+	files, err := v.files(ctx)
 	if err != nil {
 		return err
 	}
+	defer files.close()
+	manifest := files.manifest
 	key, err := v.key(manifest, result)
 	if err != nil {
 		return err
 	}
 	far := v.progress("record")
 	defer far.end()
-	folder := &tree.Folder{Files: os.DirFS(v.dir), Verifier: key, Progress: func(done, size int64) { far.at("verifying", int(done), int(size)) }}
+	checked := &tree.Folder{Files: os.DirFS(files.treeDir()), Growing: files.sink != nil, Verifier: key, Progress: func(done, size int64) { far.at("verifying", int(done), int(size)) }}
 	for _, name := range v.known {
 		signed, err := os.ReadFile(name)
 		if err != nil {
 			return invalid(err)
 		}
-		folder.Known = append(folder.Known, signed)
+		checked.Known = append(checked.Known, signed)
 	}
-	if len(folder.Known) == 0 {
+	if len(checked.Known) == 0 {
 		result.NotChecked = append(result.NotChecked, "whether this is the newest export, and the only log that the key has signed: no checkpoint was given with --known")
 	}
-	files := exportFiles{dir: v.dir, manifest: manifest}
-	defer files.close()
-	folder.Entry = files.entry
-	of, err := folder.Verify(ctx)
+	checked.Entry = files.entry
+	of, err := checked.Verify(ctx)
 	if err != nil {
 		return err
 	}
 	result.Log, result.Records, result.Root, result.Checkpoints = of.Origin, of.Size, of.Root.String(), 1+of.Former+of.Known
-	if t := manifest.Tree; t.Log != of.Origin || t.Records != of.Size || t.Root != result.Root || t.PublicKey != nil && *t.PublicKey != result.PublicKey {
+	if t := manifest.Tree; files.sink == nil && (t.Log != of.Origin || t.Records != of.Size || t.Root != result.Root || t.PublicKey != nil && *t.PublicKey != result.PublicKey) {
 		return &tree.Fault{File: exportManifest, Leaf: -1, What: "it names another tree than the checkpoint, or another key"}
 	}
-	if err := files.former(); err != nil {
-		return err
+	if files.sink == nil {
+		if err := errors.Join(files.former(), v.others(manifest)); err != nil {
+			return err
+		}
 	}
 	later, err := files.rest(ctx)
 	if err != nil {
@@ -145,7 +149,16 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	if later > 0 {
 		result.NotChecked = append(result.NotChecked, fmt.Sprintf("%s of the log after the checkpoint: no one has signed them yet", counted(uint64(later), "record")))
 	}
-	return v.others(manifest)
+	return nil
+}
+
+// files are those of an export, or of a folder that keeps topics.
+func (v *verifier) files(ctx context.Context) (*exportFiles, error) {
+	if folder.Is(v.dir) {
+		return openSink(ctx, v.dir)
+	}
+	manifest, err := readManifest(v.dir)
+	return &exportFiles{dir: v.dir, manifest: manifest}, err
 }
 
 // key is the log's public key.
