@@ -29,7 +29,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: build servers-or-less ## the whole job on throw-away servers, explained; KEEP=1 leaves it running
+demo: build ## the whole job on throw-away servers, explained; without Java a folder keeps the topics; KEEP=1 leaves it running
+	@go run ./internal/servers/fetch -demo || echo 'going on with the servers that are here'
 	@go run ./cmd/lapse-demo $(if $(KEEP),-keep)
 
 .PHONY: build
@@ -64,14 +65,21 @@ FAILOVERS ?= 6
 .PHONY: torture
 torture: torture-audit torture-executor torture-plan ## all of these, one after the other
 
+# SINK=dir has one auditor whose topics are in a folder, instead of brokers.
+SINK ?= kafka
 .PHONY: torture-audit
-torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5, KILLS=100 of an auditor, OUTAGE=10 minutes of the brokers, FAILOVERS=6; SEED=N repeats a run's choices
+torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5, KILLS=100 of an auditor, OUTAGE=10 minutes of the brokers, FAILOVERS=6; SINK=dir: without brokers; SEED=N repeats a run's choices
+ifeq ($(SINK),dir)
+	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(MINUTES) + 20))m \
+		-run TestNothingIsMissingOrTwiceInAFolderUnderTorture ./audit/
+else
 	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(MINUTES) + 20))m \
 		-run TestNothingIsMissingOrTwiceUnderTorture ./audit/
 	@LAPSE_TEST_FAILOVERS=$(FAILOVERS) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(FAILOVERS) + 10))m \
 		-run TestAnAuditorGoesOnAtThePromotedStandby ./audit/
 	@LAPSE_TEST_KILLS=$(KILLS) LAPSE_TEST_OUTAGE=$(OUTAGE) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v \
 		-timeout $$(($(KILLS) / 10 + $(OUTAGE) + 20))m -run 'TestAHundredKills|TestTenMinutes' ./audit/
+endif
 
 # Four tests, each for MINUTES: random worlds with concurrent writers, policies in which everything meets, cut connections, and kills of any of four executors.
 .PHONY: torture-executor

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"lapse/internal/kafkaserver"
 )
 
 // patience is how long the whole demonstration may take on a slow machine.
@@ -56,13 +58,18 @@ func (d *demonstration) run(ctx context.Context) (err error) {
 	begin := time.Now()
 	told, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	fmt.Fprintln(d.out, "Starting a throw-away PostgreSQL and Kafka …")
+	fmt.Fprintln(d.out, "Starting throw-away servers …")
 	place, err := startServers(told, filepath.Join(dir, "lapse.yaml"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, place.close()) }()
-	fmt.Fprintf(d.out, "PostgreSQL %s and Kafka %s are up.\n", place.postgres.Install().Version, place.kafka.Version())
+	if place.kafka != nil {
+		fmt.Fprintf(d.out, "PostgreSQL %s and Kafka %s are up.\n", place.postgres.Install().Version, place.kafka.Version())
+	} else {
+		_, missing := kafkaserver.Find()
+		fmt.Fprintf(d.out, "PostgreSQL %s is up. Without Kafka the topics are files of a folder (sink: dir: in lapse.yaml): %v.\n", place.postgres.Install().Version, missing)
+	}
 
 	db, err := place.connect(told)
 	if err != nil {
@@ -90,12 +97,12 @@ func (d *demonstration) stay(ctx context.Context, s *story, place *servers) erro
 Still running, until you press Ctrl-C:
 
    PostgreSQL  %s
-   Kafka       %s
+   topics      %s
    metrics     http://%s/metrics
 
    export LAPSE_CONFIG=%s LAPSE_KEYS=%s
    %s events --follow
-`, place.url("postgres"), place.kafka.Addr(), d.http, place.config, filepath.Join(s.dir, ".config", "lapse", "keys"), s.lapse)
+`, place.url("postgres"), place.sink(), d.http, place.config, filepath.Join(s.dir, ".config", "lapse", "keys"), s.lapse)
 	<-ctx.Done()
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,25 +20,28 @@ const database = "shop"
 // servers are the throw-away servers and the configuration that names them.
 type servers struct {
 	postgres *pgserver.Server
-	kafka    *kafkaserver.Server
+	kafka    *kafkaserver.Server // nil: a folder keeps the topics
 	config   string
 }
 
-// startServers starts the newest PostgreSQL that is installed and a Kafka, and writes lapse.yaml.
+// startServers starts the newest PostgreSQL that is installed and, where that is too, a Kafka, and writes lapse.yaml.
 func startServers(ctx context.Context, config string) (*servers, error) {
 	installed, err := pgserver.Installed()
 	if err != nil {
 		return nil, err
 	}
 	if len(installed) == 0 {
-		return nil, errors.New("no PostgreSQL is installed: `make servers` fetches some")
+		return nil, errors.New("no PostgreSQL is installed: `make servers` fetches some, apt-get install -y postgresql installs one, or LAPSE_PG_BIN names " +
+			"the folder with its programs")
 	}
 	p := &servers{config: config}
 	if p.postgres, err = pgserver.Start(ctx, pgserver.Options{Install: installed[len(installed)-1]}); err != nil {
 		return nil, err
 	}
-	if p.kafka, err = kafkaserver.Start(ctx, kafkaserver.Options{}); err != nil {
-		return nil, errors.Join(err, p.postgres.Close())
+	if _, missing := kafkaserver.Find(); missing == nil {
+		if p.kafka, err = kafkaserver.Start(ctx, kafkaserver.Options{}); err != nil {
+			return nil, errors.Join(err, p.postgres.Close())
+		}
 	}
 	if err := p.configure(ctx); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -54,11 +58,19 @@ func (p *servers) configure(ctx context.Context) error {
 	if err = errors.Join(err, admin.Close(ctx)); err != nil {
 		return err
 	}
-	return os.WriteFile(p.config, []byte(fmt.Sprintf(`database: %s
-kafka:
-  brokers: [%s]
-topics: { partitions: 6, replication: 1 }
-`, p.url(login), p.kafka.Addr())), 0o600)
+	topics := "sink: dir:sink\n"
+	if p.kafka != nil {
+		topics = fmt.Sprintf("kafka:\n  brokers: [%s]\ntopics: { partitions: 6, replication: 1 }\n", p.kafka.Addr())
+	}
+	return os.WriteFile(p.config, []byte(fmt.Sprintf("database: %s\n%s", p.url(login), topics)), 0o600)
+}
+
+// sink says where the topics are.
+func (p *servers) sink() string {
+	if p.kafka == nil {
+		return filepath.Join(filepath.Dir(p.config), "sink")
+	}
+	return p.kafka.Addr()
 }
 
 // login is the one that init makes, for all commands that need no superuser.
@@ -85,4 +97,9 @@ func (p *servers) environment(home string) []string {
 	return []string{"LAPSE_CONFIG=" + p.config, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
 }
 
-func (p *servers) close() error { return errors.Join(p.kafka.Close(), p.postgres.Close()) }
+func (p *servers) close() (err error) {
+	if p.kafka != nil {
+		err = p.kafka.Close()
+	}
+	return errors.Join(err, p.postgres.Close())
+}

@@ -53,7 +53,11 @@ func begin(t *testing.T, keep bool, http string) *begun {
 	_, missingKafka := kafkaserver.Find()
 	_, missingPostgres := pgserver.Find(18)
 	fixture.Missing(t, errors.Join(missingKafka, missingPostgres))
-	lapse := fixture.BuildLapse(t)
+	return beginWith(t, fixture.BuildLapse(t), keep, http)
+}
+
+func beginWith(t *testing.T, lapse string, keep bool, http string) *begun {
+	t.Helper()
 	// A short name, since it becomes part of a socket's, in a folder that PostgreSQL's user may enter.
 	temp, err := os.MkdirTemp("", "d")
 	if err := errors.Join(err, os.Chmod(temp, 0o755)); err != nil {
@@ -115,7 +119,29 @@ func freePort(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-var addresses = regexp.MustCompile(`PostgreSQL  (\S+)\n   Kafka       (\S+)\n   metrics     (\S+)\n`)
+var addresses = regexp.MustCompile(`PostgreSQL  (\S+)\n   topics      (\S+)\n   metrics     (\S+)\n`)
+
+// A machine with neither Java nor Maven: the topics are in a folder.
+func TestTheStoryIsToldWithoutJava(t *testing.T) {
+	_, missing := pgserver.Find(18)
+	fixture.Missing(t, missing)
+	lapse := fixture.BuildLapse(t)
+	t.Setenv("PATH", t.TempDir())
+	b := beginWith(t, lapse, false, "")
+	b.tells("\n9. ")
+	if err := b.end(); err != nil {
+		t.Fatal(err)
+	}
+	told := b.text()
+	for group, n := range expected {
+		if !strings.Contains(told, fmt.Sprintf("     %-34s %10d %10d\n", group, n, n)) {
+			t.Errorf("the count of %s is missing, or is not %d", group, n)
+		}
+	}
+	if !strings.Contains(told, "Without Kafka the topics are files of a folder (sink: dir: in lapse.yaml): java, which Kafka runs on, is not installed") {
+		t.Error("it does not say which sink it has taken")
+	}
+}
 
 func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
 	b := begin(t, true, freePort(t))

@@ -28,14 +28,17 @@ type Install struct {
 	JIT bool
 }
 
-// Installed lists the PostgreSQL servers of this machine, one for each major version, oldest first: those that make
-// servers fetched, then those of the system's packages (/usr/lib/postgresql).
+// Installed lists the PostgreSQL servers of this machine, one for each major version, oldest first: the one whose programs are in
+// LAPSE_PG_BIN, those that make servers fetched, then those of the system's packages (/usr/lib/postgresql).
 func Installed() ([]Install, error) {
 	dir, err := servers.Dir()
 	if err != nil {
 		return nil, err
 	}
 	var candidates []string
+	if named := os.Getenv("LAPSE_PG_BIN"); named != "" {
+		candidates = append(candidates, named)
+	}
 	for _, pin := range servers.PostgresPins() {
 		candidates = append(candidates, filepath.Join(servers.PostgresDir(dir, pin.Major), "bin"))
 	}

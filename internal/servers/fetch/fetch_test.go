@@ -242,8 +242,42 @@ func TestWithoutANetworkOrAToolTheErrorSaysWhatToDo(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", t.TempDir())
+	s = kafka(t.TempDir())
 	err = fetchMissing(t.Context(), []server{s}, adviceForServers)
 	if err == nil || !strings.Contains(err.Error(), "mvn is missing, so "+s.release) || !strings.Contains(err.Error(), "apt-get install -y maven") {
 		t.Errorf("without mvn: %v", err)
+	}
+}
+
+// Without Maven, or with the address of a repository, PostgreSQL's jar is asked for by HTTP, and its sum is checked all the same.
+func TestPostgreSQLIsFetchedWithoutMaven(t *testing.T) {
+	r := newRepository(t)
+	bin := t.TempDir()
+	for _, tool := range []string{"tar", "xz"} {
+		path, err := exec.LookPath(tool)
+		if err == nil {
+			err = os.Symlink(path, filepath.Join(bin, tool))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin)
+	t.Setenv(repositoryURL, r.URL)
+	s := r.server(t.TempDir())
+	r.half.Store(true)
+	if err := fetchMissing(t.Context(), []server{s}, adviceForServers); err == nil || servers.Complete(s.folder, s.release) {
+		t.Errorf("half of it: %v", err)
+	}
+	r.half.Store(false)
+	if err := fetchMissing(t.Context(), []server{s}, adviceForServers); err != nil || !servers.Complete(s.folder, s.release) {
+		t.Errorf("all of it: %v", err)
+	}
+	other := postgres(t.TempDir(), servers.PostgresPin{Major: 18, Version: "18.6", SHA256: map[string]string{runtime.GOARCH: strings.Repeat("0", 64)}})
+	if err := fetchMissing(t.Context(), []server{other}, adviceForServers); err == nil || !strings.Contains(err.Error(), "pinned is") {
+		t.Errorf("of another sum: %v", err)
+	}
+	if err := fetchMissing(t.Context(), []server{s, kafka(t.TempDir())}, adviceForServers); err == nil || !strings.Contains(err.Error(), "mvn is missing") {
+		t.Errorf("Kafka without Maven: %v", err)
 	}
 }

@@ -13,21 +13,23 @@ import (
 	"syscall"
 
 	"lapse/internal/kafkaserver"
+	"lapse/internal/pgserver"
 	"lapse/internal/servers"
 )
 
 func main() {
 	onlyDebezium := flag.Bool("debezium", false, "fetch Debezium and Kafka Connect, and nothing else")
+	forDemo := flag.Bool("demo", false, "fetch what the demonstration lacks: a PostgreSQL if there is none, Kafka if there are Java and Maven")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *onlyDebezium); err != nil {
+	if err := run(ctx, *onlyDebezium, *forDemo); err != nil {
 		fmt.Fprintln(os.Stderr, "servers:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, onlyDebezium bool) error {
+func run(ctx context.Context, onlyDebezium, forDemo bool) error {
 	dir, err := servers.Dir()
 	if err != nil {
 		return err
@@ -44,6 +46,13 @@ func run(ctx context.Context, onlyDebezium bool) error {
 		return err
 	}
 	defer unlock()
+	if forDemo {
+		list, err := wantedForDemo(dir)
+		if err != nil {
+			return err
+		}
+		return fetchMissing(ctx, list, adviceForServers)
+	}
 	if onlyDebezium {
 		return fetchMissing(ctx, []server{debezium(dir)}, adviceForDebezium)
 	}
@@ -64,6 +73,23 @@ func wanted(dir string, majors []int) []server {
 	return list
 }
 
+// wantedForDemo are what the demonstration cannot do without, and Kafka where it can run.
+func wantedForDemo(dir string) (list []server, err error) {
+	installed, err := pgserver.Installed()
+	if err != nil {
+		return nil, err
+	}
+	if len(installed) == 0 {
+		pins := servers.PostgresPins()
+		list = append(list, postgres(dir, pins[len(pins)-1]))
+	}
+	_, noJava := exec.LookPath("java")
+	if _, noMaven := exec.LookPath("mvn"); noJava == nil && noMaven == nil {
+		list = append(list, kafka(dir))
+	}
+	return list, nil
+}
+
 // fetchMissing fetches what is not complete. One that fails does not keep the others from being fetched.
 func fetchMissing(ctx context.Context, wanted []server, otherwise advice) error {
 	var missing []server
@@ -80,6 +106,9 @@ func fetchMissing(ctx context.Context, wanted []server, otherwise advice) error 
 		{"tar", "apt-get install -y tar"},
 		{"xz", "apt-get install -y xz-utils"},
 	} {
+		if tool.name == "mvn" && !slices.ContainsFunc(missing, func(s server) bool { return s.needsMaven }) {
+			continue
+		}
 		if _, err := exec.LookPath(tool.name); err != nil {
 			return fmt.Errorf("%s is missing, so %s cannot be fetched; install it with: %s\n%s",
 				tool.name, names(missing), tool.install, otherwise.meanwhile)
@@ -106,7 +135,7 @@ type advice struct {
 
 var (
 	adviceForServers = advice{
-		retry: "run make servers again once Maven reaches its repository (a mirror goes into ~/.m2/settings.xml), " +
+		retry: "run make servers again once Maven reaches its repository (a mirror goes into ~/.m2/settings.xml, or for PostgreSQL alone into LAPSE_MAVEN_URL), " +
 			"set LAPSE_SERVERS to a .servers folder that another clone has filled, or leave PostgreSQL versions out with LAPSE_PG",
 		meanwhile: "until then the tests use the PostgreSQL of this system (/usr/lib/postgresql), if there is one",
 	}
@@ -133,6 +162,8 @@ type server struct {
 	release string // as the stamp names it
 	folder  string // its place
 	unpack  func(ctx context.Context, into string) error
+
+	needsMaven bool // what it is made of only Maven knows
 }
 
 // fetch puts the server in its place.
@@ -171,7 +202,7 @@ func kafka(dir string) server {
 	return server{
 		release: servers.KafkaRelease(),
 		folder:  servers.KafkaDir(dir),
-		unpack:  unpackKafka,
+		unpack:  unpackKafka, needsMaven: true,
 	}
 }
 
@@ -179,7 +210,7 @@ func debezium(dir string) server {
 	return server{
 		release: servers.DebeziumRelease(),
 		folder:  servers.DebeziumDir(dir),
-		unpack:  unpackDebezium,
+		unpack:  unpackDebezium, needsMaven: true,
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -70,7 +71,13 @@ func unpackPostgres(ctx context.Context, pin servers.PostgresPin, into string) e
 	if err != nil {
 		return err
 	}
-	if err := maven(ctx, into, copyPlugin+":copy", "-Dartifact="+name, "-DoutputDirectory="+into); err != nil {
+	_, noMaven := exec.LookPath("mvn")
+	if repository := os.Getenv(repositoryURL); repository != "" || noMaven != nil {
+		err = download(ctx, cmp.Or(repository, mavenCentral), name, filepath.Join(into, file))
+	} else {
+		err = maven(ctx, into, copyPlugin+":copy", "-Dartifact="+name, "-DoutputDirectory="+into)
+	}
+	if err != nil {
 		return err
 	}
 	jar := filepath.Join(into, file)
