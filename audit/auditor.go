@@ -49,7 +49,7 @@ const (
 	openTimeout      = 30 * time.Second // for a stream
 	drainTimeout     = 5 * time.Second  // for what is not acknowledged when Run ends
 	closeTimeout     = 2 * time.Second  // for each connection
-	readyStalled     = 5 * time.Second  // not ready: Kafka has not answered for that long
+	readyStalled     = 5 * time.Second  // not ready: the sink has taken nothing for that long
 	backoffMin       = 100 * time.Millisecond
 	backoffMax       = 10 * time.Second
 )

@@ -19,7 +19,7 @@
 //
 //	evidence/           a transaction's changes become events and records: the pure part, see its doc.go
 //	relay.go            from the stream to the sink, without what is there already
-//	sink.go             where it goes: into the topics (audit/kafka), or into a file (eventfile.go)
+//	sink.go             where it goes: into the topics (audit/kafka, or audit/folder without brokers), or into a file (eventfile.go)
 //	commit.go           what a transaction leaves when it ends; alarm.go stops every deletion where it must
 //	flush.go            records into the log, positions to the slot; coverage.go where there was nothing
 //	ends.go             where the topics end, in the log before each record that speaks of them
@@ -80,6 +80,8 @@
 //	                                          fits into the buffer is read, then reading stops; Ready is an error, and
 //	                                          /readyz 503, once something has waited for five seconds; deletion stops
 //	                                          when a batch has not been confirmed for a minute (executor/guard/confirmed.go)
+//	the folder that keeps the topics has no   as if Kafka were away; it goes on by itself when there is room. What else befalls a folder
+//	 room                                     is in audit/folder's table
 //	a topic is deleted, or made again, under  kafka.ErrTopicReplaced ends the process; the next start finds it as the next line
 //	 us                                       says. A log that is gone is refused: see below
 //	a topic is deleted, or brokers lose the   each start compares the topics with the ends that the log has, and writes a gap with its
