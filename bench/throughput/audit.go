@@ -45,7 +45,7 @@ func (b *bench) audited(
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
 		topics := fmt.Sprintf("%s-%d-%t", side.name, w.due, w.singly)
-		t := &trail{bench: b, side: side, server: server, broker: broker, log: topics + ".log", workload: w, of: of, topics: []string{topics + ".system", topics + ".user"}, place: place{
+		t := &trail{side: side, server: server, broker: broker, log: topics + ".log", workload: w, of: of, topics: []string{topics + ".system", topics + ".user"}, place: place{
 			dir: filepath.Join(b.Dir, side.name), url: server.URL("postgres", side.name),
 			settings: fmt.Sprintf("kafka: { brokers: [%q] }\ntopics: { system: %s, user: %s, log: %s, partitions: 6, replication: 1 }\n",
 				broker.Addr(), topics+".system", topics+".user", topics+".log"),
@@ -60,7 +60,6 @@ func (b *bench) audited(
 
 // trail is a side's database, slot and topics.
 type trail struct {
-	bench    *bench
 	side     side
 	server   *measure.Server
 	place    place
@@ -141,7 +140,7 @@ func (t *trail) sample(ctx context.Context) (got sample, err error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, t.of.limit)
 	defer cancel()
-	took, err := t.side.audit(limited, t.place)
+	spent, err := t.side.audit(limited, t.place)
 	if err != nil {
 		return got, err
 	}
@@ -157,8 +156,9 @@ func (t *trail) sample(ctx context.Context) (got sample, err error) {
 	if err != nil {
 		return got, err
 	}
-	t.bench.Say("  %s: the log is %d bytes longer", t.side.name, end-logged)
-	return sample{Rows: int64(t.workload.due), Seconds: took, Command: took}, nil
+	return sample{
+		Rows: int64(t.workload.due), Seconds: spent.Seconds, Command: spent.Seconds, CPU: spent.CPU.Seconds(), Logged: end - logged,
+	}, nil
 }
 
 // records is the number of records in the topics of deletes, none while there are no topics.

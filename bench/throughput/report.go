@@ -41,11 +41,15 @@ type sample struct {
 	Seconds float64 `json:"seconds"`         // from the first batch's start to the last one's end
 	Command float64 `json:"command_seconds"` // of the whole command
 	CutOff  bool    `json:"cut_off"`
+
+	// Of an audit.
+	CPU    float64 `json:"cpu_seconds,omitempty"`  // of the command
+	Logged int64   `json:"logged_bytes,omitempty"` // by which the log grew on the broker's disk
 }
 
 func (s sample) String() string {
 	if s.Batches == 0 && s.Rows > 0 { // of an audit
-		return fmt.Sprintf("%d rows in %.2f s", s.Rows, s.Seconds)
+		return fmt.Sprintf("%d rows in %.2f s, %.2f s of CPU; %d bytes of the log", s.Rows, s.Seconds, s.CPU, s.Logged)
 	}
 	text := fmt.Sprintf("%d batches, %d rows in %.2f s; the command %.2f s", s.Batches, s.Rows, s.Seconds, s.Command)
 	if s.CutOff {
@@ -66,7 +70,11 @@ func units(of *scenario, w workload) []unit {
 	rows := unit{"rows/s", func(s sample) float64 { return per(s.Rows, s.Seconds) }, false}
 	switch {
 	case of.where == onNewest:
-		return []unit{{"deletes/s", rows.of, false}}
+		return []unit{
+			{"deletes/s", rows.of, false},
+			{"CPU s/M", func(s sample) float64 { return s.CPU * 1e6 / float64(s.Rows) }, true},
+			{"log B/row", func(s sample) float64 { return float64(s.Logged) / float64(s.Rows) }, true},
+		}
 	case w.due == 0:
 		return []unit{{"seconds", func(s sample) float64 { return s.Command }, true}}
 	case w.batch == 1:

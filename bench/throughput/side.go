@@ -76,10 +76,9 @@ func (s side) run(ctx context.Context, at place, limit time.Duration) (timing, e
 	return p, nil
 }
 
-// audit brings all that is in the slot into Kafka, and says how many seconds the command took.
-func (s side) audit(ctx context.Context, at place) (float64, error) {
-	spent, err := s.lapse(at).Run(ctx, s.settings(at), "audit", "--once")
-	return spent.Seconds, err
+// audit brings all that is in the slot into Kafka.
+func (s side) audit(ctx context.Context, at place) (measure.Spent, error) {
+	return s.lapse(at).Run(ctx, s.settings(at), "audit", "--once")
 }
 
 func (s side) lapse(at place) measure.Lapse { return measure.Lapse{Binary: s.binary, Dir: at.dir} }

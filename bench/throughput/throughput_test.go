@@ -84,16 +84,17 @@ func TestTheAuditOfBothSidesIsMeasured(t *testing.T) {
 		name: "audit", title: "audit", where: onNewest, setup: plain(), due: dueInOne, limit: time.Minute,
 		workloads: []workload{{due: 3000, batch: 500}, {due: 300, batch: 500, singly: true}},
 	})
-	if len(report.Figures) != 2 {
-		t.Fatalf("%d figures of 2", len(report.Figures))
+	units := []string{"deletes/s", "CPU s/M", "log B/row"}
+	if len(report.Figures) != 2*len(units) {
+		t.Fatalf("%d figures of %d", len(report.Figures), 2*len(units))
 	}
-	for i, rows := range []int64{3000, 300} {
-		f := report.Figures[i]
-		if f.Unit != "deletes/s" || f.Ratio <= 0 || f.Before == nil || f.After == nil {
+	for i, f := range report.Figures {
+		rows := []int64{3000, 300}[i/len(units)]
+		if f.Unit != units[i%len(units)] || f.Ratio <= 0 || f.Before == nil || f.After == nil {
 			t.Fatalf("%+v", f)
 		}
 		for _, s := range append(f.Before.Samples, f.After.Samples...) {
-			if s.Rows != rows || s.Seconds <= 0 {
+			if s.Rows != rows || s.Seconds <= 0 || s.CPU <= 0 || s.Logged <= 0 {
 				t.Errorf("%+v, want %d rows", s, rows)
 			}
 		}
