@@ -14,7 +14,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 
 # What `make test` runs: PKG=./planner/ RUN=TestDue narrows it, LAPSE_PG=15,18 too.
-PKG ?= ./...
+# The longest first, or the last of them runs alone at the end.
+PKG ?= ./executor ./cmd/lapse ./audit ./planner ./internal/setup ./replication ./...
 RUN ?=
 # Test binaries that run at once, each with servers of its own.
 TEST_PARALLEL ?= 2
@@ -43,7 +44,7 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 
 .PHONY: test-long
 test-long: servers-or-less ## the demonstration and the measuring from end to end, and the tests that make test has on one PostgreSQL alone on the older: some minutes
-	@folders='./audit ./cmd/lapse ./executor ./internal/setup ./planner ./replication' && \
+	@folders='./executor ./audit ./planner ./cmd/lapse ./replication ./internal/setup' && \
 		LAPSE_PG=14,15,16,17 $(GO_TEST) -run "$$(scripts/heavy-tests $$folders)" $$folders | $(SUMMARY)
 	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriod' ./executor
 	@go test -tags long -count=1 -timeout 10m -run 'TestKafkasOwnConsumer|TestAClusterGoesOn|TestTheSDKForPython' ./audit ./audit/evidence ./internal/kafkaserver
