@@ -110,7 +110,7 @@ func TestWithForeignKeysTurnedOffNothingIsDeleted(t *testing.T) {
 
 func TestLockedDueRowsThatAreLeftAreSaidAndLookedForSoon(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		for _, locked := range []int{5, 20} { // some, and all
 			owned(t, db, "drop table if exists sessions")
 			sessions(t, db, 20, 5)

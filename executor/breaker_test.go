@@ -18,7 +18,7 @@ import (
 
 func TestAPolicyOfWhichTooMuchIsDueDeletesNothingUntilSomebodySaysYes(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 30, 70)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		setLimits(t, db, `{"max_fraction": 0.29}`)

@@ -170,7 +170,7 @@ func TestAProcessThatWasStoppedPastItsLeaseIsRefusedWhenItGoesOn(t *testing.T) {
 
 func TestTheExecutorOutlivesACrashOfTheServer(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const due, live = 6000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 50", "pace: unlimited")))
@@ -244,7 +244,7 @@ func TestManyExecutorsShareARun(t *testing.T) {
 
 func TestAsProgramsAreStoppedNothingIsLeftOpen(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5000, 100)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
 		ctx, stop := context.WithCancel(t.Context())

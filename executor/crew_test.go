@@ -165,7 +165,7 @@ func TestKillsOfAnyOfFourExecutorsLoseAndRepeatNothing(t *testing.T) {
 // Executors that begin at once do not go for the same shards: each has a first choice of its own among those that are free.
 func TestExecutorsThatBeginAtOnceGoForDifferentHashSlices(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 100, 5)
 		arm(t, db, policies(policy("p", "public.sessions", "shards: { by: [id], count: 16 }")))
 		w := open(t, db, "p")

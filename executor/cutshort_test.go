@@ -11,7 +11,7 @@ import (
 // An apply between two turns left the rest to the next period, and `lapse status` showed no lag.
 func TestWhatARunLeftThatANewVersionCutShortIsDueAtOnce(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		conn := db.Connect(t)
 		next := func() time.Time {
 			all, err := record.LoadInForce(t.Context(), conn)

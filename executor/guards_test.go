@@ -102,7 +102,7 @@ func TestBeatsThatTheAuditorTakesBackCountForNothing(t *testing.T) {
 
 func TestWithAuditOffNoSlotIsNeeded(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		once(t, newExecutor(t, db))
@@ -291,7 +291,7 @@ func TestWhileTheAlarmStandsNothingIsDeletedAndReadinessSaysWhoAndWhy(t *testing
 
 func TestOnePassWhileEverythingIsPausedIsRefused(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		db.Exec(t, "insert into lapse.halt (halted, reason) values (true, repeat('ä', 900))")
@@ -313,7 +313,7 @@ func TestOnePassWhileEverythingIsPausedIsRefused(t *testing.T) {
 // What is paused between two checks of health is noticed by the batch itself.
 func TestABatchThatMeetsThePauseIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
@@ -335,7 +335,7 @@ func TestABatchThatMeetsThePauseIsTriedAgain(t *testing.T) {
 // Run reports a refusal once, waits, and goes on by itself.
 func TestRunWaitsOutARefusal(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		requireAudit(t, db)

@@ -58,7 +58,7 @@ func TestAHoldIsPlacedBesideBatchesBackToBack(t *testing.T) {
 // keeps, from the moment that it returns.
 func TestAPeriodThatIsLengthenedDuringARunSavesItsRows(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 40, 0)
 		owned(t, db, "update sessions set at = now() - interval '50 days' where id <= 20")
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 5")))

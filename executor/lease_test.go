@@ -52,7 +52,7 @@ func TestAShardHasOneHolder(t *testing.T) {
 
 func TestAStalledHolderIsRefusedOnceTheShardIsAnothers(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 30, 10)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 		stalled := open(t, db, "p")
@@ -85,7 +85,7 @@ func TestAStalledHolderIsRefusedOnceTheShardIsAnothers(t *testing.T) {
 
 func TestAnExpiredLeaseIsRefusedEvenIfNobodyElseClaimedTheShard(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 10, 0)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")

@@ -19,7 +19,7 @@ import (
 // A look that finds nothing writes nothing, but once a minute that it was.
 func TestWhereNothingIsDueNoRunIsOpened(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table events (id bigint, at timestamptz, primary key (id, at)) partition by list (id)",
 			"create table events_1 partition of events for values in (1)", "create table events_2 partition of events for values in (2)", "create table events_3 partition of events for values in (3)")
 		arm(t, db, policies(policy("p", "public.events")))

@@ -62,7 +62,7 @@ func isExact(t *testing.T, db *pgtest.DB, s Summary, due, live int64) {
 
 func TestACommitThatNeverArrivedIsNotCounted(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		s, e := cutAt(t, db, dropCommit, func(*proxy) {})
 		isExact(t, db, s, 1000, 200)
 		if got := counted(t, e, "lapse_batches_total", outcomeLost); got != 1 {
@@ -73,7 +73,7 @@ func TestACommitThatNeverArrivedIsNotCounted(t *testing.T) {
 
 func TestACommitWhoseAnswerIsLostIsCounted(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		s, e := cutAt(t, db, dropAnswer, func(*proxy) {})
 		isExact(t, db, s, 1000, 200)
 		if got := counted(t, e, "lapse_batches_total", outcomeLost); got != 0 {

@@ -139,7 +139,7 @@ func TestAtGentlePaceABatchFollowsWithinASecond(t *testing.T) {
 
 func TestWorkersOfOtherProcessesShareTheTime(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		two(t, db, 50)
 		setPace := func(pace string) { setLimits(t, db, `{"pace": "`+pace+`"}`) }
 		other := open(t, db, "a")

@@ -11,7 +11,7 @@ import (
 // One worker has all that the pass grants. Of several, one may be granted rows that it gives back when the other's turn is over.
 func TestAllPoliciesTogetherKeepToRowsPerPass(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table a (id bigint primary key, at timestamptz)", "create index on a (at, id)", "create table b (id bigint primary key, at timestamptz)", "create index on b (at, id)",
 			"insert into a select g, now() - interval '40 days' from generate_series(1, 250) g", "insert into b select g, now() - interval '40 days' from generate_series(1, 250) g", "analyze a, b")
 		arm(t, db, policies(policy("a", "public.a", "batch: 64"), policy("b", "public.b", "batch: 64", "pace: unlimited")))

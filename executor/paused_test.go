@@ -13,7 +13,7 @@ import (
 // A person's pause is not unready: the process does what it was told. A pod that it kept from being ready would hold up a rolling update.
 func TestWhileAPersonHasPausedEverythingTheExecutorIsReadyAndSaysSo(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		db.Exec(t, "insert into lapse.halt (halted, reason) values (true, 'a migration')")

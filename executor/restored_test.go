@@ -327,7 +327,7 @@ func TestExecutorsMayShareAFolder(t *testing.T) {
 
 func TestWhatAKilledExecutorLeavesIsNoReasonToAsk(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		r := withMemory(t, db)
 		r.Exec(t, "update lapse.memory set beats = beats + 1") // committed, and not in the file yet
 		if err := os.WriteFile(filepath.Join(r.folder, ".beat-123"), []byte(`{"address`), 0o600); err != nil {

@@ -23,7 +23,7 @@ func secondShard(t testing.TB, db *pgtest.DB, run uuid.UUID) {
 // Two shards of one leaf, each of them all of it: the workers meet in it, and step over each other's rows.
 func TestTwoWorkersOnTwoShardsOfOneLeafDeleteNoRowTwice(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const due, live = 1500, 300
 		sessions(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))

@@ -61,7 +61,7 @@ func TestATurnEndsWithItsTimeToo(t *testing.T) {
 
 func TestAStoppedPolicyDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		two(t, db, 50)
 		owned(t, db, "alter table a rename at to was")
 		e := newExecutor(t, db)
@@ -183,7 +183,7 @@ func TestOnceRunsWhatIsDueOrWhatIsNamed(t *testing.T) {
 
 func TestOnceRefusesAPolicyThatIsNotThereOrNotArmed(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		two(t, db, 20)
 		_, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"c"})
 		var unknown *UnknownPolicyError
@@ -205,7 +205,7 @@ func TestOnceRefusesAPolicyThatIsNotThereOrNotArmed(t *testing.T) {
 // `lapse apply` leaves a policy arming; who calls Once next does not want to call it again.
 func TestOnceWaitsAMomentForAPolicyThatIsArming(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 20, 5)
 		requireAudit(t, db)
 		makeSlot(t, db)
@@ -257,7 +257,7 @@ func TestRunEndsWithAnErrorThatWaitingDoesNotCure(t *testing.T) {
 
 func TestAClockThatIsWrongStopsThePolicy(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		e := newExecutor(t, db, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Minute) } })

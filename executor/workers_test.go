@@ -25,7 +25,7 @@ func overlapping(t testing.TB, db *pgtest.DB, on string) int {
 
 func TestOnePolicyWithTwoLeavesUsesBothWorkersAndOneWithASingleLeafOne(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		parts(t, db, 1500)
 		arm(t, db, policies(policy("p", "public.visits", "batch: 10", "pace: unlimited")))
 		h := recorded(t, db)
@@ -150,7 +150,7 @@ func TestALeaseOutlivesThePauseBetweenTwoBatches(t *testing.T) {
 // A worker that lost its connection gives its shard back with the next one, before another worker goes on with it.
 func TestALeaseThatALostConnectionLeftBehindIsGivenBack(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		run := open(t, db, "p")

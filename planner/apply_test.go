@@ -33,7 +33,7 @@ func (w *world) functions() string {
 
 func TestStatesFollowTheFileAndTheCaution(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `alter table sessions add other timestamptz`)
 		file := func(after string, more ...string) string {
 			return policyText("shop.sessions", "last_seen", after, more...)
@@ -92,7 +92,7 @@ func TestStatesFollowTheFileAndTheCaution(t *testing.T) {
 
 func TestAPolicyThatIsNotInTheFileIsDroppedOnlyWithPrune(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		r := w.open(&p)
@@ -161,7 +161,7 @@ func TestAChangeIsPrintedForPeopleAndPrograms(t *testing.T) {
 
 func TestTwoWhoApplyAtOnceDoNotMixTheirChanges(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		fresh, err := w.difference(policyText("shop.sessions", "last_seen", "30 days"), false)
 		must(t, err)
@@ -183,7 +183,7 @@ func TestTwoWhoApplyAtOnceDoNotMixTheirChanges(t *testing.T) {
 
 func TestATableThatWasMadeAgainIsAnotherTable(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		w.do(`drop table sessions`)

@@ -95,7 +95,7 @@ func (w *world) walks(steps ...step) {
 
 func TestAFileDoesNotArmAVersionByWhichMoreFallsDue(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.walks(
 			step{named("p", "30 days", isArmed), "p 1 armed"}, // a new policy is armed by its file
@@ -123,7 +123,7 @@ func TestAFileDoesNotArmAVersionByWhichMoreFallsDue(t *testing.T) {
 
 func TestAYesArmsWhatIsHeldBack(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		held := named("p", "1 day", isArmed)
 		w.walks(step{named("p", "30 days", isArmed), "p 1 armed"}, step{held, "p 1 armed, 2 held back"})

@@ -129,7 +129,7 @@ func TestARowThatIsRefreshedMeanwhileSurvives(t *testing.T) {
 // refreshes rows just ahead of the deletion, so that all of it happens.
 func TestRowsThatAreRefreshedAllTheTimeAreNeverDeletedFresh(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const rows = 1500
 		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`, `create table refreshed (id bigint primary key)`)
 		w.fill("sessions", rows)
@@ -175,7 +175,7 @@ func TestRowsThatAreRefreshedAllTheTimeAreNeverDeletedFresh(t *testing.T) {
 // A change that takes the gate waits for the batch in flight, and a batch that waits at the gate sees the change.
 func TestAChangeOfThePolicyAndABatchExcludeOneAnother(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -218,7 +218,7 @@ func TestAChangeOfThePolicyAndABatchExcludeOneAnother(t *testing.T) {
 // A row's lock that is shared goes from hand to hand, past those who wait to have it alone.
 func TestBatchesThatComeLaterWaitBehindAChange(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -249,7 +249,7 @@ func TestBatchesThatComeLaterWaitBehindAChange(t *testing.T) {
 
 func TestAnExecutorThatWokeUpLateIsRefused(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))

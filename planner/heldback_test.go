@@ -34,7 +34,7 @@ func (w *world) left() int {
 // a yes needs nothing of the table, and deletes nothing before it.
 func TestOfTwoVersionsOneDeletes(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := heldWorld(t, db)
 		if got := w.functions(); got != "delete_1_1 delete_1_2 due_1_1 due_1_2 find_1_1 find_1_2 survey_1_1 survey_1_2" {
 			t.Errorf("functions are %s", got)

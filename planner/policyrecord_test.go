@@ -29,7 +29,7 @@ func (w *world) record(name schemas.PolicyName) *record.Policy {
 
 func TestEveryVersionIsOnRecordWithTheFormerAndTheNewText(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		first := []string{"name: p # the first", "table: shop.sessions", "expire: { column: last_seen, after: 30 days }"}
 		second := []string{"name: p", "table: shop.sessions", "expire: { column: last_seen, after: 31 days }", "owner: the team"}

@@ -104,7 +104,7 @@ func TestManyRowsInQuarantineAreOneListInTheCondition(t *testing.T) {
 
 func TestTheQuarantineFollowsItsPolicy(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 3)
 		armed := policyText("shop.sessions", "last_seen", "30 days", "    state: armed")

@@ -56,7 +56,7 @@ func TestARunIsOpenedOnceAndGoneOnWith(t *testing.T) {
 
 func TestManyExecutorsOpenOneRun(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		const executors = 6
@@ -190,7 +190,7 @@ func TestAForeignPartitionStopsItsPolicy(t *testing.T) {
 
 func TestARunOfWhatIsNotInForceIsRefused(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create table clicks (id int primary key, session bigint)`)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		stale := p
@@ -219,7 +219,7 @@ func TestARunOfWhatIsNotInForceIsRefused(t *testing.T) {
 
 func TestRunsOfFormerVersionsAreClosed(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		former := w.open(&p)

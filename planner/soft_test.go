@@ -180,7 +180,7 @@ func TestTheIndexOfASoftPolicyHasWhatIsNotSet(t *testing.T) {
 // The one allowed pair: a policy that sets a column, and one that deletes by it.
 func TestASoftPolicyAndItsPurgeShareATable(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table t (id bigint primary key, at timestamptz, gone timestamptz)`,
 			`insert into t select n, now() - n * interval '1 day' from generate_series(1, 60) n`)
 		soft := "  - {name: soft, table: shop.t, expire: {column: at, after: 30 days}, action: {soft: {column: gone}}, state: armed}\n"

@@ -229,7 +229,7 @@ func TestAPolicyByTheRowsOwnTimeWorksFromTheFileToTheDeletion(t *testing.T) {
 	for name, superuser := range map[string]bool{"an application's table": false, "a superuser's table": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 				w := newWorld(t, db)
 				if superuser {
 					must(t, runSQL(w.admin, `set search_path = shop`))
@@ -260,7 +260,7 @@ func TestAPolicyByTheRowsOwnTimeWorksFromTheFileToTheDeletion(t *testing.T) {
 
 func TestAnEntryOfTheRowsOwnTimeIsRefusedWithTheFix(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table carts (id int primary key, opened timestamptz, day date, ttl int, note text, "from" numeric)`)
 		for expire, want := range map[string]string{
 			"{column: opened, ttl_column: tl}":                              `policies.yaml:4:42: policy p: shop.carts has no column "tl"; did you mean ttl?`,
@@ -344,7 +344,7 @@ func TestAPolicyStopsWhenItsTTLColumnChanges(t *testing.T) {
 // By a default more falls due, and by a shorter one; by the ttl column itself nothing is known of the former rule's rows.
 func TestAFileDoesNotArmADefaultByWhichMoreFallsDue(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table carts (id int primary key, opened timestamptz, ttl int, ttl2 int)`)
 		by := func(expire string, more ...string) string {
 			return ttlText("shop.carts", expire, append(more, isArmed)...)

@@ -43,7 +43,7 @@ func (w *world) become(login string) *pgx.Conn {
 // A count that goes on for long keeps the table locked against sessions that want to change it, and with them against everybody.
 func TestACountGivesWayToASessionThatWantsToChangeTheTable(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table t (id bigint, at timestamptz not null, primary key (id, at)) partition by range (at)`,
 			`create table t_old partition of t for values from (minvalue) to (maxvalue)`,
 			`insert into t select n, now() - interval '1 year' from generate_series(1, 100) n`, `create index on t (at, id)`, `analyze t`)

@@ -170,7 +170,7 @@ func TestAMistakeInWhereHasItsPlace(t *testing.T) {
 // A policy that is not applied is planned with its where and its expression, by a superuser and by the table's owner.
 func TestWhereIsPlannedBeforeItIsApplied(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		b := newBare(t, db, "", orders)
 		for _, login := range []string{"postgres", b.app} {
 			b.login = login

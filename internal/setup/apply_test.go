@@ -198,7 +198,7 @@ func TestAllThatIsWrongInAFileIsSaidWhateverFindsIt(t *testing.T) {
 // What is wrong with a table is asked in one site, for the table, its partitions and what a cascade reaches.
 func TestDifferenceRefusesWhatCannotBePublishedAndWritesNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newInstalled(t, db)
 		good := p.table("good")
 		before := p.state()

@@ -55,7 +55,7 @@ func (p *database) indexed(owner string) (plain, parts string) {
 
 func TestAnIndexThatAPolicyAsksForIsMadeAndGoesWithIt(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newInstalled(t, db)
 		plain, parts := p.indexed("app")
 		own := "create index theirs on " + plain + " (at)"

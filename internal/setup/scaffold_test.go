@@ -90,7 +90,7 @@ func scaffoldedTables() map[string]string {
 
 func TestAScaffoldGivesEachNewRowATimeAndIsTakenBackWhole(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		s := newScaffolded(t, db)
 		shape := func() string { return one[string](s.place, shapeOf, "app") }
 		writer := db.ConnectAs(t, s.writer)
