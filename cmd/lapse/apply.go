@@ -55,6 +55,9 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 			return a.printPolicyGrants(s, c.files, managed)
 		}
 		c.app, c.settings = a, s
+		if err := checkReason(c.reason); err != nil {
+			return err
+		}
 		return c.run(cmd.Context())
 	})
 	flags := cmd.Flags()
@@ -65,7 +68,7 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 	flags.BoolVar(&c.yes, "yes", false, "do not ask")
 	flags.BoolVar(&c.prune, "prune", false, "drop policies that are not in the file")
 	flags.BoolVar(&c.arm, "arm", false, "arm versions that let more rows fall due")
-	flags.StringVar(&c.reason, "reason", "", "`why`, for the record")
+	flags.StringVar(&c.reason, "reason", "", reasonFlag)
 	a.verboseFlag(cmd, "print the grants and the index statements that it runs, not only how many")
 	a.jsonFlag(cmd)
 	return cmd

@@ -65,7 +65,7 @@ clock are given up: a later run deletes their rows, once they are due. See "laps
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	cmd.Flags().StringVar(&reason, "reason", "", reasonFlag)
 	a.jsonFlag(cmd)
 	return cmd
 }

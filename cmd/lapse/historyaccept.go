@@ -43,7 +43,7 @@ With audit: off it accepts the server, its timeline and system, and the database
 			return a.acceptHistory(cmd.Context(), reason, yes, unwatched)
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	cmd.Flags().StringVar(&reason, "reason", "", reasonFlag)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&unwatched, "unwatched", false, "do not watch whether another auditor writes the log")
 	a.jsonFlag(cmd)

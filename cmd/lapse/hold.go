@@ -95,7 +95,7 @@ When the hold is over, its keys or its condition are deleted. The record says th
 			return err
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	cmd.Flags().StringVar(&reason, "reason", "", reasonFlag)
 	cmd.Flags().BoolVar(&now, "now", false, "end it at once")
 	cmd.Flags().StringVar(&after, "after", "", "`days` until it ends (default 30 days)")
 	a.jsonFlag(cmd)

@@ -42,7 +42,7 @@ of a hold are in several tables now, move it to the partitioned table above them
 		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "schema and name of the `table`, or of a partition")
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	cmd.Flags().StringVar(&reason, "reason", "", reasonFlag)
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -20,9 +20,6 @@ import (
 	"lapse/planner/hold"
 )
 
-// maxMatter is what lapse.hold takes.
-const maxMatter = 200
-
 // placing is a hold as the command line says it.
 type placing struct {
 	*app
@@ -61,8 +58,8 @@ published nowhere.`,
 	flags.StringArrayVar(&p.keys, "keys", nil, "`keys`, separated by commas; of several columns one key; may be repeated")
 	flags.StringVar(&p.keysFile, "keys-file", "", "`file` with keys as CSV, - for standard input")
 	flags.StringVar(&p.where, "where", "", "`condition` in SQL over the row's own columns")
-	flags.StringVar(&p.matter, "matter", "", "`code` of the legal matter")
-	flags.StringVar(&p.reason, "reason", "", "`why`, for the record")
+	flags.StringVar(&p.matter, "matter", "", "`code` of the legal matter, in 200 characters at most: the log keeps it for ever")
+	flags.StringVar(&p.reason, "reason", "", reasonFlag)
 	_ = cmd.MarkFlagFilename("keys-file") // fails for a flag that is not there
 	a.jsonFlag(cmd)
 	return cmd
@@ -84,10 +81,11 @@ func (p *placing) check() error {
 		return wrongUsage("--column is for keys: a condition names its columns itself")
 	case strings.TrimSpace(p.matter) == "":
 		return wrongUsage("name the legal matter: --matter CODE")
-	case len(p.matter) > maxMatter:
-		return wrongUsage("--matter: more than %d bytes", maxMatter)
 	case strings.TrimSpace(p.reason) == "":
 		return wrongUsage("say why the rows are held: --reason TEXT")
+	}
+	if err := checkKept("--matter", p.matter); err != nil {
+		return err
 	}
 	return checkReason(p.reason)
 }

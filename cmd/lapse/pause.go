@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -31,12 +32,17 @@ Policies that are paused by themselves stay paused: "lapse policy resume NAME".`
 	})
 }
 
-// maxReason is what lapse.halt and lapse.clock take.
-const maxReason = 2000
+// maxReason is how many characters of a reason, and of a matter, the log has. It keeps them for ever.
+const maxReason = 200
 
-func checkReason(reason string) error {
-	if len(reason) > maxReason {
-		return wrongUsage("--reason: more than %d bytes", maxReason)
+const reasonFlag = "`why`, in 200 characters at most: the log keeps it for ever, so name a ticket and no person"
+
+func checkReason(reason string) error { return checkKept("--reason", reason) }
+
+// checkKept refuses a text that is longer than the log has it.
+func checkKept(flag, text string) error {
+	if utf8.RuneCountInString(text) > maxReason {
+		return wrongUsage("%s: more than %d characters: the log keeps it for ever, so name a ticket and no person", flag, maxReason)
 	}
 	return nil
 }
@@ -63,7 +69,7 @@ func (a *app) haltCommand(halted bool, cmd *cobra.Command) *cobra.Command {
 		return nil
 	})
 	cmd.Flags().BoolVar(&all, "all", false, "all policies of this database")
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	cmd.Flags().StringVar(&reason, "reason", "", reasonFlag)
 	a.jsonFlag(cmd)
 	return cmd
 }

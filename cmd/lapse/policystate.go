@@ -88,7 +88,7 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 			if cmd.Flags().Changed("version") && (version < 1 || len(args) != 1) {
 				return errors.New("--version N is a version of one policy, from 1: name only that policy")
 			}
-			return nil
+			return checkReason(reason)
 		},
 		RunE: a.does(func(cmd *cobra.Command, args []string) error {
 			changed, err := a.changeStates(cmd.Context(), args, yes{&c, reason, schemas.PolicyVersion(version), int64(accept)})
@@ -104,7 +104,7 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	cmd.Flags().StringVar(&reason, "reason", "", reasonFlag)
 	if c.arms {
 		cmd.Flags().Int32Var(&version, "version", 0, "say yes to this `version` and to no other (default: the one that is held back, or else in force)")
 		cmd.Flags().Var(&accept, "accept", "delete so many `rows` of a policy that its breaker stopped, once")

@@ -59,7 +59,7 @@ to drop those that Lapse made.`,
 	flags.BoolVar(&u.Executed, "execute", false, "do it")
 	flags.BoolVar(&u.yes, "yes", false, "do not ask")
 	flags.BoolVar(&u.dropHolds, "drop-holds", false, "also drop legal holds that are in force")
-	flags.StringVar(&u.reason, "reason", "", "`why`, for the record")
+	flags.StringVar(&u.reason, "reason", "", reasonFlag)
 	a.jsonFlag(cmd)
 	return cmd
 }

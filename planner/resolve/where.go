@@ -16,6 +16,10 @@ func (s *resolution) where(ctx context.Context, t *database.Table) error {
 		if read, err := s.readWhere(ctx, t, s.p.Where); read == nil || err != nil {
 			return err
 		}
+		if expression.MayNamePeople(s.p.Where) {
+			s.warnings = append(s.warnings, "where: it has values that may stand for a person: the catalog and the write-ahead log keep its text, and the audit's log a keyed hash of it, for ever: "+
+				"compare with a column of the row in place of the value")
+		}
 	}
 	if text := s.r.Definition.UnsetAnd(s.p.Where); text != s.p.Where {
 		if read, err := s.readWhere(ctx, t, text); read == nil || err != nil {

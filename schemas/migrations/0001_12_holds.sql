@@ -18,7 +18,7 @@ create table lapse.hold (
   columns    jsonb not null,
   keys       bigint check (keys > 0),
   digest     bytea not null check (octet_length(digest) = 32),
-  matter     text not null check (octet_length(matter) between 1 and 200),
+  matter     text not null check (char_length(matter) between 1 and 200),
   reason     text not null check (octet_length(reason) between 1 and 2000),
   placed_at  timestamptz not null default clock_timestamp(),
   placed_by  text not null default session_user,
