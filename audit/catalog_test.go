@@ -9,11 +9,24 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"lapse/audit/evidence"
+	"lapse/internal/evidencetest"
 	"lapse/internal/kafkatest"
 )
 
 // asReplica does what a superuser may do to rows that are append-only.
 const asReplica = `set session_replication_role = replica; `
+
+// A policy and a hold, as commands write them.
+const (
+	aPolicy = `insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason)
+		values (1, 1, 'sessions-30d', 'sessions'::regclass, 'public.sessions', '[]', '{"expire": {"column": "last_seen", "after": "30 days"}, "where": "id <> 4711"}', 'OPS-1');
+		insert into lapse.gate (policy_id, name, table_oid, version, state) values (1, 'sessions-30d', 'sessions'::regclass, 1, 'observing');
+		insert into lapse.policy_state (policy_id, version, state, reason) values (1, 1, 'observing', 'OPS-1')`
+	aHold = `insert into lapse.hold (id, table_oid, table_name, columns, digest, matter, reason)
+		values (1, 'sessions'::regclass, 'public.sessions', '[]', sha256('x'), 'LIT-1', 'a claim');
+		insert into lapse.hold_state (id, hold, state, reason) values (1, 1, 'requested', 'a claim');
+		update lapse.gate set hold_version = 1`
+)
 
 // An owner who can do everything edits the rows that say what is in force, and deletes them.
 func TestWhatASuperuserDoesToTheCatalogIsInTheLog(t *testing.T) {
@@ -25,16 +38,14 @@ func TestWhatASuperuserDoesToTheCatalogIsInTheLog(t *testing.T) {
 			sql  string
 			want []string
 		}{
-			{`insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason)
-			  values (1, 1, 'sessions-30d', 'sessions'::regclass, 'public.sessions', '[]', '{"expire": {"column": "last_seen", "after": "30 days"}, "where": "id <> 4711"}', 'OPS-1');
-			  insert into lapse.gate (policy_id, name, table_oid, version, state) values (1, 'sessions-30d', 'sessions'::regclass, 1, 'observing');
-			  insert into lapse.policy_state (policy_id, version, state, reason) values (1, 1, 'observing', 'OPS-1')`,
-				[]string{"version insert OPS-1", "state insert observing"}},
-			{`insert into lapse.hold (id, table_oid, table_name, columns, digest, matter, reason)
-			  values (1, 'sessions'::regclass, 'public.sessions', '[]', sha256('x'), 'LIT-1', 'a claim');
-			  insert into lapse.hold_state (id, hold, state, reason) values (1, 1, 'requested', 'a claim');
-			  update lapse.gate set hold_version = 1`,
-				[]string{"hold hold insert a claim", "hold state insert a claim"}},
+			{
+				aPolicy,
+				[]string{"version insert OPS-1", "state insert observing"},
+			},
+			{
+				aHold,
+				[]string{"hold hold insert a claim", "hold state insert a claim"},
+			},
 			{`update lapse.gate set state = 'armed'`, []string{"gate update armed by hand"}},
 			{asReplica + `update lapse.policy set reason = 'OPS-9', spec = '{"expire": {"column": "last_seen", "after": "1 day"}}'`, []string{"version update OPS-9"}},
 			{asReplica + `delete from lapse.hold_state`, []string{"hold state delete a claim"}},
@@ -48,31 +59,7 @@ func TestWhatASuperuserDoesToTheCatalogIsInTheLog(t *testing.T) {
 			want = append(want, step.want...)
 		}
 		r.once(t)
-		var got []string
-		for _, record := range r.read(t, r.settings.Log) {
-			entry, err := evidence.ParseLogRecord(record.Value)
-			if err != nil {
-				continue // a fence
-			}
-			if bytes.Contains(record.Value, []byte("4711")) {
-				t.Errorf("a record has a condition: %s", record.Value)
-			}
-			switch c := entry.Content.(type) {
-			case *evidence.PolicyContent:
-				text := c.Row + " " + c.Op + " "
-				if row := either(c.Is, c.Was); row != nil && row.State != "" {
-					text += string(row.State)
-				} else if row != nil {
-					text += row.Reason
-				}
-				if c.ByHand {
-					text += " by hand"
-				}
-				got = append(got, text)
-			case *evidence.HoldContent:
-				got = append(got, "hold "+c.Row+" "+c.Op+" "+either(c.Is, c.Was).Reason)
-			}
-		}
+		got := r.inForce(t)
 		if !slices.Equal(got, want) {
 			t.Errorf("the log has\n%q, want\n%q", got, want)
 		}
@@ -98,4 +85,68 @@ func either[R any](is, was *R) *R {
 		return is
 	}
 	return was
+}
+
+// inForce is what the log has of what is in force, in a few words.
+func (r *rig) inForce(t *testing.T) (got []string) {
+	t.Helper()
+	for _, record := range r.read(t, r.settings.Log) {
+		entry, err := evidence.ParseLogRecord(record.Value)
+		if err != nil {
+			continue // a fence
+		}
+		if bytes.Contains(record.Value, []byte("4711")) {
+			t.Errorf("a record has a condition: %s", record.Value)
+		}
+		if err := evidencetest.Schema(t, "log-"+string(entry.Kind)).Validate(evidencetest.ParseJSON(t, record.Value)); err != nil {
+			t.Errorf("%s: %v", record.Value, err)
+		}
+		switch c := entry.Content.(type) {
+		case *evidence.PolicyContent:
+			text := c.Row + " " + c.Op + " "
+			if row := either(c.Is, c.Was); row != nil && row.State != "" {
+				text += string(row.State)
+			} else if row != nil {
+				text += row.Reason
+			}
+			if c.ByHand {
+				text += " by hand"
+			}
+			got = append(got, text)
+		case *evidence.HoldContent:
+			got = append(got, "hold "+c.Row+" "+c.Op+" "+either(c.Is, c.Was).Reason)
+		case *evidence.QuarantineContent:
+			got = append(got, fmt.Sprintf("quarantine %s of %s %s: %d in, %d out, %d", c.Op, c.Policy, c.Table, c.Entered, c.Left, c.Rows))
+		case *evidence.MarkerContent:
+			got = append(got, "gap")
+		}
+	}
+	return got
+}
+
+// Where the log may have missed how something came into force, it is said once more: when the log begins, and after a gap.
+func TestWhatIsInForceIsSaidAgainAfterAGap(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		const entered = `insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
+			select 1, 'sessions'::regclass, sha256(convert_to(n::text, 'UTF8')), array[n::text], '23503', now() from generate_series(%d, %d) n`
+		fill := fmt.Sprintf(entered, 47110, 47112)
+		r.db.Exec(t, aPolicy, aHold, fill, beatNow)
+		again := []string{"version restated observing", "hold hold restated a claim", "quarantine restated of sessions-30d public.sessions: 0 in, 0 out, 3"}
+		want := []string{
+			"version insert OPS-1", "state insert observing", "hold hold insert a claim", "hold state insert a claim",
+			"quarantine insert of sessions-30d public.sessions: 3 in, 0 out, 0", again[0], "hold relation insert ", again[1], again[2],
+		}
+		r.db.Exec(t, beatNow, `delete from lapse.quarantine where key[1] = '47110'`, `insert into lapse.halt (halted, reason) values (true, 'OPS-2')`)
+		want = append(want, "quarantine insert of sessions-30d public.sessions: 0 in, 1 out, 0", "halt insert OPS-2")
+		// Somebody takes a table out, and what is done meanwhile is in no log.
+		r.db.Exec(t, `alter publication lapse_catalog drop table lapse.gate`, `update lapse.gate set state = 'paused'`, beatNow,
+			`alter publication lapse_catalog add table lapse.gate`, `select lapse.record_publications()`, beatNow)
+		again[0], again[2] = "version restated paused", "quarantine restated of sessions-30d public.sessions: 0 in, 0 out, 2"
+		want = slices.Concat(want, []string{"gap", "gap", again[0], "halt restated OPS-2", again[1], again[2]})
+		r.db.Exec(t, beatNow)
+		r.once(t)
+		if got := r.inForce(t); !slices.Equal(got, want) {
+			t.Errorf("the log has\n%q, want\n%q", got, want)
+		}
+	})
 }

@@ -156,7 +156,12 @@ func (e *Executor) Metrics() *Metrics { return e.metrics }
 //
 // A server that is not there, or refuses, or an audit that is not healthy is waited out.
 func (e *Executor) Run(ctx context.Context) error {
+	counting, stop := context.WithCancel(ctx)
+	var snapshots sync.WaitGroup
+	snapshots.Go(func() { e.keepSnapshots(counting) })
 	err := e.schedule(ctx, endless{e})
+	stop()
+	snapshots.Wait()
 	if errors.Is(err, ErrStopping) {
 		return nil
 	}

@@ -271,6 +271,10 @@ func TestARowLeavesTheQuarantineByItself(t *testing.T) {
 		if s := once(t, e, "p"); only(t, s).Outcome != Finished || entries() != "" {
 			t.Errorf("with nothing in the way: %+v, and %s in quarantine", only(t, s), entries())
 		}
+		// What the auditor is told of it: numbers of rows.
+		if in, out := one[int](t, db, "select sum(entered) from lapse.quarantine_change"), one[int](t, db, "select sum(left_it) from lapse.quarantine_change"); in != 10 || out != 10 {
+			t.Errorf("%d rows are said to have come into the quarantine, and %d to have left it, of 10", in, out)
+		}
 	})
 }
 

@@ -11,6 +11,10 @@ const (
 	DroppedTable   = "dropped"      // a partition that was dropped whole
 	HeartbeatTable = "heartbeat"
 	CoveredTable   = "covered" // which tables are published
+	// QuarantineTable has how many rows come into the quarantine and leave it, RestatedTable what is in force where the log may have missed it.
+	QuarantineTable = "quarantine_change"
+	RestatedTable   = "restated"
+	SnapshotTable   = "snapshot" // how much is due
 )
 
 // The tables that say what is in force. All that happens to their rows reaches the auditor, whole.
@@ -26,7 +30,7 @@ const (
 
 // LedgerTables are published in lapse_ledger: the evidence, and the auditor's heartbeats. lapse.publications_trouble has them too.
 func LedgerTables() []string {
-	return []string{BatchTable, ResultTable, DroppedTable, HeartbeatTable, CoveredTable}
+	return []string{BatchTable, ResultTable, DroppedTable, HeartbeatTable, CoveredTable, QuarantineTable, RestatedTable, SnapshotTable}
 }
 
 // CatalogTables are published in lapse_catalog. lapse.publications_trouble has them too.

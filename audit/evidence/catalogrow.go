@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"encoding/json"
 	"time"
 
 	"lapse/replication"
@@ -19,6 +20,7 @@ const (
 	rowUpdated   = "update"
 	rowDeleted   = "delete"
 	rowTruncated = "truncate" // every row of the table
+	rowRestated  = "restated" // it says what it said before, where the log may have missed that
 )
 
 // columns are the values of a row by their columns' names. A value that is NULL or was not sent is "".
@@ -69,12 +71,18 @@ func readCatalogChange[R any](change *replication.Change, row string, read func(
 
 // catalogRows are what a transaction did to rows of the catalog.
 type catalogRows struct {
-	policies []catalogChange[PolicyRow]
-	holds    []catalogChange[HoldRow]
-	others   uint64 // that there is no room for
+	policies   []catalogChange[PolicyRow]
+	holds      []catalogChange[HoldRow]
+	quarantine []QuarantineContent
+	snapshots  []*SnapshotContent
+	others     uint64 // that there is no room for
 }
 
-func (r *catalogRows) any() bool { return len(r.policies)+len(r.holds) > 0 || r.others > 0 }
+func (r *catalogRows) rows() int {
+	return len(r.policies) + len(r.holds) + len(r.quarantine) + len(r.snapshots)
+}
+
+func (r *catalogRows) any() bool { return r.rows() > 0 || r.others > 0 }
 
 // take takes a change of a table of the catalog, and reports whether it is one.
 func (r *catalogRows) take(change *replication.Change) bool {
@@ -83,8 +91,7 @@ func (r *catalogRows) take(change *replication.Change) bool {
 	switch {
 	case policy == "" && hold == "":
 		return false
-	case len(r.policies)+len(r.holds) >= maxCatalogRows:
-		r.others++
+	case r.full():
 	case policy != "":
 		if c := readCatalogChange(change, policy, readPolicyRow); c.Row != policyGate || !sameGate(c.Is, c.Was) {
 			r.policies = append(r.policies, c)
@@ -95,6 +102,49 @@ func (r *catalogRows) take(change *replication.Change) bool {
 	return true
 }
 
+// full counts a row that there is no room for.
+func (r *catalogRows) full() bool {
+	if r.rows() < maxCatalogRows {
+		return false
+	}
+	r.others++
+	return true
+}
+
+// restate takes a row of lapse.restated.
+func (r *catalogRows) restate(change *replication.Change) {
+	var texts map[string]string
+	row := columnsOf(change.Relation, change.New, nil)
+	if r.full() || json.Unmarshal([]byte(row("columns")), &texts) != nil {
+		return
+	}
+	c := columns(func(name string) string { return texts[name] })
+	switch row("what") {
+	case "policy":
+		r.policies = append(r.policies, catalogChange[PolicyRow]{Row: policyVersion, Op: rowRestated, Is: readPolicyRow(policyVersion, c)})
+	case policyHalt:
+		r.policies = append(r.policies, catalogChange[PolicyRow]{Row: policyHalt, Op: rowRestated, Is: readPolicyRow(policyHalt, c)})
+	case holdPlaced:
+		r.holds = append(r.holds, catalogChange[HoldRow]{Row: holdPlaced, Op: rowRestated, Is: readHoldRow(holdPlaced, c)})
+	case "quarantine":
+		r.quarantine = append(r.quarantine, readQuarantine(rowRestated, c))
+	}
+}
+
+// quarantined takes a row of lapse.quarantine_change.
+func (r *catalogRows) quarantined(change *replication.Change) {
+	if !r.full() {
+		r.quarantine = append(r.quarantine, readQuarantine(rowInserted, columnsOf(change.Relation, change.New, nil)))
+	}
+}
+
+// snapshot takes a row of lapse.snapshot.
+func (r *catalogRows) snapshot(change *replication.Change) {
+	if !r.full() {
+		r.snapshots = append(r.snapshots, readSnapshot(change))
+	}
+}
+
 // contents are the records of them: policies first, in the order of the changes.
 func (r *catalogRows) contents(tx *replication.Tx) (records []Content) {
 	for _, c := range r.tellGates() {
@@ -102,6 +152,14 @@ func (r *catalogRows) contents(tx *replication.Tx) (records []Content) {
 	}
 	for _, c := range r.holds {
 		records = append(records, &HoldContent{Committed: committed(tx), catalogChange: c})
+	}
+	for i := range r.quarantine {
+		r.quarantine[i].Committed = committed(tx)
+		records = append(records, &r.quarantine[i])
+	}
+	for _, s := range r.snapshots {
+		s.Committed = committed(tx)
+		records = append(records, s)
 	}
 	if r.others > 0 {
 		others := catalogChange[PolicyRow]{Row: policyOthers, Op: rowUpdated}

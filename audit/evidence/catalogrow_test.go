@@ -23,7 +23,11 @@ var (
 	holdTable  = relation(16505, "lapse", "hold", "id", "table_oid", "table_name", "columns", "keys", "digest", "matter", "reason", "placed_at", "placed_by", "placed_in")
 	holdStates = relation(16506, "lapse", "hold_state", "id", "hold", "state", "enforced_until", "position", "changed_at", "changed_by", "reason",
 		"table_oid", "table_name", "columns")
-	holdTree = relation(16507, "lapse", "hold_relation", "id", "hold", "relation", "name", "attached", "ended", "columns", "recorded_at")
+	snapshotTable = relation(16510, "lapse", "snapshot", "number", "snapshot", "step", "policy_id", "policy", "version", "at", "by", "seen", "cutoff",
+		"due", "overdue", "held", "quarantined", "not_counted")
+	quarantineTable = relation(16508, "lapse", "quarantine_change", "number", "policy_id", "policy", "leaf", "name", "entered", "left_it", "changed_at", "changed_by")
+	restatedTable   = relation(16509, "lapse", "restated", "number", "what", "columns", "at")
+	holdTree        = relation(16507, "lapse", "hold_relation", "id", "hold", "relation", "name", "attached", "ended", "columns", "recorded_at")
 )
 
 const (
@@ -63,18 +67,30 @@ func holdStateRow(state, until string) *replication.Change {
 	return insert(holdStates, row(12, 7, state, ends, "0/19C2A00", examplePlan, "counsel", "claim of a customer", nil, nil, nil))
 }
 
+func snapshotRow(step string, rest ...any) *replication.Change {
+	return insert(snapshotTable, append(row(5, "0198f1d0-0000-7000-8000-0000000000c1", step, 1, "sessions-30d", 3, examplePlan, "lapse"), row(rest...)...))
+}
+
 // catalogEntries are records of rows of the catalog.
 func catalogEntries(write func(lsn schemas.LSN, seq uint32, c evidence.Content) *evidence.Entry) map[string]*evidence.Entry {
 	all := map[string]*evidence.Entry{}
 	for name, change := range map[string]*replication.Change{
-		"log-policy-version": versionRow(),
-		"log-policy-state":   stateRow("paused"),
-		"log-policy-gate":    changedRow(gateTable, gateRow(3, "observing", "5"), gateRow(3, "armed", "5")),
-		"log-policy-halt":    insert(haltTable, row(4, "t", examplePlan, "bob", "OPS-3", "f")),
-		"log-hold":           holdRow(),
-		"log-hold-effective": holdStateRow("effective", ""),
-		"log-hold-gone":      goneRow(holdStates, holdStateRow("releasing", "2026-11-22 00:00:00+00").New),
-		"log-hold-relation":  insert(holdTree, row(3, 7, 16391, "public.sessions_2026_11", "t", "f", "[]", examplePlan)),
+		"log-policy-version":      versionRow(),
+		"log-policy-state":        stateRow("paused"),
+		"log-policy-gate":         changedRow(gateTable, gateRow(3, "observing", "5"), gateRow(3, "armed", "5")),
+		"log-policy-halt":         insert(haltTable, row(4, "t", examplePlan, "bob", "OPS-3", "f")),
+		"log-policy-restated":     insert(restatedTable, row(1, "policy", `{"id":"1","version":"3","name":"sessions-30d","table_oid":"16390","table_name":"public.sessions","spec":"{\"expire\": {\"after\": \"30 days\", \"column\": \"last_seen\"}}","made_at":"2026-11-21 10:15:30.1+00","made_by":"alice","reason":"OPS-1","state":"armed"}`, examplePlan)),
+		"log-quarantine":          insert(quarantineTable, row(9, 1, "sessions-30d", 16390, "public.sessions", 1, 0, examplePlan, "lapse")),
+		"log-quarantine-restated": insert(restatedTable, row(2, "quarantine", `{"policy_id":"1","policy":"sessions-30d","leaf":"16390","name":"public.sessions","rows":"3"}`, examplePlan)),
+		"log-hold-restated":       insert(restatedTable, row(3, "hold", `{"id":"7","table_oid":"16390","table_name":"public.sessions","digest":"\\xabab","matter":"LIT-2026-4","reason":"claim of a customer","placed_at":"2026-11-21 10:15:30.1+00","placed_by":"counsel","state":"effective","position":"0/19C2A00"}`, examplePlan)),
+		"log-hold":                holdRow(),
+		"log-hold-effective":      holdStateRow("effective", ""),
+		"log-hold-gone":           goneRow(holdStates, holdStateRow("releasing", "2026-11-22 00:00:00+00").New),
+		"log-hold-relation":       insert(holdTree, row(3, 7, 16391, "public.sessions_2026_11", "t", "f", "[]", examplePlan)),
+		"log-snapshot-begun":      snapshotRow("begun", nil, nil, nil, nil, nil, nil, nil),
+		"log-snapshot-taken":      snapshotRow("taken", "744:750:745", examplePlan, nil, nil, nil, nil, nil),
+		"log-snapshot-counted":    snapshotRow("counted", nil, nil, 120, 0, 2, 1, nil),
+		"log-snapshot-notcounted": snapshotRow("counted", nil, nil, nil, nil, nil, nil, "it takes longer than 2m0s"),
 	} {
 		_, outcome := assemble(assembler(evidence.Standing{}), change)
 		all[name] = write(exampleTx().EndLSN, 0, outcome.Records[0])
@@ -124,7 +140,8 @@ func TestWhatIsDoneToARowOfTheCatalogIsInTheLog(t *testing.T) {
 		want    []string
 	}{
 		{
-			"apply makes a policy", []*replication.Change{versionRow(), insert(gateTable, observing()), stateRow("observing")},
+			"apply makes a policy",
+			[]*replication.Change{versionRow(), insert(gateTable, observing()), stateRow("observing")},
 			[]string{"version insert is sessions-30d 3 ", "state insert is sessions-30d 3 observing"},
 		},
 		{"a person arms it", []*replication.Change{changedRow(gateTable, observing(), armed()), stateRow("armed")}, []string{"state insert is sessions-30d 3 armed"}},
@@ -212,7 +229,7 @@ func TestManyRowsOfOneTransactionAreCounted(t *testing.T) {
 
 func TestARowThatCannotBeReadStopsNothing(t *testing.T) {
 	t.Parallel()
-	for _, table := range []*replication.Relation{policyTable, stateTable, gateTable, haltTable, holdTable, holdStates, holdTree} {
+	for _, table := range []*replication.Relation{policyTable, stateTable, gateTable, haltTable, holdTable, holdStates, holdTree, quarantineTable, snapshotTable} {
 		values := make([]any, len(table.Columns)-1)
 		for i := range values {
 			values[i] = "{\x00 no"

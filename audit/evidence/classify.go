@@ -123,6 +123,12 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 		if row, ok := parseCovered(change); ok {
 			c.account.Covered = append(c.account.Covered, row)
 		}
+	case schemas.QuarantineTable:
+		c.account.catalog.quarantined(change)
+	case schemas.SnapshotTable:
+		c.account.catalog.snapshot(change)
+	case schemas.RestatedTable:
+		c.account.catalog.restate(change)
 	case schemas.HeartbeatTable:
 		c.account.Awaited = true
 		if h := parseHeartbeat(change); h != nil {

@@ -48,6 +48,7 @@ func readHoldRow(row string, c columns) *HoldRow {
 	if table := c("table_name"); table != "" {
 		r.Table = tableOf(table)
 	}
+	r.Position, _ = schemas.ParseLSN(c("position"))
 	switch row {
 	case holdPlaced:
 		r.Hold, r.Matter, r.Keys = numberOf(c("id")), cut(c("matter")), numberOf(c("keys"))
@@ -55,8 +56,6 @@ func readHoldRow(row string, c columns) *HoldRow {
 		if digest, ok := parseBytes(c("digest")); ok {
 			r.Digest = hex.EncodeToString(digest)
 		}
-	case holdState:
-		r.Position, _ = schemas.ParseLSN(c("position"))
 	case holdRelation:
 		r.Table, r.TableOID, r.At = tableOf(c("name")), numberOf(c("relation")), timeOf(c("recorded_at"))
 		r.Attached, r.Ended = c("attached") == "t", c("ended") == "t"

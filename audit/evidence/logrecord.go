@@ -94,6 +94,10 @@ func (head *recordJSON) content() Content {
 		return &PolicyContent{}
 	case KindHold:
 		return &HoldContent{}
+	case KindSnapshot:
+		return &SnapshotContent{}
+	case KindQuarantine:
+		return &QuarantineContent{}
 	case KindGap:
 		return &MarkerContent{Marker: &Marker{Op: Gap}}
 	case KindRewind:

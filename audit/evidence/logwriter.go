@@ -27,11 +27,14 @@ const (
 	KindDrop        Kind = "drop"        // a partition that a policy dropped whole
 	KindPolicy      Kind = "policy"      // a row that says which policies there are, and which of them delete
 	KindHold        Kind = "hold"        // a row about a legal hold
+	KindSnapshot    Kind = "snapshot"    // how much was due under a policy, in one snapshot
+	KindQuarantine  Kind = "quarantine"  // how many rows came into the quarantine, and left it
 )
 
 // Content is what one record of the log says beyond what all records say. Each kind of record is one type, in the file that
 // writes it and reads it back: origin.go, route.go, transaction.go, coverage.go, tables.go, marker.go, drop.go,
-// policyrecord.go, holdrecord.go.
+// policyrecord.go, holdrecord.go, quarantinerecord.go,
+// snapshotrecord.go.
 type Content interface {
 	// Kind names it.
 	Kind() Kind

@@ -175,6 +175,25 @@ func (d drawn) hold() *HoldContent {
 	return c
 }
 
+func (d drawn) quarantine() *QuarantineContent {
+	c := &QuarantineContent{Committed: committed(d.tx()), Op: rowInserted, PolicyID: int64(d.Int32()), Policy: d.maybe(d.text()), Table: d.maybe(d.text()), TableOID: int64(d.Uint32())}
+	if d.IntN(2) == 0 {
+		c.Entered, c.Left, c.Rows, c.At, c.By = d.Int64(), d.Int64(), d.Int64(), d.time(), d.text()
+	}
+	return c
+}
+
+func (d drawn) snapshot() *SnapshotContent {
+	s := &SnapshotContent{Committed: committed(d.tx()), Snapshot: d.id(), Step: "counted", PolicyID: int64(d.Int32()), Policy: d.text(), Version: 3, At: d.time(), By: d.text()}
+	if d.IntN(2) == 0 {
+		s.Seen, s.Cutoff, s.NotCounted = "744:750:745", d.time(), d.text()
+	}
+	if d.IntN(2) == 0 {
+		s.Counted = &DueCounts{Due: d.Int64(), Held: d.Int64N(2)}
+	}
+	return s
+}
+
 // contents are one of each type that is written.
 func (d drawn) contents(route *Route) []Content {
 	coverage := &CoverageContent{At: d.time(), Ancestry: d.ancestry()}
@@ -200,7 +219,7 @@ func (d drawn) contents(route *Route) []Content {
 	}
 	return []Content{
 		origin, &RouteContent{Route: route}, transaction,
-		newDropContent(d.tx(), drop), d.policy(), d.hold(), coverage, d.tables(), d.marker(Gap), d.marker(Rewind),
+		newDropContent(d.tx(), drop), d.policy(), d.hold(), d.quarantine(), d.snapshot(), coverage, d.tables(), d.marker(Gap), d.marker(Rewind),
 	}
 }
 
@@ -242,7 +261,7 @@ func TestEveryRecordThatIsReadAndWrittenAgainIsTheSameBytes(t *testing.T) {
 			seen[r.Kind] = true
 		}
 	}
-	for _, kind := range []Kind{KindOrigin, KindRoute, KindTransaction, KindCoverage, KindGap, KindRewind, KindDrop, KindPolicy, KindHold} {
+	for _, kind := range []Kind{KindOrigin, KindRoute, KindTransaction, KindCoverage, KindGap, KindRewind, KindDrop, KindPolicy, KindHold, KindQuarantine, KindSnapshot} {
 		if !seen[kind] {
 			t.Errorf("no record of kind %s was written", kind)
 		}

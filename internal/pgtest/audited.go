@@ -7,7 +7,7 @@ import (
 
 // The tables that lapse_ledger and lapse_catalog must have.
 const (
-	ledgerTables  = "lapse.batch, lapse.batch_result, lapse.dropped, lapse.heartbeat, lapse.covered"
+	ledgerTables  = "lapse.batch, lapse.batch_result, lapse.dropped, lapse.heartbeat, lapse.covered, lapse.quarantine_change, lapse.restated, lapse.snapshot"
 	catalogTables = "lapse.policy, lapse.policy_state, lapse.gate, lapse.halt, lapse.hold, lapse.hold_state, lapse.hold_relation"
 )
 

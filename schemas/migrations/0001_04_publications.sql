@@ -62,7 +62,7 @@ begin
            where p.pubname in ('lapse_ledger', 'lapse_catalog')) m
     full join (
       select w.pubname, k.oid
-        from (values ('lapse_ledger'::name, array['batch', 'batch_result', 'dropped', 'heartbeat', 'covered']),
+        from (values ('lapse_ledger'::name, array['batch', 'batch_result', 'dropped', 'heartbeat', 'covered', 'quarantine_change', 'restated', 'snapshot']),
                      ('lapse_catalog', array['policy', 'policy_state', 'gate', 'halt', 'hold', 'hold_state', 'hold_relation'])) w(pubname, tables)
         join pg_class k on k.relname = any (w.tables)
        where k.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')

@@ -146,6 +146,9 @@ declare
   present   timestamptz := clock_timestamp();
   looked_at pg_lsn;
   covered   bigint;
+  fault     text;
+  former    lapse.heartbeat;
+  missed    boolean := (select s.slot_start is distinct from s.covered_slot from lapse.installation s);
 begin
   if beat.history is distinct from newest or beat.timeline is distinct from lapse.timeline()
      or beat.server_start is distinct from pg_postmaster_start_time() then
@@ -162,13 +165,19 @@ begin
   looked_at := pg_current_wal_insert_lsn(); -- before the next statement's snapshot: what it does not see commits above
   covered := lapse.cover();
   perform lapse.follow_holds();
+  fault := coalesce(lapse.publications_fault(), lapse.publications_unlogged());
+  select * into former from lapse.heartbeat k order by k.id desc limit 1;
+  missed := missed or former.fault is not null or former.history <> beat.history
+            or former.faults < (select s.publication_faults from lapse.installation s);
   insert into lapse.heartbeat
     (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, looked_at, fault, faults, covered)
   select lapse.system_identifier(), d.oid, d.datname, beat.nonce,
-         (select k.nonce from lapse.heartbeat k order by k.id desc limit 1), beat.history, beat.timeline, beat.server_start, looked_at,
-         coalesce(lapse.publications_fault(), lapse.publications_unlogged()), i.publication_faults, covered
+         former.nonce, beat.history, beat.timeline, beat.server_start, looked_at, fault, i.publication_faults, covered
     from pg_database d, lapse.installation i
    where d.datname = current_database();
+  if missed and fault is null then
+    perform lapse.restate();
+  end if;
 end
 $lapse$;
 comment on function lapse.beat is 'Writes the auditor''s sign of life, and removes beats that nothing is measured by any more. For the auditor.';

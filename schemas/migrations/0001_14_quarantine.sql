@@ -38,6 +38,53 @@ comment on column lapse.quarantine.entered_at is 'When it was tried first.';
 comment on column lapse.quarantine.tried_at is 'When it was tried last.';
 comment on column lapse.quarantine.retry_at is 'Not tried again before.';
 
+-- What comes into the quarantine and leaves it is published as numbers of rows: the table itself has keys, which the auditor must not read.
+create table lapse.quarantine_change (
+  number     bigint generated always as identity primary key,
+  policy_id  int not null,
+  policy     text,
+  leaf       oid not null,
+  name       text,
+  entered    bigint not null default 0,
+  left_it    bigint not null default 0,
+  changed_at timestamptz not null default clock_timestamp(),
+  changed_by text not null default session_user
+);
+create index on lapse.quarantine_change (changed_at);
+comment on table lapse.quarantine_change is 'How many rows came into the quarantine, and left it, by one statement; published, and removed by prune. Written by the triggers of lapse.quarantine.';
+comment on column lapse.quarantine_change.number is 'Order of the rows.';
+comment on column lapse.quarantine_change.policy_id is 'The policy.';
+comment on column lapse.quarantine_change.policy is 'Its name.';
+comment on column lapse.quarantine_change.leaf is 'The table or partition that has the rows.';
+comment on column lapse.quarantine_change.name is 'Its name, quoted where SQL wants it; null where it is gone.';
+comment on column lapse.quarantine_change.entered is 'How many rows came into it.';
+comment on column lapse.quarantine_change.left_it is 'How many left it: they were deleted, are not due any more, or a person says that they are tried again.';
+comment on column lapse.quarantine_change.changed_at is 'When.';
+comment on column lapse.quarantine_change.changed_by is 'The login.';
+
+create function lapse.count_quarantine() returns trigger
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  insert into lapse.quarantine_change (policy_id, policy, leaf, name, entered, left_it)
+  select r.policy_id, g.name, r.leaf, format('%I.%I', n.nspname, c.relname), case tg_op when 'INSERT' then r.rows else 0 end,
+         case tg_op when 'DELETE' then r.rows else 0 end
+    from (select h.policy_id, h.leaf, count(*) as rows from changed h group by h.policy_id, h.leaf) r
+    left join lapse.gate g on g.policy_id = r.policy_id
+    left join pg_class c on c.oid = r.leaf
+    left join pg_namespace n on n.oid = c.relnamespace
+   order by r.policy_id, r.leaf;
+  return null;
+end
+$lapse$;
+comment on function lapse.count_quarantine is 'Trigger that counts what comes into the quarantine, and what leaves it.';
+
+create trigger entered after insert on lapse.quarantine referencing new table as changed
+  for each statement execute function lapse.count_quarantine();
+create trigger gone after delete on lapse.quarantine referencing old table as changed
+  for each statement execute function lapse.count_quarantine();
+
 -- quarantined_keys are the keys of a leaf's rows that are in quarantine and not to be tried at an instant. Conditions call it, in a batch, a
 -- look or a survey, as the deleter: in a statement's text the server would log them with the first error.
 create function lapse.quarantined_keys(policy int, version int, leaf oid, at timestamptz, proof bytea) returns table (key text[])

@@ -136,6 +136,10 @@ begin
      and r.number = (select max(l.number) from lapse.run l where l.policy_id = f.policy_id);
   delete from lapse.run r where r.run = any (runs);
   get diagnostics more = row_count;
+  delete from lapse.quarantine_change q
+   where q.number in (select c.number from lapse.quarantine_change c where c.changed_at < horizon order by c.changed_at limit 5000);
+  delete from lapse.snapshot s
+   where s.number in (select o.number from lapse.snapshot o where o.at < horizon order by o.at limit 5000);
   -- What the checks found of a leaf that is gone: a table whose partitions are dropped leaves an entry for each of them.
   delete from lapse.examined e
    where e.id in (select x.id from lapse.examined x where not exists (select from pg_class c where c.oid = x.leaf) for update skip locked);

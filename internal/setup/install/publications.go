@@ -42,19 +42,20 @@ func (w *installing) publications(ctx context.Context) error {
 
 // ledger publishes the tables of evidence, and of what is in force, that are not published.
 func (w *installing) ledger(ctx context.Context) error {
+	made := slices.ContainsFunc(w.result.Done, func(m Made) bool { return m.What == "publications" })
 	members, err := replication.Members(ctx, w.owner.Conn)
 	if err == nil {
-		err = w.publish(ctx, members, replication.Ledger, schemas.LedgerTables(), replication.JoinLedger)
+		err = w.publish(ctx, members, made, replication.Ledger, schemas.LedgerTables(), replication.JoinLedger)
 	}
 	if err == nil {
-		err = w.publish(ctx, members, replication.Catalog, schemas.CatalogTables(), replication.JoinCatalog)
+		err = w.publish(ctx, members, made, replication.Catalog, schemas.CatalogTables(), replication.JoinCatalog)
 	}
 	return err
 }
 
-// publish publishes tables of schema lapse that are not among members.
+// publish publishes tables of schema lapse that are not among members. It says so, unless the publications were made just before.
 func (w *installing) publish(
-	ctx context.Context, members []replication.Member, in replication.Publication, tables []string, join func(context.Context, pgx.Tx, uint32) error,
+	ctx context.Context, members []replication.Member, made bool, in replication.Publication, tables []string, join func(context.Context, pgx.Tx, uint32) error,
 ) error {
 	missing := slices.DeleteFunc(tables, func(table string) bool {
 		return slices.ContainsFunc(members, func(m replication.Member) bool {
@@ -77,7 +78,7 @@ func (w *installing) publish(
 		_, err := tx.Exec(ctx, `select lapse.record_published($1)`, oids)
 		return err
 	})
-	if err == nil && !slices.ContainsFunc(w.result.Done, func(m Made) bool { return m.What == "publications" }) {
+	if err == nil && !made {
 		w.did("publications", "%s: %s", in, list(missing))
 	}
 	return err

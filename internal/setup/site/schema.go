@@ -99,7 +99,8 @@ const schemaSQL = `
 	    join pg_trigger t on t.tgrelid = r.oid
 	    join pg_proc f on f.oid = t.tgfoid
 	   where not (t.tgisinternal and f.pronamespace = 'pg_catalog'::regnamespace)
-	     and not ((t.tgname, f.proname) in (('append_only', 'refuse_change'), ('pruned', 'check_pruned'), ('bounded', 'bound_pruning'))
+	     and not ((t.tgname, f.proname) in (('append_only', 'refuse_change'), ('pruned', 'check_pruned'), ('bounded', 'bound_pruning'),
+	                                           ('entered', 'count_quarantine'), ('gone', 'count_quarantine'))
 	              and t.tgqual is null and f.pronamespace = (select oid from installed))
 	  union all
 	  select pg_describe_object('pg_catalog.pg_cast'::regclass, k.oid, 0)
