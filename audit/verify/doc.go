@@ -7,4 +7,5 @@
 //
 //	order.go    events in their partitions, and which topic each cause is in
 //	log.go      records of the log
+//	account.go  the log's records against events and commitments; accounted.go compares one transaction, agree.go an event with itself
 package verify

@@ -16,7 +16,7 @@ import (
 	"lapse/schemas"
 )
 
-// The key named rows is a file of keys. Its first line is the key by which the database knows the file; nothing is made from it. Each line
+// The key named rows is a file of keys. The database knows the file by its first line, which has no other use. Each line
 // after it is a month and its key, or that it was destroyed:
 //
 //	2f6c…
