@@ -230,8 +230,8 @@ func (s *shop) expect() {
 	}
 }
 
-// rows is how much an acceptance test deletes.
-func rows(full int) int {
+// scaled is how much an acceptance test deletes.
+func scaled(full int) int {
 	if testing.Short() {
 		return full / 20
 	}
@@ -247,7 +247,7 @@ func TestEveryDueRowIsOneSystemEventWhateverOthersDeleteOrForge(t *testing.T) {
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
-		s := newShop(t, db, kafkatest.Broker(t), rows(30_000), rows(2_000), 500)
+		s := newShop(t, db, kafkatest.Broker(t), scaled(30_000), scaled(2_000), 500)
 		began := time.Now()
 		d := s.m.serve()
 		if err := s.interfere(ctx); err != nil {
@@ -272,7 +272,7 @@ func TestKillingServeAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
-		s := newShop(t, db, kafkatest.Broker(t), rows(30_000), rows(2_000), 250)
+		s := newShop(t, db, kafkatest.Broker(t), scaled(30_000), scaled(2_000), 250)
 		moments := make([]int, kills)
 		for i := range moments {
 			moments[i] = random.IntN(s.due)

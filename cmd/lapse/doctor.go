@@ -72,6 +72,7 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]doctor.Finding
 	if err != nil || !required {
 		return found, err
 	}
+	found = append(found, examineKeys(s.Keys, time.Now())...)
 	if s.Folder != "" {
 		return append(found, examineFolder(s)...), nil
 	}

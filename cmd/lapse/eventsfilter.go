@@ -31,6 +31,7 @@ func readMoment(flag, text string) (at time.Time, err error) {
 type keyFilter struct {
 	values []string
 	named  map[string]string // nil: values counts
+	names  []string          // of named, as they were given
 	hashes []schemas.Key     // without them rows whose keys are hashed are not found
 }
 
@@ -48,7 +49,7 @@ func readKey(text string) (*keyFilter, error) {
 	if !ok {
 		return nil, wrongUsage("--key: want a JSON object of texts and numbers, such as {\"id\":\"42\"}")
 	}
-	k := &keyFilter{named: map[string]string{}}
+	k := &keyFilter{named: map[string]string{}, names: names}
 	for i, name := range names {
 		k.named[name] = values[i]
 	}
@@ -105,6 +106,27 @@ func (k *keyFilter) matches(key []byte) bool {
 		}
 	}
 	return len(values) > 0
+}
+
+// of is the key's values in the order of columns, nil for NULL; ok is false for a key of other columns.
+func (k *keyFilter) of(columns []string) (values []*string, ok bool) {
+	if len(columns) != max(len(k.values), len(k.named)) {
+		return nil, false
+	}
+	for i, column := range columns {
+		var value string
+		if k.named == nil {
+			value = k.values[i]
+		} else if value, ok = k.named[column]; !ok {
+			return nil, false
+		}
+		if value == null {
+			values = append(values, nil)
+		} else {
+			values = append(values, &value)
+		}
+	}
+	return values, true
 }
 
 // isHash reports whether a value is what an event has in place of another.

@@ -56,7 +56,7 @@ func readManifest(dir string) (*exported, error) {
 		return nil, invalid(fmt.Errorf("%s: the log had no checkpoint when this was exported: nobody can verify it", dir))
 	}
 	for i, f := range e.Files {
-		ours := f.Topic == e.Topics.System || f.Topic == e.Topics.User
+		ours := f.Topic == e.Topics.System || f.Topic == e.Topics.User || f.Topic == e.Topics.Proofs
 		if i == 0 {
 			ours = f.Topic == e.Topics.Log && f.Partition == 0
 		}
@@ -83,6 +83,9 @@ func (x *exportFiles) close() {
 		x.log.close()
 	}
 }
+
+// checkpointFile is the file with the newest checkpoint.
+func (x *exportFiles) checkpointFile() string { return filepath.Join(x.treeDir(), tree.CheckpointFile) }
 
 // entry wants the log's file to have a leaf's record.
 func (x *exportFiles) entry(leaf int64, entry []byte) (err error) {
@@ -173,6 +176,9 @@ func (x *exportFiles) topic(ctx context.Context, of *exportedFile) error {
 		}
 		if err != nil {
 			return err
+		}
+		if of.Topic == x.manifest.Topics.Proofs {
+			continue
 		}
 		x.events++
 		if x.order.Next(of.Topic, of.Partition, rec, lines.offset); x.broken != "" {

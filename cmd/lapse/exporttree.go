@@ -29,9 +29,20 @@ type treeExport struct {
 	of     *tree.Checkpoint
 }
 
-// newTreeExport finds the log's newest checkpoint and begins the export of its tree; nil for a log that has none. With the
-// key named log at hand only checkpoints and records count that it has made; without it, lapse verify finds what somebody else wrote.
+// newTreeExport begins the export of the log's tree, up to its newest checkpoint; nil for a log that has none.
 func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partitionReader) (*treeExport, error) {
+	x, err := c.newestCheckpoint(ctx, log)
+	if err != nil || x.of == nil {
+		return nil, err
+	}
+	x.reader.Tree = tree.New(x.key)
+	x.Export, err = tree.NewExport(dir, x.newest)
+	return x, err
+}
+
+// newestCheckpoint finds the log's newest checkpoint; of is nil for a log that has none. With the key named log at hand only checkpoints
+// and records count that it has made; without it, lapse verify finds what somebody else wrote.
+func (c *consumer) newestCheckpoint(ctx context.Context, log *partitionReader) (*treeExport, error) {
 	x := &treeExport{}
 	secret, err := c.settings.Keys.Load(config.LogKey)
 	if err != nil && !errors.Is(err, config.ErrNoKey) {
@@ -58,12 +69,7 @@ func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partition
 	if err != nil {
 		return nil, c.silence(err)
 	}
-	if x.of == nil {
-		return nil, nil
-	}
-	x.reader.Tree = tree.New(x.key)
-	x.Export, err = tree.NewExport(dir, x.newest)
-	return x, err
+	return x, nil
 }
 
 // checkpointIn is the checkpoint that a record of the log has; nil for none, and for one that the key has not made.

@@ -22,7 +22,7 @@ func TestServeGoesOnAtThePromotedStandby(t *testing.T) {
 	pgtest.OnSolo(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
-		s := newShop(t, db, kafkatest.Broker(t), rows(10_000), rows(2_000), 100)
+		s := newShop(t, db, kafkatest.Broker(t), scaled(10_000), scaled(2_000), 100)
 		standby := db.Standby(t)
 		db.Exec(t, fmt.Sprintf(`alter system set synchronized_standby_slots = '%s_standby'`, db.Name), `select pg_reload_conf()`)
 		s.m.write("lapse.yaml", fmt.Sprintf(`

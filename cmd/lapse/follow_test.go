@@ -38,7 +38,7 @@ func TestEventsArePrintedAsTheyCome(t *testing.T) {
 		t.Errorf("want three events, got %v\n%s", err, text)
 	}
 
-	wantExport(t, s.m, kafkatest.Broker(t), s.name+".log", s.name+".system", s.name+".user")
+	wantExport(t, s.m, kafkatest.Broker(t), s.name+".log", s.name+".system", s.name+".user", s.name+".log.proofs")
 	for _, c := range []struct {
 		args []string
 		want int

@@ -18,7 +18,7 @@ import (
 func (a *app) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Show the keys, and make those of the next months",
+		Short: "Show the keys, make those of the next months, and destroy those of past ones",
 		Long: `Lapse has four keys, each a file in the folder of keys: tag, with which executors sign what they claim; log, which signs the log; hash, for
 hidden values of keys; and rows, which has a key for each month. With a month's key each deleted row is committed to in the log, so that a
 receipt shows one row and says nothing of any other.`,
@@ -27,7 +27,7 @@ receipt shows one row and says nothing of any other.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: noCommand,
 	}
-	cmd.AddCommand(a.keysListCommand(), a.keysRotateCommand())
+	cmd.AddCommand(a.keysListCommand(), a.keysRotateCommand(), a.keysDestroyCommand())
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/folder"
+	"lapse/audit/rows"
 	"lapse/audit/store"
 	"lapse/audit/tree"
 	"lapse/schemas"
@@ -42,16 +43,54 @@ func openSink(ctx context.Context, dir string) (*exportFiles, error) {
 	if err := s.findLog(e); err != nil {
 		return nil, err
 	}
-	for _, topic := range []string{e.Topics.System, e.Topics.User} {
+	if e.Topics.Proofs, err = s.findProofs(e.Topics); err != nil {
+		return nil, err
+	}
+	for _, topic := range []string{e.Topics.System, e.Topics.User, e.Topics.Proofs} {
+		if topic == "" {
+			continue
+		}
 		bounds, err := s.client.Offsets(ctx, topic)
 		if err != nil {
 			return nil, s.fault(topic, err)
 		}
-		for partition := range bounds {
-			e.Files = append(e.Files, exportedFile{Name: sinkName(topic, partition), Topic: topic, Partition: int32(partition)})
+		for partition, b := range bounds {
+			e.Files = append(e.Files, exportedFile{Name: sinkName(topic, partition), Topic: topic, Partition: int32(partition), First: b.First})
 		}
 	}
 	return &exportFiles{dir: dir, manifest: e, sink: s}, nil
+}
+
+// findProofs finds the topic of commitments, which no record of the log names; none has it where nothing was committed to.
+func (s *sinkFolder) findProofs(known exportedTopics) (string, error) {
+	topics, err := os.ReadDir(filepath.Join(s.dir, "topics"))
+	if err != nil {
+		return "", err
+	}
+	for _, topic := range topics {
+		name := topic.Name()
+		bounds, err := s.client.Offsets(s.ctx, name)
+		if err != nil || len(bounds) != 1 || name == known.System || name == known.User || name == known.Log {
+			continue
+		}
+		reader := s.client.Reader(name, 0, bounds[0].First, bounds[0].End)
+		for {
+			rec, _, err := reader.Next(s.ctx)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return "", s.fault(name, err)
+			}
+			if _, _, is := rows.ChunkOf(&rec); is {
+				return name, nil
+			}
+			if !rec.IsFence() {
+				break
+			}
+		}
+	}
+	return "", nil
 }
 
 func sinkName(topic string, partition int) string {

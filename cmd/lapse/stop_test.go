@@ -67,7 +67,7 @@ func TestPostgreSQLStopsFastWhileTheAuditorIsConnected(t *testing.T) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		broker := kafkatest.Solo(t, kafkaserver.Options{})
-		s := newShop(t, db, broker, rows(20_000), 1000, 1000)
+		s := newShop(t, db, broker, scaled(20_000), 1000, 1000)
 		d := s.serves(ctx)
 
 		s.userDeletes(1, 10)
@@ -115,7 +115,7 @@ func TestACrashOfPostgreSQLLosesAndRepeatsNothing(t *testing.T) {
 	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
-		s := newShop(t, db, kafkatest.Broker(t), rows(20_000), 1000, 250)
+		s := newShop(t, db, kafkatest.Broker(t), scaled(20_000), 1000, 250)
 		d := s.m.serve()
 		for crash := 1; crash <= 3; crash++ {
 			conn := db.Connect(t)

@@ -97,9 +97,13 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		"lapse status":             {{"status"}, {"status", "--watch"}},
 		"lapse run":                {{"run"}, {"run", "--once"}, {"run", "--now", "p"}},
 		"lapse audit":              {{"audit"}, {"audit", "--once"}},
+		"lapse keys destroy":       {{"keys", "destroy", "--epoch", "2020-01", "--yes"}},
 		"lapse serve":              {{"serve", "--http", "127.0.0.1:0"}},
 	}
-	taking := []string{"lapse init", "lapse apply", "lapse doctor", "lapse uninstall", "lapse events", "lapse verify", "lapse version", "lapse completion"}
+	taking := []string{
+		"lapse init", "lapse apply", "lapse doctor", "lapse uninstall", "lapse events", "lapse verify", "lapse version", "lapse completion",
+		"lapse keys list", "lapse keys rotate", "lapse prove",
+	}
 	for _, command := range everyCommand(newRoot(&app{})) {
 		if _, refuses := refusing[command]; !refuses && !slices.Contains(taking, command) {
 			t.Errorf("is a superuser's login for %s?", command)

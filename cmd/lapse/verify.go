@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,17 +13,22 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 
+	"lapse/audit/evidence"
 	"lapse/audit/folder"
 	"lapse/audit/tree"
 	"lapse/internal/config"
+	"lapse/schemas"
 )
 
 func (a *app) verifyCommand() *cobra.Command {
 	v := verifier{app: a}
 	cmd := &cobra.Command{
-		Use:   "verify --dir DIR",
-		Short: "Check an export of the log without trusting who made it",
-		Long: `Reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
+		Use:   "verify --dir DIR | RECEIPT --key KEY",
+		Short: "Check an export of the log, or a receipt, without trusting who made it",
+		Long: `With a receipt, which lapse prove has written, it checks that the row with this key was deleted, and says by whom and when. It needs the file, the
+key and --public-key, and nothing else. Another key does not fit: exit 3. With --dir it checks an export:
+
+It reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
 signature, tree, entries, former checkpoints, and the files beside them. It asks no database and no broker. The folder of a sink ("sink: dir:" in
 lapse.yaml), or a copy of one, is read in the same way, while its auditor runs or not.
 
@@ -33,12 +39,23 @@ wrote all of the folder wrote the key too, and the result says so.
 An older copy of an export verifies as well. Only a checkpoint that you have seen before shows that something is missing after it, or that the key
 has signed two logs: keep the file "checkpoint" of each export that you verify, and name it with --known the next time.
 
+The events are counted: each transaction has as many, of each table and cause, as its record says, in as many commitments as come to the root in
+it. With --keys, which names the folder with the key named rows, each event is held against its commitment too.
+
 What is found is named with its file and, where it is one record's, with that leaf's number: exit 3.`,
 		Example: `  lapse verify --dir ./evidence --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
+  lapse verify receipt.json --key 42 --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
   lapse verify --dir ./evidence --known ./last-month/checkpoint`,
-		Args: cobra.NoArgs,
+		Args: cobra.MaximumNArgs(1),
 	}
-	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+	var rowKey string
+	cmd.RunE = a.does(func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return v.receipt(args[0], rowKey)
+		}
+		if rowKey != "" {
+			return wrongUsage("--key needs a receipt: name the file")
+		}
 		if v.dir == "" {
 			return wrongUsage("--dir is missing: name the folder of an export, or of a sink")
 		}
@@ -47,6 +64,7 @@ What is found is named with its file and, where it is one record's, with that le
 	cmd.Flags().StringVar(&v.dir, "dir", "", "the `folder` that lapse events --export has written, or that keeps the topics")
 	cmd.Flags().StringVar(&v.public, "public-key", "", "the log's public `key`: name, hash and key with plus signs between them, or a file with it")
 	cmd.Flags().StringArrayVar(&v.known, "known", nil, "a `file` with a checkpoint of this log that was seen before; may be repeated")
+	cmd.Flags().StringVar(&rowKey, "key", "", "with a receipt: the row's `key`, one value, several as CSV, or a JSON object")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -60,15 +78,20 @@ type verifier struct {
 
 // verified is what `lapse verify` prints.
 type verified struct {
-	Verifies    bool        `json:"verifies"`
-	Fault       *foundFault `json:"fault"` // the first; null where it verifies
-	Log         string      `json:"log"`
-	Records     int64       `json:"records"` // of the log that the checkpoint covers
-	Root        string      `json:"root"`
-	PublicKey   string      `json:"public_key"`
-	Checkpoints int         `json:"checkpoints"` // of the same tree: the newest, those before it, and those of --known
-	Events      int         `json:"events"`      // lines of the two topics of events, fences included
-	NotChecked  []string    `json:"not_checked"`
+	Verifies     bool        `json:"verifies"`
+	Fault        *foundFault `json:"fault"` // the first; null where it verifies
+	Log          string      `json:"log"`
+	Records      int64       `json:"records"` // of the log that the checkpoint covers
+	Root         string      `json:"root"`
+	PublicKey    string      `json:"public_key"`
+	Checkpoints  int         `json:"checkpoints"`  // of the same tree: the newest, those before it, and those of --known
+	Events       int         `json:"events"`       // lines of the two topics of events, fences included
+	Transactions int         `json:"transactions"` // whose events were counted: as many of each table and cause as their records say
+	Rooted       int         `json:"rooted"`       // whose commitments come to the root of their record
+	Opened       int         `json:"opened"`       // events that were held against their commitments
+	NotChecked   []string    `json:"not_checked"`
+
+	Deletions []provenDeletion `json:"deletions"` // of a receipt
 }
 
 type foundFault struct {
@@ -80,7 +103,6 @@ type foundFault struct {
 func (v *verifier) run(ctx context.Context) error {
 	result := &verified{NotChecked: []string{
 		"whether a record is true: who has the server and the key can write what they like",
-		"the events against the log's records: those do not name their events' hashes yet",
 	}}
 	err := v.check(ctx, result)
 	var found *tree.Fault
@@ -127,7 +149,13 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	if len(checked.Known) == 0 {
 		result.NotChecked = append(result.NotChecked, "whether this is the newest export, and the only log that the key has signed: no checkpoint was given with --known")
 	}
-	checked.Entry = files.entry
+	lost := map[string]evidence.Reach{}
+	checked.Entry = func(leaf int64, entry []byte) error {
+		if bytes.HasPrefix(entry, []byte(`{"kind":"gap"`)) {
+			lostIn(entry, lost)
+		}
+		return files.entry(leaf, entry)
+	}
 	of, err := checked.Verify(ctx)
 	if err != nil {
 		return err
@@ -146,6 +174,16 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 		return err
 	}
 	result.Events = files.events
+	keys, err := v.rowsKeys()
+	if err != nil {
+		return err
+	}
+	account, err := files.account(ctx, keys, lost)
+	if err != nil {
+		return err
+	}
+	result.Transactions, result.Rooted, result.Opened = account.Transactions, account.Rooted, account.Opened
+	result.NotChecked = append(result.NotChecked, notCounted(account)...)
 	if later > 0 {
 		result.NotChecked = append(result.NotChecked, fmt.Sprintf("%s of the log after the checkpoint: no one has signed them yet", counted(uint64(later), "record")))
 	}
@@ -159,6 +197,15 @@ func (v *verifier) files(ctx context.Context) (*exportFiles, error) {
 	}
 	manifest, err := readManifest(v.dir)
 	return &exportFiles{dir: v.dir, manifest: manifest}, err
+}
+
+// rowsKeys are the keys of the months, where somebody names their folder.
+func (v *verifier) rowsKeys() (schemas.EpochKeys, error) {
+	if v.overrides.Keys == "" {
+		return nil, nil
+	}
+	keys, err := config.KeySource{Dir: v.overrides.Keys}.EpochKeys()
+	return keys, invalid(err)
 }
 
 // key is the log's public key.
@@ -222,7 +269,9 @@ func (v *verifier) print(r *verified, found *tree.Fault) (err error) {
 		_, err = fmt.Fprintf(v.out, "does not verify: %s\n", found.Error())
 	} else {
 		_, err = fmt.Fprintf(v.out, "verifies: %s of the log %s\nroot        %s\nkey         %s\ncheckpoints %d of one tree, which only grew from one to the next\nevents      "+
-			"%d lines, as the manifest has them\n", counted(uint64(r.Records), "record"), r.Log, r.Root, r.PublicKey, r.Checkpoints, r.Events)
+			"%d lines, as the manifest has them\ncounted     %s, each with the events that its record says; %d with the commitments of its root, "+
+			"and %s with their own\n", counted(uint64(r.Records), "record"), r.Log, r.Root, r.PublicKey, r.Checkpoints, r.Events,
+			counted(r.Transactions, "transaction"), r.Rooted, counted(r.Opened, "event"))
 	}
 	for _, what := range r.NotChecked {
 		if err == nil {

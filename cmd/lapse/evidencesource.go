@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"lapse/audit/store"
+	"lapse/schemas"
+)
+
+// evidenceSource is where evidence is read from: topics, or an export of them.
+type evidenceSource interface {
+	// each hands over every record of a topic, the partitions one after the other. A topic that is not there has none.
+	each(ctx context.Context, topic string, take func(rec *schemas.Record) error) error
+	// topics are the names.
+	topicNames() exportedTopics
+	// cut reports whether a topic begins later than it did: what was there before is forgotten.
+	cut(ctx context.Context, topic string) (bool, error)
+}
+
+// topicSource reads what Kafka has.
+type topicSource struct{ *consumer }
+
+func (s topicSource) topicNames() exportedTopics {
+	t := &s.settings.Topics
+	return exportedTopics{t.System, t.User, t.Log, t.Proofs}
+}
+
+func (s topicSource) partitions(ctx context.Context, topic string) ([]*partitionReader, error) {
+	readers, err := s.partitionsOf(ctx, topic)
+	var missing *store.MissingError
+	if errors.As(err, &missing) && topic == s.settings.Topics.Proofs {
+		return nil, nil
+	}
+	return readers, err
+}
+
+func (s topicSource) cut(ctx context.Context, topic string) (bool, error) {
+	readers, err := s.partitions(ctx, topic)
+	for _, l := range readers {
+		if l.first > 0 {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+func (s topicSource) each(ctx context.Context, topic string, take func(rec *schemas.Record) error) error {
+	readers, err := s.partitions(ctx, topic)
+	if err != nil {
+		return err
+	}
+	for _, l := range readers {
+		for {
+			bounded, cancel := context.WithTimeout(ctx, brokerPatience)
+			record, _, err := l.reader.Next(bounded)
+			cancel()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return s.silence(err)
+			}
+			record.Topic, record.Partition = l.topic, l.partition
+			if err := take(&record); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// folderSource reads an export.
+type folderSource struct{ files *exportFiles }
+
+func (s *folderSource) topicNames() exportedTopics { return s.files.manifest.Topics }
+
+func (s *folderSource) cut(_ context.Context, topic string) (bool, error) {
+	for _, f := range s.files.manifest.Files {
+		if f.Topic == topic && f.First > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (s *folderSource) each(ctx context.Context, topic string, take func(rec *schemas.Record) error) error {
+	for i := range s.files.manifest.Files {
+		if f := &s.files.manifest.Files[i]; f.Topic == topic {
+			if err := s.file(ctx, f, take); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *folderSource) file(ctx context.Context, f *exportedFile, take func(rec *schemas.Record) error) error {
+	lines, err := s.files.open(f)
+	if err != nil {
+		return err
+	}
+	defer lines.close()
+	for {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		rec, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = take(rec)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"lapse/audit/evidence"
+	"lapse/audit/tree"
+	"lapse/audit/verify"
+	"lapse/schemas"
+)
+
+// account holds the records of the log against the files of events and of commitments. lost are the topics that have lost records, as the log
+// says.
+func (x *exportFiles) account(ctx context.Context, keys schemas.EpochKeys, lost map[string]evidence.Reach) (*verify.Account, error) {
+	// Of a folder that grows, the log's end is asked for first: what it speaks of is there then.
+	log, err := x.open(&x.manifest.Files[0])
+	if err != nil {
+		return nil, err
+	}
+	defer log.close()
+	a := &verify.Account{System: x.manifest.Topics.System, Keys: keys, Lost: lost}
+	for i := range x.manifest.Files[1:] {
+		of := &x.manifest.Files[1+i]
+		lines, err := x.open(of)
+		if err != nil {
+			return nil, err
+		}
+		defer lines.close()
+		s := &verify.Stream{Name: of.Name, Topic: of.Topic, Cut: of.First > 0, Next: lines.next, Line: func() int { return lines.lines }}
+		if of.Topic == x.manifest.Topics.Proofs {
+			a.Proofs = s
+		} else {
+			a.Events = append(a.Events, s)
+		}
+	}
+	leaves := tree.Reader{Tree: tree.New(nil)}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		rec, err := log.next()
+		if errors.Is(err, io.EOF) {
+			return a, x.located(a.End())
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !isLogRecord(rec) || !leaves.Take(rec) {
+			continue
+		}
+		record, err := evidence.ParseLogRecord(rec.Value)
+		if err == nil {
+			err = x.located(a.Record(leaves.Tree.Size()-1, record))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// located is a discrepancy as a fault of a file.
+func (x *exportFiles) located(err error) error {
+	var d *verify.Discrepancy
+	switch {
+	case !errors.As(err, &d):
+		return err
+	case d.Name == "":
+		return exportFault(x.manifest.Files[0].Name, d.Leaf, "%s", d.What)
+	default:
+		return exportFault(d.Name, d.Leaf, "line %d: %s", d.Line, d.What)
+	}
+}
+
+// lostIn adds the topic that a gap of the log says has lost records.
+func lostIn(entry []byte, lost map[string]evidence.Reach) {
+	record, err := evidence.ParseLogRecord(entry)
+	if err != nil {
+		return
+	}
+	c, is := record.Content.(*evidence.MarkerContent)
+	if is && c.Marker.Reason == evidence.ReasonTopic && lost[c.Marker.Topic].Before(c.Marker.To) {
+		lost[c.Marker.Topic] = c.Marker.To
+	}
+}
+
+// notCounted says what the account leaves open.
+func notCounted(a *verify.Account) (open []string) {
+	add := func(n int, what, why string) {
+		if n > 0 {
+			open = append(open, fmt.Sprintf("%s: %s", counted(n, what), why))
+		}
+	}
+	add(a.Forgotten, "transaction", "some or all of their events are no longer in the topics")
+	add(a.Unrooted, "transaction", "their commitments are no longer in the proof store, and they do not come to their root without it")
+	add(a.Hidden, "event", "their keys are hidden, too long, or typed: they were counted, and not held against their commitments")
+	add(a.TakenBack, "event", "a rewind says that they never happened, and the log has no record of them")
+	add(a.Beyond, "event", "they come after the log's last record")
+	if a.Keys == nil {
+		open = append(open, "the rows of events against their commitments: that needs the key named rows (--keys)")
+	}
+	return open
+}
