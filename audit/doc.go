@@ -18,7 +18,8 @@
 // # One row, in the order of the files
 //
 //	evidence/           a transaction's changes become events and records: the pure part, see its doc.go
-//	relay.go            from the stream to the sink, without what is there already
+//	relay.go            from the stream to the sink
+//	publish.go          events, without what is there already
 //	sink.go             where it goes: into the topics (audit/kafka, or audit/folder without brokers), or into a file (eventfile.go)
 //	commit.go           what a transaction leaves when it ends; alarm.go stops every deletion where it must
 //	flush.go            records into the log, positions to the slot; coverage.go where there was nothing

@@ -44,7 +44,7 @@ type sample struct {
 
 	// Of an audit.
 	CPU    float64 `json:"cpu_seconds,omitempty"`  // of the command
-	Logged int64   `json:"logged_bytes,omitempty"` // by which the log grew on the broker's disk
+	Logged int64   `json:"logged_bytes,omitempty"` // what the log grew by on the broker's disk
 }
 
 func (s sample) String() string {
