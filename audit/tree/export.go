@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -40,7 +41,8 @@ type Export struct {
 	tiles      tiles
 	bundle     []byte // the entries beside the tile of level 0 that is not full
 	former     *os.File
-	formerSize int64 // of its last line
+	formerSize int64    // of its last line
+	waiting    [][]byte // former checkpoints that may still be cosigned
 	lines      *bufio.Writer
 	sum        hash.Hash // of FormerFile
 }
@@ -83,12 +85,38 @@ func (e *Export) Former(signed []byte) error {
 		return nil //nolint:nilerr // somebody else wrote it
 	}
 	e.formerSize = c.Size
+	if e.waiting = append(e.waiting, signed); len(e.waiting) <= mostWaiting {
+		return nil
+	}
+	signed, e.waiting = e.waiting[0], e.waiting[1:]
+	return e.formerLine(signed)
+}
+
+// mostWaiting is how many checkpoints there may be between one and its cosignatures. A witness that takes longer has the newer ones too.
+const mostWaiting = 16
+
+func (e *Export) formerLine(signed []byte) error {
 	line, err := json.Marshal(formerJSON{string(signed)})
 	if err != nil {
 		return err
 	}
 	_, err = e.lines.Write(append(line, '\n'))
 	return err
+}
+
+// Cosigned takes a checkpoint that was handed over before, with cosignatures.
+func (e *Export) Cosigned(signed []byte) {
+	if _, err := Peek(signed); err != nil {
+		return
+	}
+	if bytes.HasPrefix(signed, e.signed) {
+		e.signed = signed
+	}
+	for i, former := range e.waiting {
+		if bytes.HasPrefix(signed, former) {
+			e.waiting[i] = signed
+		}
+	}
 }
 
 // write writes a tile, and of level 0 its entries.
@@ -113,6 +141,11 @@ func (e *Export) file(name string, content []byte) error {
 // Close writes what is left, and the checkpoint last: a folder without one is no export. It is an error if the leaves do not come to the
 // tree that the checkpoint is of; nobody has to trust the folder then, and nobody can.
 func (e *Export) Close() error {
+	for _, signed := range e.waiting {
+		if err := e.formerLine(signed); err != nil {
+			return err
+		}
+	}
 	err := errors.Join(e.tiles.end(), e.lines.Flush(), e.former.Sync(), e.former.Close())
 	switch {
 	case err != nil:

@@ -38,6 +38,9 @@ type Folder struct {
 	Verifier note.Verifier
 	// Known are checkpoints that the reader has from elsewhere: the folder's log must be one that grew from each.
 	Known [][]byte
+	// Witnesses are those whose cosignatures are verified: Quorum of them must have cosigned some checkpoint of the folder.
+	Witnesses []*Witness
+	Quorum    int
 	// Entry is called with every entry, in order, before its tile is verified: what it says counts only if Verify finds nothing.
 	Entry func(leaf int64, entry []byte) error
 	// Progress is called now and then.
@@ -51,6 +54,10 @@ type Verified struct {
 	Checkpoint
 	Former int // checkpoints before the newest that fit the same tree
 	Known  int // the same of Folder.Known
+	// Seen is what each of Folder.Witnesses has cosigned last, in their order.
+	Seen []Seen
+	// Cosigned is how many leaves the newest checkpoint has that the quorum has cosigned; 0 without a quorum.
+	Cosigned int64
 }
 
 // Verify reads the whole folder once, in memory that does not grow with it, and makes every tree of it again from the entries
@@ -60,14 +67,15 @@ func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
 	if err != nil {
 		return nil, err
 	}
-	newest, err := Open(signed, f.Verifier)
+	seen := newSeen(f.Witnesses, f.Quorum)
+	newest, err := seen.open(signed, f.Verifier)
 	if err != nil {
 		return nil, fault(CheckpointFile, -1, "it does not verify: %v", err)
 	}
 	if newest.Size == 0 {
 		return nil, fault(CheckpointFile, -1, "it is of an empty log")
 	}
-	v := &verification{Folder: f, newest: newest}
+	v := &verification{Folder: f, newest: newest, seen: seen}
 	defer v.close()
 	if err := v.open(); err != nil {
 		return nil, err
@@ -81,7 +89,10 @@ func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
 	if err := f.others(newest.Size); err != nil {
 		return nil, err
 	}
-	return &Verified{*newest, v.former.fit, v.known.fit}, nil
+	if seen.cosigned == 0 && f.Quorum > 0 {
+		return nil, fault(CheckpointFile, -1, "neither it nor a former one has cosignatures of %d of the %d witnesses", f.Quorum, len(f.Witnesses))
+	}
+	return &Verified{*newest, v.former.fit, v.known.fit, seen.of, seen.cosigned}, nil
 }
 
 // largestFile is what the entries beside a full tile have at most, each after its length in two bytes. No tile is larger, and no checkpoint.

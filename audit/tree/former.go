@@ -28,7 +28,7 @@ type former struct {
 const longestLine = 1 << 20
 
 // open reads the folder's own.
-func (c *former) open(f *Folder) error {
+func (c *former) open(f *Folder, by *seen) error {
 	file, err := f.Files.Open(FormerFile)
 	if err != nil {
 		return fault(FormerFile, -1, "it is missing")
@@ -44,14 +44,14 @@ func (c *former) open(f *Folder) error {
 		}
 		number++
 		place := fmt.Sprintf("line %d", number)
-		checkpoint, err := openLine(lines.Bytes(), f.Verifier)
+		checkpoint, err := openLine(lines.Bytes(), f.Verifier, by)
 		return checkpoint, place, err
 	}
 	return c.advance()
 }
 
 // openLine verifies a line of FormerFile.
-func openLine(line []byte, verifier note.Verifier) (*Checkpoint, error) {
+func openLine(line []byte, verifier note.Verifier, by *seen) (*Checkpoint, error) {
 	var j formerJSON
 	if err := json.Unmarshal(line, &j); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func openLine(line []byte, verifier note.Verifier) (*Checkpoint, error) {
 	if again, _ := json.Marshal(j); !bytes.Equal(again, line) {
 		return nil, errors.New("the line is not as lapse writes it")
 	}
-	return Open([]byte(j.Note), verifier)
+	return by.open([]byte(j.Note), verifier)
 }
 
 // list reads those that the reader has.

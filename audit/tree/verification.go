@@ -11,6 +11,7 @@ import (
 type verification struct {
 	*Folder
 	newest *Checkpoint
+	seen   *seen
 	tiles  tiles
 	former former
 	known  former
@@ -18,7 +19,7 @@ type verification struct {
 
 func (v *verification) open() error {
 	v.tiles.done = v.compare
-	if err := v.former.open(v.Folder); err != nil {
+	if err := v.former.open(v.Folder, v.seen); err != nil {
 		return err
 	}
 	return v.known.list(v.Folder, v.newest)
