@@ -36,7 +36,8 @@
 //	                                    coverage record, which has a clock in it, takes its place: nobody has signed it yet
 //	before a checkpoint is acknowledged the leaves are there and so is the chain; the next start signs them
 //	between checkpoint and newer leaves the next start reads the checkpoint's edge and the leaves after it: never the whole log
-//	within an export                    a folder without checkpoint, which is renamed into place last: it is no export
+//	within an export                    a folder without checkpoint, which is renamed into place last: it is no export; or, where one is gone on
+//	                                    with, the former checkpoint beside files of a larger tree: it verifies again when that is repeated
 //
 // A checkpoint is made only over leaves that are acknowledged. So the tree shrinks only where brokers lose what they acknowledged,
 // and then what was signed before is a fork.

@@ -43,6 +43,7 @@ type Export struct {
 	former     *os.File
 	formerSize int64    // of its last line
 	waiting    [][]byte // former checkpoints that may still be cosigned
+	continued  bool     // the folder has an export already
 	lines      *bufio.Writer
 	sum        hash.Hash // of FormerFile
 }
@@ -155,7 +156,7 @@ func (e *Export) Close() error {
 	case e.tiles.edge.root() != e.checkpoint.Root:
 		return fmt.Errorf("the %d records of the log are not those that its newest checkpoint signs", e.Size())
 	}
-	return durable.Write(filepath.Join(e.dir, CheckpointFile), e.signed)
+	return errors.Join(durable.Write(filepath.Join(e.dir, CheckpointFile), e.signed), e.sweep())
 }
 
 // FormerSum is the SHA-256 of FormerFile, once the export is closed. No tree shows that one of its lines is missing.

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"filippo.io/torchwood"
@@ -49,34 +48,9 @@ func OpenPublished(dir string) (*Published, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoint: %w", err)
 	}
-	files := &Folder{Files: os.DirFS(dir)}
-	p.checkpoint, p.tiles.edge.size = signed, of.Size
-	for l := 0; of.Size>>(torchwood.TileHeight*l) > 0; l++ {
-		n := of.Size >> (torchwood.TileHeight * (l + 1))
-		at := level{number: n, hashes: make([]tlog.Hash, 0, torchwood.TileWidth)}
-		if t, partial := tileOf(l, n, of.Size); partial {
-			hashes, err := files.stored(t)
-			if err != nil {
-				return nil, err
-			}
-			at.hashes = append(at.hashes, hashes...)
-		}
-		p.tiles.levels = append(p.tiles.levels, at)
-	}
-	for _, at := range slices.Backward(p.tiles.levels) {
-		var e edge
-		for _, h := range at.hashes {
-			e.add(h)
-		}
-		p.tiles.edge.hashes = append(p.tiles.edge.hashes, e.hashes...)
-	}
-	if !p.tiles.edge.fits() || p.tiles.edge.root() != of.Root {
-		return nil, errors.New("its tiles are not those of its checkpoint")
-	}
-	if t, partial := tileOf(0, p.tiles.levels[0].number, of.Size); partial {
-		if p.bundle, err = files.bundle(t); err != nil {
-			return nil, err
-		}
+	p.checkpoint = signed
+	if p.bundle, err = p.tiles.resume(&Folder{Files: os.DirFS(dir)}, of); err != nil {
+		return nil, err
 	}
 	return p, p.cutFormer()
 }

@@ -1,6 +1,9 @@
 package tree
 
 import (
+	"errors"
+	"slices"
+
 	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -53,6 +56,37 @@ func (t *tiles) end() error {
 		}
 	}
 	return nil
+}
+
+// resume goes on with the tree of a checkpoint, as its files have it, and returns the entries beside the tile of level 0 that is not full.
+func (t *tiles) resume(files *Folder, of *Checkpoint) (bundle []byte, err error) {
+	t.edge.size = of.Size
+	for l := 0; of.Size>>(torchwood.TileHeight*l) > 0; l++ {
+		n := of.Size >> (torchwood.TileHeight * (l + 1))
+		at := level{number: n, hashes: make([]tlog.Hash, 0, torchwood.TileWidth)}
+		if tile, partial := tileOf(l, n, of.Size); partial {
+			hashes, err := files.stored(tile)
+			if err != nil {
+				return nil, err
+			}
+			at.hashes = append(at.hashes, hashes...)
+		}
+		t.levels = append(t.levels, at)
+	}
+	for _, at := range slices.Backward(t.levels) {
+		var e edge
+		for _, h := range at.hashes {
+			e.add(h)
+		}
+		t.edge.hashes = append(t.edge.hashes, e.hashes...)
+	}
+	if !t.edge.fits() || t.edge.root() != of.Root {
+		return nil, errors.New("its tiles are not those of its checkpoint")
+	}
+	if tile, partial := tileOf(0, t.levels[0].number, of.Size); partial {
+		return files.bundle(tile)
+	}
+	return nil, nil
 }
 
 // rootOf is the root of a subtree with these leaves.

@@ -12,6 +12,8 @@ type Tree struct {
 	edge  edge
 	link  link
 	spans []*Span
+
+	newest tlog.Hash // of the leaf that was added last
 }
 
 // New is the empty tree of a log. For somebody who has no key, key is nil: the leaves have no links then, and it goes by their indexes.
@@ -33,7 +35,7 @@ func (t *Tree) Next(value []byte) Leaf {
 // Add appends what Next returned.
 func (t *Tree) Add(l Leaf) {
 	t.edge.add(l.hash, t.spans...)
-	t.link = l.link
+	t.link, t.newest = l.link, l.hash
 }
 
 // Follows adds a record of the topic if it is the next leaf of this very chain, and reports whether it is.

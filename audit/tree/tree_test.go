@@ -215,9 +215,13 @@ func TestALogsNameIsOneThatANoteMayHave(t *testing.T) {
 }
 
 func BenchmarkALeaf(b *testing.B) {
-	for _, size := range []int{200, 666} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			made, record := tree.New(newKey(b, 1, logName)), make([]byte, size)
+	for _, c := range []struct{ size, spans int }{{200, 0}, {200, 6}, {666, 0}} {
+		b.Run(fmt.Sprintf("%d bytes, %d spans", c.size, c.spans), func(b *testing.B) {
+			made, record := tree.New(newKey(b, 1, logName)), make([]byte, c.size)
+			for range c.spans {
+				made.Add(made.Next(record))
+				made.Span()
+			}
 			b.ReportAllocs()
 			headers := make([]schemas.Header, 0, 2)
 			for b.Loop() {

@@ -54,3 +54,23 @@ func TestTheLogBeginsAsItMustAndOnlyGoesForward(t *testing.T) {
 		}
 	}
 }
+
+// Somebody goes on where he has stopped.
+func TestTheLogMayBeReadFromSomeRecordOn(t *testing.T) {
+	t.Parallel()
+	at := func(lsn int) *evidence.LogRecord {
+		return &evidence.LogRecord{Kind: evidence.KindTransaction, LogPosition: evidence.LogPosition{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: schemas.LSN(lsn)}}}
+	}
+	for want, log := range map[int][]*evidence.LogRecord{0: {at(20), at(30)}, 1: {at(30), at(20)}} {
+		said := 0
+		l := verify.Log{Within: true, Broken: func(string) { said++ }}
+		for _, r := range log {
+			l.Next(r)
+		}
+		if l.End(); said != want {
+			t.Errorf("it says %d times that the order is broken, not %d", said, want)
+		}
+	}
+	l := verify.Log{Within: true, Broken: func(what string) { t.Error(what) }}
+	l.End()
+}

@@ -13,6 +13,9 @@ func counted[N ~int | ~int64 | ~uint64](n N, what string) string {
 	if stem, ends := strings.CutSuffix(what, "cy"); ends {
 		return fmt.Sprintf("%d %scies", n, stem)
 	}
+	if strings.HasSuffix(what, "ch") {
+		what += "e"
+	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 

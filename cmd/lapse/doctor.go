@@ -73,6 +73,7 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]doctor.Finding
 		return found, err
 	}
 	found = append(found, examineKeys(s.Keys, time.Now())...)
+	found = append(found, a.examineWitnesses(ctx, s)...)
 	if s.Folder != "" {
 		return append(found, examineFolder(s)...), nil
 	}

@@ -41,7 +41,8 @@ If the key file named hash is there, hashed keys are found too.
 Whatever the filter, every record is checked against the promise of the topics: in one partition events are in the order of
 the database's history, each once, and policies' deletes are in the system topic only, with nothing else in it. What breaks the promise is named on stderr, and the exit code is 3.
 
-With --export every record of the topics and of the log goes into files of a folder, byte for byte, with its key, headers and offset.`,
+With --export every record of the topics and of the log goes into files of a folder, byte for byte, with its key, headers and offset. A folder that has
+an export already is gone on with.`,
 		Example: `  lapse events --cause user --table public.sessions
   lapse events --table public.sessions --key 42 --since 2026-11-01
   lapse events --export evidence

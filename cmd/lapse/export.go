@@ -104,15 +104,16 @@ func unescaped(v any) ([]byte, error) {
 }
 
 // export writes every record of the topics and of the log, up to their present ends, into files of a folder. The log's end is asked
-// for first: what it speaks of is in the topics then. The folder is made, or empty; a crash leaves one without a manifest.
+// for first: what it speaks of is in the topics then. The folder is made, or empty, or has an export, which is gone on with: see begunExport.
 func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
 	for _, other := range []string{"cause", "policy", "table", "since", "until", "key", "limit", "follow"} {
 		if cmd.Flags().Changed(other) {
 			return wrongUsage("--export and --%s exclude each other: an export has everything", other)
 		}
 	}
-	if err := emptyDir(dir); err != nil {
-		return invalid(err)
+	before, err := c.begunExport(dir)
+	if err != nil {
+		return err
 	}
 	if c.client, err = c.newClient(c.settings); err != nil {
 		return err
@@ -132,17 +133,17 @@ func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
 		}
 		readers = append(readers, of...)
 	}
-	logTree, err := c.newTreeExport(ctx, dir, readers[0])
+	logTree, err := c.newTreeExport(ctx, dir, readers[0], before)
 	if err != nil {
 		return fmt.Errorf("export the log's tree: %w", err)
 	}
 	records := 0
 	for _, l := range readers {
-		each := func(*schemas.Record) error { return nil }
+		var each func(*schemas.Record) error
 		if l == readers[0] {
 			each = logTree.take
 		}
-		file, err := c.exportPartition(ctx, dir, l, each)
+		file, err := c.exportPartition(ctx, dir, l, before.file(l.topic, l.partition), each)
 		if err != nil {
 			return fmt.Errorf("export %s/%d: %w", l.topic, l.partition, err)
 		}
@@ -176,24 +177,21 @@ func exportName(topic string, partition int32) string {
 	return fmt.Sprintf("%s-%d.jsonl", topic, partition)
 }
 
-// emptyDir makes a folder, or finds an empty one.
-func emptyDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(dir)
-	if err == nil && len(entries) > 0 {
-		err = fmt.Errorf("%s is not empty: name a folder of its own for the export", dir)
-	}
-	return err
-}
-
-// exportPartition writes a partition's file, and hands each of its records to each.
-func (c *consumer) exportPartition(ctx context.Context, dir string, l *partitionReader, each func(*schemas.Record) error) (_ *exportedFile, err error) {
+// exportPartition writes a partition's file, or goes on with the one that an export has, and hands each of its records to each; nil: to nobody.
+func (c *consumer) exportPartition(
+	ctx context.Context, dir string, l *partitionReader, before *exportedFile, each func(*schemas.Record) error,
+) (_ *exportedFile, err error) {
 	f := &exportedFile{
 		Name: exportName(l.topic, l.partition), Topic: l.topic, Partition: l.partition, First: l.first, End: l.end,
 	}
-	file, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	sum := sha256.New()
+	var file *os.File
+	if before == nil {
+		file, err = os.OpenFile(filepath.Join(dir, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	} else {
+		f.First, f.Records = before.First, before.Records
+		file, err = c.goOn(dir, l, before, sum, each)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +200,6 @@ func (c *consumer) exportPartition(ctx context.Context, dir string, l *partition
 			err = closed
 		}
 	}()
-	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<18)
 	for {
 		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
@@ -217,8 +214,10 @@ func (c *consumer) exportPartition(ctx context.Context, dir string, l *partition
 		if l.topic != c.settings.Topics.Proofs { // which is in no order: see package rows
 			c.order.Next(l.topic, l.partition, &record, offset)
 		}
-		if err := each(&record); err != nil {
-			return nil, err
+		if each != nil {
+			if err := each(&record); err != nil {
+				return nil, err
+			}
 		}
 		line, err := unescaped(lineOf(&record, offset))
 		if err != nil {

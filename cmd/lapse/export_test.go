@@ -73,8 +73,9 @@ func wantExport(t *testing.T, m *machine, broker *kafkaserver.Server, topics ...
 		t.Errorf("%d records in the files, %d in the topics", len(written), there)
 	}
 	wantVerified(t, m, dir)
-	if said := m.exits(exitInvalid, "events", "--export", dir); !strings.Contains(said, "is not empty") {
-		t.Errorf("a second export into the folder: %s", said)
+	wantGoneOn(t, m, dir)
+	if said := m.exits(exitInvalid, "events", "--export", filepath.Dir(dir)); !strings.Contains(said, "is not empty, and is no export") {
+		t.Errorf("an export into a folder with other things: %s", said)
 	}
 	if said := m.exits(exitInvalid, "events", "--export", dir, "--cause", "user"); !strings.Contains(said, "exclude each other") {
 		t.Errorf("a filtered export: %s", said)

@@ -244,11 +244,16 @@ func (l *exportedLines) next() (*schemas.Record, error) {
 		return nil, exportFault(l.of.Name, -1, "line %d: its offset is %d, and %d comes next", l.lines, line.Offset, l.offset+1)
 	}
 	l.offset = line.Offset
-	rec := &schemas.Record{Topic: l.of.Topic, Partition: l.of.Partition, Key: line.Key, Value: line.Value, Time: line.Time}
-	for _, h := range line.Headers {
+	return line.record(l.of.Topic, l.of.Partition), nil
+}
+
+// record is the record of a line.
+func (r *exportedRecord) record(topic string, partition int32) *schemas.Record {
+	rec := &schemas.Record{Topic: topic, Partition: partition, Key: r.Key, Value: r.Value, Time: r.Time}
+	for _, h := range r.Headers {
 		rec.Headers = append(rec.Headers, schemas.Header{Key: h.Name, Value: h.Value})
 	}
-	return rec, nil
+	return rec
 }
 
 // line is the next line with its end, and io.EOF where it has none; of one that is too long no more than shows that.

@@ -29,14 +29,18 @@ type treeExport struct {
 	of     *tree.Checkpoint
 }
 
-// newTreeExport begins the export of the log's tree, up to its newest checkpoint; nil for a log that has none.
-func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partitionReader) (*treeExport, error) {
+// newTreeExport begins the export of the log's tree, up to its newest checkpoint, or goes on with one; nil for a log that has none.
+func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partitionReader, before *exported) (*treeExport, error) {
 	x, err := c.newestCheckpoint(ctx, log)
 	if err != nil || x.of == nil {
 		return nil, err
 	}
 	x.reader.Tree = tree.New(x.key)
-	x.Export, err = tree.NewExport(dir, x.newest)
+	if before != nil {
+		x.Export, err = tree.ContinueExport(dir, x.newest)
+	} else {
+		x.Export, err = tree.NewExport(dir, x.newest)
+	}
 	return x, err
 }
 
@@ -101,8 +105,14 @@ func (x *treeExport) take(rec *schemas.Record) error {
 	if note, of := x.checkpointIn(rec); of != nil {
 		return x.Former(note)
 	}
-	if !isLogRecord(rec) || !x.reader.Take(rec) {
+	if note, is := tree.CosignedIn(rec.Value); is && rec.IsFence() {
+		if x.key == nil || x.key.HasCosigned(rec.Value) {
+			x.Cosigned(note)
+		}
 		return nil
+	}
+	if !isLogRecord(rec) || !x.reader.Take(rec) || x.reader.Tree.Size() <= x.Size() {
+		return nil // the folder has it already
 	}
 	return x.Add(rec.Value)
 }

@@ -80,7 +80,11 @@ func (a *app) readStatus(ctx context.Context) (*status.Status, error) {
 	if settings.Audit != config.AuditRequired {
 		slot = ""
 	}
-	return status.Read(ctx, owner.Conn, slot, suspended)
+	found, err := status.Read(ctx, owner.Conn, slot, suspended)
+	if err == nil {
+		found.Witnesses, _ = a.witnessesText(ctx, settings)
+	}
+	return found, err
 }
 
 // watchStatus shows the status again and again. A server that goes away meanwhile is waited for.

@@ -33,6 +33,9 @@ func statusText(s *status.Status, width int, verbose bool) (string, error) {
 		fmt.Fprintln(&b, s.Suspended)
 	}
 	fmt.Fprintln(&b, "audit: "+s.Audit.Text(s.At))
+	if s.Witnesses != "" {
+		fmt.Fprintln(&b, "witnesses: "+onOneLine(s.Witnesses))
+	}
 	fmt.Fprintln(&b, "executors: "+onOneLine(s.ExecutorsText()))
 	if len(s.Policies) == 0 {
 		fmt.Fprintln(&b, "no policy is in force: lapse apply -f FILE adds some")

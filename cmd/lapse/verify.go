@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
@@ -21,14 +22,14 @@ import (
 )
 
 func (a *app) verifyCommand() *cobra.Command {
-	v := verifier{app: a}
+	v := verifier{app: a, recent: recentBatches}
 	cmd := &cobra.Command{
-		Use:   "verify --dir DIR | RECEIPT --key KEY",
-		Short: "Check an export of the log, or a receipt, without trusting who made it",
+		Use:   "verify [--dir DIR | RECEIPT --key KEY]",
+		Short: "Check the log, an export of it or a receipt, without trusting who made it",
 		Long: `With a receipt, which lapse prove has written, it checks that the row with this key was deleted, and says by whom and when. It needs the file, the
-key and --public-key, and nothing else. Another key does not fit: exit 3. With --dir it checks an export:
+key and --public-key, and nothing else. Another key does not fit: exit 3. With --dir it checks an export, and with neither the log in its topic.
 
-It reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
+Of an export it reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
 signature, tree, entries, former checkpoints, and the files beside them. It asks no database and no broker. The folder of a sink ("sink: dir:" in
 lapse.yaml), or a copy of one, is read in the same way, while its auditor runs or not.
 
@@ -39,13 +40,21 @@ wrote all of the folder wrote the key too, and the result says so.
 An older copy of an export verifies as well. Only a checkpoint that you have seen before shows that something is missing after it, or that the key
 has signed two logs: keep the file "checkpoint" of each export that you verify, and name it with --known the next time.
 
-The events are counted: each transaction has as many, of each table and cause, as its record says, in as many commitments as come to the root in
+The events of an export are counted: each transaction has as many, of each table and cause, as its record says, in as many commitments as come to the root in
 it. With --keys, which names the folder with the key named rows, each event is held against its commitment too.
+
+Without --dir it reads the log's topic from its beginning: every record is a leaf of one tree, each checkpoint signs that tree as it was, and came in time; the
+records follow one another, and what nobody has read is named as a gap. Then it reads the topics of events, and holds them against the order that they promise;
+and compares the batches of the log with the ledger in the database, where that can be asked. With --save FILE the next time goes on from there: --known FILE.
+
+A quorum of the witnesses that are named must have cosigned a checkpoint. With --ask each of them is asked how much it has seen: one that has
+seen more shows that this is not the newest export, or that the log was cut. A log that grows is ahead of each export within half a minute.
 
 What is found is named with its file and, where it is one record's, with that leaf's number: exit 3.`,
 		Example: `  lapse verify --dir ./evidence --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
   lapse verify receipt.json --key 42 --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
-  lapse verify --dir ./evidence --known ./last-month/checkpoint`,
+  lapse verify --dir ./evidence --known ./last-month/checkpoint
+  lapse verify --known verified.json --save verified.json --ask`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	var rowKey string
@@ -56,15 +65,17 @@ What is found is named with its file and, where it is one record's, with that le
 		if rowKey != "" {
 			return wrongUsage("--key needs a receipt: name the file")
 		}
-		if v.dir == "" {
-			return wrongUsage("--dir is missing: name the folder of an export, or of a sink")
+		if v.dir != "" && v.save != "" {
+			return wrongUsage("--save is for a log that is read from its topic: of a folder keep the file \"checkpoint\"")
 		}
 		return v.run(cmd.Context())
 	})
 	cmd.Flags().StringVar(&v.dir, "dir", "", "the `folder` that lapse events --export has written, or that keeps the topics")
 	cmd.Flags().StringVar(&v.public, "public-key", "", "the log's public `key`: name, hash and key with plus signs between them, or a file with it")
-	cmd.Flags().StringArrayVar(&v.known, "known", nil, "a `file` with a checkpoint of this log that was seen before; may be repeated")
+	cmd.Flags().StringArrayVar(&v.known, "known", nil, "a `file` with a checkpoint of this log that was seen before, or of an anchor; may be repeated")
 	cmd.Flags().StringVar(&rowKey, "key", "", "with a receipt: the row's `key`, one value, several as CSV, or a JSON object")
+	cmd.Flags().StringVar(&v.save, "save", "", "write into this `file` what was verified, for --known of the next time: it goes on from there")
+	v.by.flags(cmd)
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -74,6 +85,9 @@ type verifier struct {
 	*app
 	dir, public string
 	known       []string
+	save        string
+	by          byWitnesses
+	recent      time.Duration // batches that are younger may be on their way into the log
 }
 
 // verified is what `lapse verify` prints.
@@ -89,7 +103,15 @@ type verified struct {
 	Transactions int         `json:"transactions"` // whose events were counted: as many of each table and cause as their records say
 	Rooted       int         `json:"rooted"`       // whose commitments come to the root of their record
 	Opened       int         `json:"opened"`       // events that were held against their commitments
+	Witnesses    []seenBy    `json:"witnesses"`
+	Cosigned     int64       `json:"cosigned"` // records of the newest checkpoint that the quorum has cosigned; 0 without witnesses
 	NotChecked   []string    `json:"not_checked"`
+
+	// Of a log that was read from its topic, and of no export.
+	Coverage *logCoverage `json:"coverage"`
+	Schedule *logSchedule `json:"schedule"`
+	Foreign  int          `json:"foreign"` // records of the topic that are not the log's
+	Batches  int          `json:"batches"` // of the ledger in the database
 
 	Deletions []provenDeletion `json:"deletions"` // of a receipt
 }
@@ -101,10 +123,14 @@ type foundFault struct {
 }
 
 func (v *verifier) run(ctx context.Context) error {
-	result := &verified{NotChecked: []string{
-		"whether a record is true: who has the server and the key can write what they like",
+	result := &verified{Witnesses: []seenBy{}, NotChecked: []string{
+		shows,
 	}}
-	err := v.check(ctx, result)
+	check := v.check
+	if v.dir == "" {
+		check = v.online
+	}
+	err := check(ctx, result)
 	var found *tree.Fault
 	switch {
 	case errors.As(err, &found):
@@ -140,11 +166,19 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	defer far.end()
 	checked := &tree.Folder{Files: os.DirFS(files.treeDir()), Growing: files.sink != nil, Verifier: key, Progress: func(done, size int64) { far.at("verifying", int(done), int(size)) }}
 	for _, name := range v.known {
-		signed, err := os.ReadFile(name)
+		notes, err := knownNotes(name)
 		if err != nil {
 			return invalid(err)
 		}
-		checked.Known = append(checked.Known, signed)
+		checked.Known = append(checked.Known, notes...)
+	}
+	all, by, quorum, err := v.verifyWitnesses(result)
+	if err != nil {
+		return err
+	}
+	if checked.Witnesses, checked.Quorum = by, quorum; files.sink != nil && len(by) > 0 {
+		checked.Quorum = 0
+		result.NotChecked = append(result.NotChecked, "cosignatures: the checkpoints that a folder of topics publishes have none; lapse verify without --dir finds them in the log")
 	}
 	if len(checked.Known) == 0 {
 		result.NotChecked = append(result.NotChecked, "whether this is the newest export, and the only log that the key has signed: no checkpoint was given with --known")
@@ -161,6 +195,7 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 		return err
 	}
 	result.Log, result.Records, result.Root, result.Checkpoints = of.Origin, of.Size, of.Root.String(), 1+of.Former+of.Known
+	result.seen(of.Seen, of.Cosigned)
 	if t := manifest.Tree; files.sink == nil && (t.Log != of.Origin || t.Records != of.Size || t.Root != result.Root || t.PublicKey != nil && *t.PublicKey != result.PublicKey) {
 		return &tree.Fault{File: exportManifest, Leaf: -1, What: "it names another tree than the checkpoint, or another key"}
 	}
@@ -187,7 +222,11 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	if later > 0 {
 		result.NotChecked = append(result.NotChecked, fmt.Sprintf("%s of the log after the checkpoint: no one has signed them yet", counted(uint64(later), "record")))
 	}
-	return nil
+	signed, err := os.ReadFile(filepath.Join(files.treeDir(), tree.CheckpointFile))
+	if err != nil {
+		return err
+	}
+	return v.askWitnesses(ctx, tree.CheckpointFile, all, signed, result)
 }
 
 // files are those of an export, or of a folder that keeps topics.
@@ -206,6 +245,20 @@ func (v *verifier) rowsKeys() (schemas.EpochKeys, error) {
 	}
 	keys, err := config.KeySource{Dir: v.overrides.Keys}.EpochKeys()
 	return keys, invalid(err)
+}
+
+// knownNotes are the checkpoints of a file that somebody has kept.
+func knownNotes(name string) ([][]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	notes, err := tree.ReadNotes(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return notes, nil
 }
 
 // key is the log's public key.
@@ -268,10 +321,21 @@ func (v *verifier) print(r *verified, found *tree.Fault) (err error) {
 	if found != nil {
 		_, err = fmt.Fprintf(v.out, "does not verify: %s\n", found.Error())
 	} else {
+		events := "as the manifest has them"
+		if v.dir == "" {
+			events = "in the order that the topics promise"
+		}
 		_, err = fmt.Fprintf(v.out, "verifies: %s of the log %s\nroot        %s\nkey         %s\ncheckpoints %d of one tree, which only grew from one to the next\nevents      "+
-			"%d lines, as the manifest has them\ncounted     %s, each with the events that its record says; %d with the commitments of its root, "+
-			"and %s with their own\n", counted(uint64(r.Records), "record"), r.Log, r.Root, r.PublicKey, r.Checkpoints, r.Events,
-			counted(r.Transactions, "transaction"), r.Rooted, counted(r.Opened, "event"))
+			"%d lines, %s\n", counted(uint64(r.Records), "record"), r.Log, r.Root, r.PublicKey, r.Checkpoints, r.Events, events)
+		if err == nil && v.dir != "" {
+			_, err = fmt.Fprintf(v.out, "counted     %s, each with the events that its record says; %d with the commitments of its root, and %s with their own\n",
+				counted(r.Transactions, "transaction"), r.Rooted, counted(r.Opened, "event"))
+		}
+	}
+	for _, line := range append(r.onlineLines(), r.witnessLines()...) {
+		if err == nil {
+			_, err = fmt.Fprintln(v.out, line)
+		}
 	}
 	for _, what := range r.NotChecked {
 		if err == nil {

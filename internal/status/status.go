@@ -21,6 +21,7 @@ type Status struct {
 	Paused    *Halt     `json:"paused,omitempty"`
 	Suspended string    `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
 	Audit     Audit     `json:"audit"`
+	Witnesses string    `json:"witnesses,omitempty"` // what they have cosigned lately; Read leaves it empty
 	Executors []Process `json:"executors"`
 	// Unattended are policies that are late by more than their latitude, while no executor runs.
 	Unattended []schemas.PolicyName `json:"unattended"`

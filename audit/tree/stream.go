@@ -1,0 +1,262 @@
+package tree
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"lapse/schemas"
+)
+
+// Stream verifies a log while its topic is read, record by record, in memory that does not grow with it: every record is a leaf of one
+// tree, and every checkpoint signs that tree as it was. Its errors are *Fault where it is not so.
+type Stream struct {
+	Place    string // of the topic, for faults
+	Verifier note.Verifier
+	// Key is the log's, where it is at hand: then nothing counts that it has not linked or sealed. Without it what does not verify by the
+	// public key is stepped over, and what somebody else put in between shows as another tree.
+	Key *Key
+	// Known are checkpoints that the reader has from elsewhere.
+	Known [][]byte
+	// Witnesses and Quorum are those of Folder.
+	Witnesses []*Witness
+	Quorum    int
+
+	reader Reader
+	behind edge // the tree up to the last checkpoint
+	ahead  []aheadLeaf
+	seen   *seen
+	known  former
+	clock  time.Time // of the last fence
+	found  Streamed
+	roots  []Checkpoint // the last that fit, for cosignatures that come later
+}
+
+// aheadLeaf is a leaf that no checkpoint has signed yet.
+type aheadLeaf struct {
+	hash tlog.Hash
+	at   time.Time // when it came, at the earliest
+}
+
+// mostAhead bounds the leaves that are kept until a checkpoint signs them. An auditor signs each half minute, and those that come while
+// it waits for the brokers are far fewer.
+const mostAhead = 1 << 18
+
+// Streamed is what there is in a log where nothing was found.
+type Streamed struct {
+	Newest      *Checkpoint // nil: the log has none
+	Note        []byte      // of the newest, with its cosignatures if it has any
+	Records     int64       // leaves, signed or not
+	Checkpoints int         // that fit
+	Unchecked   int         // that came too late to be compared
+	Known       int
+	Foreign     int // records that are not the auditor's
+	Seen        []Seen
+	Cosigned    int64
+
+	// Late is how many checkpoints came more than half a minute after a record that they sign, Longest the longest such time, and
+	// LongestLeaf the record.
+	Late        int
+	Longest     time.Duration
+	LongestLeaf int64
+
+	value []byte // the newest checkpoint's record
+}
+
+// Begin begins at the log's first record; or after a checkpoint, as Streamed.State has it: then from is the offset to read from.
+func (s *Stream) Begin(state []byte) (from int64, err error) {
+	s.reader.Tree, s.seen, s.found.LongestLeaf = New(s.Key), newSeen(s.Witnesses, s.Quorum), -1
+	if state != nil {
+		if from, err = s.resume(state); err != nil {
+			return 0, err
+		}
+	}
+	s.behind = s.reader.Tree.edge.clone()
+	known := &Folder{Known: s.Known, Verifier: s.Verifier}
+	if err := s.known.list(known, &Checkpoint{Size: 1<<63 - 1}); err != nil {
+		return 0, err
+	}
+	s.known.file = s.Place
+	for s.known.ahead != nil && s.known.ahead.Size < s.behind.size { // it was compared when the state was made, or nobody can
+		if err := s.known.advance(); err != nil {
+			return 0, err
+		}
+	}
+	return from, s.known.reached(&s.behind)
+}
+
+// resume takes a checkpoint of the log up. Its signature is verified, and that its edge is of the tree that is signed.
+func (s *Stream) resume(state []byte) (from int64, err error) {
+	var c checkpointJSON
+	if err := json.Unmarshal(state, &c); err != nil || c.Kind != KindCheckpoint {
+		return 0, errors.New("the state of a former verification: it has no checkpoint")
+	}
+	signed, err := s.seen.open([]byte(c.Note), s.Verifier)
+	if err != nil {
+		return 0, fmt.Errorf("the state of a former verification: %w", err)
+	}
+	t := s.reader.Tree
+	if t.edge = (edge{signed.Size, c.Edge}); !t.edge.fits() || t.edge.root() != signed.Root {
+		return 0, errors.New("the state of a former verification: it is of another tree than its checkpoint signs")
+	}
+	if s.Key != nil {
+		again, _, ours := s.Key.Resume(state)
+		if !ours {
+			return 0, errors.New("the state of a former verification: the key named log has not sealed it")
+		}
+		t.link = again.link
+	}
+	s.reader.Signed = signed.Size
+	s.found.Newest, s.found.Note, s.found.value = signed, []byte(c.Note), state
+	s.roots = []Checkpoint{*signed}
+	return c.Offset, nil
+}
+
+// State is the newest checkpoint as Begin takes it; nil for a log that has none.
+func (s *Streamed) State() []byte { return s.value }
+
+// Record takes the next record of the topic. isRecord says that it looks like one of the log's. leaf is its number, -1 if it is no leaf.
+func (s *Stream) Record(rec *schemas.Record, offset int64, isRecord bool) (leaf int64, err error) {
+	if rec.IsFence() {
+		s.clock = rec.Time
+		if signed, ok := NoteIn(rec.Value); ok {
+			return -1, s.checkpoint(rec, signed, offset)
+		}
+		if signed, ok := CosignedIn(rec.Value); ok {
+			return -1, s.cosigned(rec, signed, offset)
+		}
+		return -1, nil
+	}
+	if !isRecord || !s.reader.Take(rec) {
+		return -1, nil
+	}
+	t := s.reader.Tree
+	if s.ahead = append(s.ahead, aheadLeaf{t.newest, s.clock}); len(s.ahead) > mostAhead {
+		if err := s.advance(s.behind.size + mostAhead/2); err != nil {
+			return -1, err
+		}
+	}
+	return t.edge.size - 1, nil
+}
+
+// advance has the tree behind grow to a size.
+func (s *Stream) advance(size int64) error {
+	n := size - s.behind.size
+	for i := range n {
+		s.behind.add(s.ahead[i].hash)
+		if err := s.known.reached(&s.behind); err != nil {
+			return err
+		}
+	}
+	s.ahead = append(s.ahead[:0], s.ahead[n:]...)
+	return nil
+}
+
+// foreign steps over what is not the auditor's.
+func (s *Stream) foreign() error {
+	s.found.Foreign++
+	return nil
+}
+
+func (s *Stream) checkpoint(rec *schemas.Record, signed []byte, offset int64) error {
+	if s.Key != nil {
+		if _, _, ours := s.Key.Resume(rec.Value); !ours {
+			return s.foreign()
+		}
+	}
+	c, err := s.seen.open(signed, s.Verifier)
+	if err != nil {
+		return s.foreign()
+	}
+	place := fmt.Sprintf("offset %d", offset)
+	switch n := s.found.Newest; {
+	case n != nil && c.Size < n.Size:
+		return s.foreign() // somebody has copied it: an auditor's grow
+	case n != nil && c.Size == n.Size && c.Root == n.Root:
+		return nil
+	case c.Size > s.reader.Tree.edge.size:
+		return fault(s.Place, s.reader.Tree.edge.size, "%s: the checkpoint signs %d records, and %d are before it: some are missing, or are not as they were signed", place, c.Size, s.reader.Tree.edge.size)
+	case c.Size < s.behind.size:
+		s.found.Unchecked++
+		return nil
+	}
+	s.late(c.Size, rec.Time)
+	before := s.behind.size
+	if err := s.advance(c.Size); err != nil {
+		return err
+	}
+	if s.behind.root() != c.Root {
+		return fault(s.Place, before, "%s: the checkpoint signs another tree of %d records: some record from this leaf on is not as it was signed, or the key has signed two logs", place, c.Size)
+	}
+	s.found.Newest, s.found.Note, s.found.value = c, signed, rec.Value
+	s.found.Checkpoints++
+	if s.roots = append(s.roots, *c); len(s.roots) > mostWaiting {
+		s.roots = s.roots[1:]
+	}
+	return nil
+}
+
+// late notes for how long the first of the records that a checkpoint signs has waited for it.
+func (s *Stream) late(size int64, at time.Time) {
+	if size == s.behind.size || s.ahead[0].at.IsZero() {
+		return
+	}
+	waited := at.Sub(s.ahead[0].at)
+	if waited > CheckpointWithin {
+		s.found.Late++
+	}
+	if waited > s.found.Longest {
+		s.found.Longest, s.found.LongestLeaf = waited, s.behind.size
+	}
+}
+
+// CheckpointWithin is the time within which an auditor that runs signs each record.
+const CheckpointWithin = 30 * time.Second
+
+func (s *Stream) cosigned(rec *schemas.Record, signed []byte, offset int64) error {
+	if s.Key != nil && !s.Key.HasCosigned(rec.Value) {
+		return s.foreign()
+	}
+	of, err := Open(signed, s.Verifier)
+	if err != nil {
+		return s.foreign()
+	}
+	fits := false
+	for i := range s.roots {
+		fits = fits || s.roots[i] == *of
+	}
+	if !fits {
+		return nil // of one before the state, or that was too late to be compared
+	}
+	if _, err := s.seen.open(signed, s.Verifier); err != nil {
+		if s.Key == nil {
+			return s.foreign()
+		}
+		return fault(s.Place, -1, "offset %d: %v", offset, err)
+	}
+	if *of == *s.found.Newest {
+		s.found.Note = signed
+	}
+	return nil
+}
+
+// End is what there is, when the topic is read to its end.
+func (s *Stream) End() (*Streamed, error) {
+	if err := s.advance(s.reader.Tree.edge.size); err != nil {
+		return nil, err
+	}
+	f := &s.found
+	f.Records, f.Known, f.Seen, f.Cosigned = s.behind.size, s.known.fit, s.seen.of, s.seen.cosigned
+	f.Foreign += s.reader.Foreign
+	if s.known.ahead != nil {
+		return nil, fault(s.Place, f.Records, "a checkpoint that you have is of %d records: the log was cut, or this is an older copy", s.known.ahead.Size)
+	}
+	if s.Quorum > 0 && f.Cosigned == 0 {
+		return nil, fault(s.Place, -1, "no checkpoint has cosignatures of %d of the %d witnesses", s.Quorum, len(s.Witnesses))
+	}
+	return f, nil
+}

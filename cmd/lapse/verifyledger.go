@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/audit/tree"
+	"lapse/schemas"
+)
+
+// ledgerSums compares the batches of the ledger with those of the log, whichever of both has them first: a number and a sum for each
+// minute, by the time in the batch's own name. 30 days have 43,200 of them.
+type ledgerSums struct {
+	since   time.Time // of the first record that was read, or of the last gap or rewind: before that the two need not be the same
+	minutes map[int64]*ledgerMinute
+}
+
+type ledgerMinute struct {
+	log, ledger int
+	doubted     bool
+	sum         [16]byte // of the batches that only one of both has; zero: they have the same
+}
+
+// minuteOf is when a batch was begun: the executor's have the time in their names. Of other rows it is what they say.
+func minuteOf(batch uuid.UUID, says time.Time) int64 {
+	if batch.Version() != 7 {
+		return says.Unix() / 60
+	}
+	seconds, _ := batch.Time().UnixTime()
+	return seconds / 60
+}
+
+func (l *ledgerSums) at(minute int64) *ledgerMinute {
+	if l.minutes == nil {
+		l.minutes = map[int64]*ledgerMinute{}
+	}
+	m := l.minutes[minute]
+	if m == nil {
+		m = &ledgerMinute{}
+		l.minutes[minute] = m
+	}
+	return m
+}
+
+func (l *ledgerSums) add(batch uuid.UUID, says time.Time) *ledgerMinute {
+	m := l.at(minuteOf(batch, says))
+	hash := sha256.Sum256(batch[:])
+	for i := range m.sum {
+		m.sum[i] ^= hash[i]
+	}
+	return m
+}
+
+func (l *ledgerSums) log(batch uuid.UUID) { l.add(batch, time.Time{}).log++ }
+
+// doubt notes that the log itself names ledger rows about then that are not what they say: they are no batches of the log.
+func (l *ledgerSums) doubt(at time.Time) {
+	for near := int64(-1); near <= 1; near++ {
+		l.at(at.Unix()/60 + near).doubted = true
+	}
+}
+
+// differs is the first minute, from one up to another, in which ledger and log have not the same batches; and how many there are in which they
+// cannot be told to have.
+func (l *ledgerSums) differs(from, to time.Time) (at time.Time, m *ledgerMinute, doubted int) {
+	for minute := from.Unix()/60 + 1; minute < to.Unix()/60; minute++ {
+		switch m := l.minutes[minute]; {
+		case m == nil || m.sum == [16]byte{}:
+		case m.doubted:
+			doubted++
+		default:
+			return time.Unix(minute*60, 0).UTC(), m, doubted
+		}
+	}
+	return time.Time{}, nil, doubted
+}
+
+// openLedger opens the database, where it can, and asks for the slot's position: all up to there is in the log by now.
+func (o *logVerifier) openLedger(ctx context.Context) error {
+	owner, settings, err := o.openOwner(ctx, "lapse verify")
+	if err != nil {
+		o.result.NotChecked = append(o.result.NotChecked, fmt.Sprintf("the log against the database, its ledger and its slot: %v", err))
+		return nil
+	}
+	o.conn = owner.Conn
+	var confirmed string
+	err = o.conn.QueryRow(ctx, `select coalesce(max(confirmed_flush_lsn), '0/0')::text from pg_replication_slots where slot_name = $1 and database = current_database()`,
+		settings.Slot).Scan(&confirmed)
+	if err == nil {
+		o.confirmed, err = schemas.ParseLSN(confirmed)
+	}
+	if err != nil {
+		return fmt.Errorf("ask for the slot's position: %w", err)
+	}
+	return nil
+}
+
+// compareLedger wants the log to reach as far as the slot, and the ledger to have its batches and no others, as far back as both are there.
+func (o *logVerifier) compareLedger(ctx context.Context) error {
+	if o.conn == nil || o.last == nil {
+		return nil
+	}
+	if o.last.LSN < o.confirmed {
+		return &tree.Fault{File: o.place, Leaf: -1, What: fmt.Sprintf("it ends at %s, and the slot has been told that it has all up to %s: the log was cut", o.last.LSN, o.confirmed)}
+	}
+	var now, kept time.Time
+	err := o.conn.QueryRow(ctx, `select now(), greatest(before, 'epoch') from lapse.pruning`).Scan(&now, &kept)
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	rows, err := o.conn.Query(ctx, `select batch, started_at from lapse.batch where started_at >= $1`, kept)
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var batch uuid.UUID
+		var began time.Time
+		if err := rows.Scan(&batch, &began); err != nil {
+			return fmt.Errorf("read the ledger: %w", err)
+		}
+		o.ledger.add(batch, began).ledger++
+		o.result.Batches++
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	if !o.last.Time.IsZero() && o.last.Time.Before(now) {
+		now = o.last.Time
+	}
+	if kept.Before(o.ledger.since) {
+		kept = o.ledger.since
+	}
+	at, m, doubted := o.ledger.differs(kept, now.Add(-o.recent))
+	if doubted > 0 {
+		o.result.NotChecked = append(o.result.NotChecked, fmt.Sprintf("the ledger of %s: the log names rows of it that are not what they say", counted(doubted, "minute")))
+	}
+	if m != nil {
+		return &tree.Fault{File: "lapse.batch", Leaf: -1, What: fmt.Sprintf("of the minute of %s the ledger has %s, and the log %s: they are not the same", at.Format(time.RFC3339),
+			counted(m.ledger, "batch"), counted(m.log, "batch"))}
+	}
+	return nil
+}

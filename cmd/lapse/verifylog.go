@@ -1,0 +1,360 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/mod/sumdb/note"
+
+	"lapse/audit/evidence"
+	"lapse/audit/tree"
+	"lapse/audit/verify"
+	witnesses "lapse/audit/witness"
+	"lapse/internal/config"
+	"lapse/internal/durable"
+	"lapse/planner/database"
+	"lapse/schemas"
+)
+
+// logVerifier verifies the log in its topic, the topics of events, and the ledger, as far as each is there.
+type logVerifier struct {
+	*verifier
+	topics    consumer
+	settings  *config.Settings
+	result    *verified
+	key       *tree.Key // nil: it is not at hand
+	witnesses []witnesses.Witness
+	says      []*int64 // of each witness, before the log's end was asked for
+	stream    tree.Stream
+	records   verify.Log
+	ledger    ledgerSums
+	before    *verifiedState // that it goes on from; nil: from the beginning
+	place     string
+	last      *evidence.LogRecord
+	conn      *pgx.Conn   // nil: the database cannot be asked
+	confirmed schemas.LSN // by the slot, before the log's end was asked for
+	fault     error       // the first that the order of records shows
+}
+
+// recentBatches is more than a batch takes into the log while the audit is healthy.
+const recentBatches = 2 * time.Minute
+
+func (v *verifier) online(ctx context.Context, result *verified) error {
+	o := &logVerifier{verifier: v, result: result}
+	result.NotChecked = append(result.NotChecked, "the events' numbers and commitments against the log's records: lapse verify --dir does that for an export")
+	s, err := v.settings()
+	if err != nil {
+		return err
+	}
+	o.settings, o.topics = s, consumer{app: v.app, settings: s, order: newOrder(nil, s.Topics.System)}
+	if o.topics.client, err = v.newClient(s); err != nil {
+		return err
+	}
+	defer o.topics.client.Close()
+	o.place = s.Topics.Log + "/0"
+	if err := o.begin(ctx); err != nil {
+		return err
+	}
+	if err := o.openLedger(ctx); err != nil {
+		return err
+	}
+	if o.conn != nil {
+		defer database.Close(o.conn)
+	}
+	// The log's end first, then that of the topics: what it speaks of is there.
+	log, err := o.topics.partitionsOf(ctx, s.Topics.Log)
+	if err != nil {
+		return err
+	}
+	var events []*partitionReader
+	for _, topic := range []string{s.Topics.System, s.Topics.User} {
+		of, err := o.topics.partitionsOf(ctx, topic)
+		if err != nil {
+			return err
+		}
+		events = append(events, of...)
+	}
+	found, err := o.readLog(ctx, log[0])
+	if err != nil {
+		return err
+	}
+	if err := o.compareWitnesses(found); err != nil {
+		return err
+	}
+	state := &verifiedState{Kind: verifiedKind, Note: string(found.Note), Checkpoint: found.State()}
+	for _, l := range events {
+		if err := o.readEvents(ctx, l); err != nil {
+			return err
+		}
+		state.Partitions = append(state.Partitions, verifiedOffset{l.topic, l.partition, l.end - 1})
+	}
+	if err := o.compareLedger(ctx); err != nil || v.save == "" {
+		return err
+	}
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	return durable.Write(v.save, append(text, '\n'))
+}
+
+// begin finds the log's key, takes up what is known, and asks the witnesses: what they have seen by now is in the log.
+func (o *logVerifier) begin(ctx context.Context) error {
+	signed, err := o.newestNote(ctx)
+	if err != nil {
+		return err
+	}
+	newest, err := tree.Peek(signed)
+	if err != nil {
+		return err
+	}
+	public, err := o.publicKey(newest.Origin)
+	if err != nil {
+		return err
+	}
+	all, keys, quorum, err := o.verifyWitnesses(o.result)
+	if err != nil {
+		return err
+	}
+	o.witnesses = all
+	o.stream = tree.Stream{Place: o.place, Verifier: public, Key: o.key, Witnesses: keys, Quorum: quorum}
+	for _, name := range o.known {
+		notes, state, err := readKnown(name)
+		if err != nil {
+			return invalid(err)
+		}
+		if state != nil {
+			o.before = state
+		}
+		o.stream.Known = append(o.stream.Known, notes...)
+	}
+	if len(o.known) == 0 {
+		o.result.NotChecked = append(o.result.NotChecked, "whether this is the only log that the key has signed, and nothing is cut off: no checkpoint was given with --known")
+	}
+	o.says, err = o.askSays(ctx, o.place, all, signed, newest.Size, o.result)
+	return err
+}
+
+// newestNote is the newest checkpoint of the log; with the key named log at hand the newest that it has made.
+func (o *logVerifier) newestNote(ctx context.Context) (signed []byte, err error) {
+	secret, err := o.settings.Keys.Load(config.LogKey)
+	if err != nil && !errors.Is(err, config.ErrNoKey) {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, brokerPatience)
+	defer cancel()
+	err = o.topics.client.Backward(bounded, o.settings.Topics.Log, 0, -1, func(rec *schemas.Record, _ int64) (bool, error) {
+		text, is := tree.NoteIn(rec.Value)
+		if !is || !rec.IsFence() {
+			return true, nil
+		}
+		of, err := tree.Peek(text)
+		if err != nil {
+			return true, nil //nolint:nilerr // somebody else wrote it
+		}
+		if secret != nil {
+			key, err := tree.NewKey(secret, of.Origin)
+			if err != nil {
+				return true, nil //nolint:nilerr // no log has such a name
+			}
+			if _, _, ours := key.Resume(rec.Value); !ours {
+				return true, nil
+			}
+			o.key = key
+		}
+		signed = text
+		return false, nil
+	})
+	if err == nil && signed == nil {
+		err = invalid(fmt.Errorf("%s has no checkpoint yet: an auditor writes one within half a minute", o.settings.Topics.Log))
+	}
+	return signed, o.topics.silence(err)
+}
+
+// publicKey is the one that is named, or the one of the key at hand.
+func (o *logVerifier) publicKey(origin string) (note.Verifier, error) {
+	if o.public == "" && o.key == nil {
+		return nil, wrongUsage("the log's key is not known: give it with --public-key; the auditor logs it at each start")
+	}
+	if o.public == "" {
+		o.result.PublicKey = o.key.Public()
+		return o.key.Verifier(), nil
+	}
+	public, err := o.verifier.key(&exported{Tree: &exportedTree{Log: origin}}, o.result)
+	if err == nil && o.key != nil && o.key.Public() != o.result.PublicKey {
+		o.key = nil // of another log
+	}
+	return public, err
+}
+
+// readLog reads the log's topic.
+func (o *logVerifier) readLog(ctx context.Context, l *partitionReader) (*tree.Streamed, error) {
+	var state []byte
+	if o.before != nil {
+		state = o.before.Checkpoint
+	}
+	from, err := o.stream.Begin(state)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	if state != nil {
+		l.reader = o.topics.client.Reader(l.topic, l.partition, from, l.end)
+		o.result.NotChecked = append(o.result.NotChecked, "what was verified before, up to the checkpoint of --known: it is taken as it was")
+	} else {
+		from = l.first
+	}
+	o.records = verify.Log{Within: state != nil, Broken: func(what string) {
+		if o.fault == nil {
+			o.fault = &tree.Fault{File: o.place, Leaf: -1, What: what}
+		}
+	}}
+	o.result.Coverage = &logCoverage{Gaps: []logGap{}}
+	far := o.progress("record")
+	defer far.end()
+	err = o.each(ctx, l, func(rec *schemas.Record, offset int64) error {
+		far.at("reading the log:", int(offset-from), int(l.end-from))
+		var record *evidence.LogRecord
+		if !rec.IsFence() && rec.Header(schemas.HeaderOp) != "" {
+			record, _ = evidence.ParseLogRecord(rec.Value) // what cannot be read is somebody else's
+		}
+		leaf, err := o.stream.Record(rec, offset, record != nil)
+		if err != nil || leaf < 0 {
+			return err
+		}
+		o.take(record, leaf)
+		return o.fault
+	})
+	if err != nil {
+		return nil, err
+	}
+	found, err := o.stream.End()
+	if err != nil {
+		return nil, err
+	}
+	if o.records.End(); o.fault != nil {
+		return nil, o.fault
+	}
+	return found, o.tell(found)
+}
+
+// each reads a partition to its end.
+func (o *logVerifier) each(ctx context.Context, l *partitionReader, take func(*schemas.Record, int64) error) error {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
+		rec, offset, err := l.reader.Next(bounded)
+		cancel()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return o.topics.silence(err)
+		}
+		if err := take(&rec, offset); err != nil {
+			return err
+		}
+	}
+}
+
+// namedGaps is how many gaps are named.
+const namedGaps = 100
+
+// take takes a record that is a leaf.
+func (o *logVerifier) take(r *evidence.LogRecord, leaf int64) {
+	o.records.Next(r)
+	if f := new(tree.Fault); errors.As(o.fault, &f) && f.Leaf < 0 {
+		f.Leaf = leaf
+	}
+	c := o.result.Coverage
+	if o.last == nil {
+		c.From = r.Reach.String()
+	}
+	o.last, c.To = r, r.Reach.String()
+	if o.ledger.since.IsZero() {
+		o.ledger.since = r.Time
+	}
+	switch content := r.Content.(type) {
+	case *evidence.MarkerContent:
+		o.ledger.since = r.Time
+		if content.Marker.Op == evidence.Rewind {
+			c.Rewinds++
+			return
+		}
+		if c.Missing++; c.Missing <= namedGaps {
+			c.Gaps = append(c.Gaps, logGap{content.Marker.From.String(), content.Marker.To.String(), string(content.Marker.Reason)})
+		}
+	case *evidence.TransactionContent:
+		if content.Claim != nil {
+			o.ledger.log(content.Claim.Batch)
+		}
+		if content.Verdict == evidence.Mismatch || slices.ContainsFunc(content.Observed, func(t evidence.Tally) bool { return t.Cause == evidence.Unverified }) {
+			o.ledger.doubt(content.CommitTime)
+		}
+	}
+}
+
+// tell fills in what was found in the log.
+func (o *logVerifier) tell(found *tree.Streamed) error {
+	if found.Newest == nil {
+		return &tree.Fault{File: o.place, Leaf: -1, What: "no checkpoint of it verifies with this key"}
+	}
+	r := o.result
+	r.Log, r.Records, r.Root, r.Checkpoints = found.Newest.Origin, found.Newest.Size, found.Newest.Root.String(), found.Checkpoints+found.Known
+	r.seen(found.Seen, found.Cosigned)
+	for i := range o.says {
+		r.Witnesses[i].Says = o.says[i]
+	}
+	r.Schedule = &logSchedule{Late: found.Late, Longest: found.Longest.Seconds()}
+	if found.LongestLeaf >= 0 {
+		r.Schedule.Leaf = &found.LongestLeaf
+	}
+	r.Foreign = found.Foreign
+	if later := found.Records - found.Newest.Size; later > 0 {
+		r.NotChecked = append(r.NotChecked, fmt.Sprintf("%s of the log after the newest checkpoint: no one has signed them yet", counted(uint64(later), "record")))
+	}
+	if found.Unchecked > 0 {
+		r.NotChecked = append(r.NotChecked, fmt.Sprintf("%s: too many records came between the tree that each signs and itself", counted(found.Unchecked, "checkpoint")))
+	}
+	return nil
+}
+
+// compareWitnesses wants the log to have what the witnesses had seen before it was read.
+func (o *logVerifier) compareWitnesses(found *tree.Streamed) error {
+	for i, says := range o.says {
+		if says != nil && *says > found.Records {
+			return &tree.Fault{File: o.place, Leaf: found.Records, What: fmt.Sprintf("%s has seen %d records, and there are %d: the log was cut, or is an older copy",
+				o.witnesses[i].Key.Name(), *says, found.Records)}
+		}
+	}
+	return nil
+}
+
+// readEvents reads a partition of events, from its beginning or where a former verification came to.
+func (o *logVerifier) readEvents(ctx context.Context, l *partitionReader) error {
+	from := l.first
+	if o.before != nil {
+		for _, p := range o.before.Partitions {
+			if p.Topic == l.topic && p.Partition == l.partition && p.Offset > from && p.Offset < l.end {
+				from = p.Offset // again the last one: what comes next must follow it
+			}
+		}
+		l.reader = o.topics.client.Reader(l.topic, l.partition, from, l.end)
+	}
+	far := o.progress("record")
+	defer far.end()
+	var broken string
+	o.topics.order.Broken = func(what string) { broken = what }
+	return o.each(ctx, l, func(rec *schemas.Record, offset int64) error {
+		far.at(fmt.Sprintf("reading %s/%d:", l.topic, l.partition), int(offset-from), int(l.end-from))
+		o.result.Events++
+		if o.topics.order.Next(l.topic, l.partition, rec, offset); broken != "" {
+			return &tree.Fault{File: fmt.Sprintf("%s/%d", l.topic, l.partition), Leaf: -1, What: broken}
+		}
+		return nil
+	})
+}

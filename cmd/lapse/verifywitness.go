@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lapse/audit/tree"
+	witnesses "lapse/audit/witness"
+)
+
+// byWitnesses is what verify asks of witnesses.
+type byWitnesses struct {
+	named  []string
+	quorum int
+	ask    bool
+}
+
+func (w *byWitnesses) flags(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&w.named, "witness", nil, "a witness's `key`, NAME+HASH+KEY, and for --ask its address after a comma; may be repeated (default: witnesses: of lapse.yaml)")
+	cmd.Flags().IntVar(&w.quorum, "quorum", 0, "how many witnesses must have cosigned (default: the quorum of lapse.yaml, or all that are named)")
+	cmd.Flags().BoolVar(&w.ask, "ask", false, "ask the witnesses whether they have seen more than this")
+}
+
+// seenBy is what a witness has seen.
+type seenBy struct {
+	Name    string     `json:"name"`
+	Records int64      `json:"records"` // of the newest checkpoint that it has cosigned; 0: none
+	At      *time.Time `json:"at"`      // when, by its clock
+	Says    *int64     `json:"says"`    // how many it says that it has seen; null: it was not asked, or did not answer
+}
+
+// shows is what verify says of every log.
+const shows = "whether the log is true or complete. Witnesses show that this log only grew. Somebody who has the server and the keys can label deletions as the " +
+	"policy's, change data outside the WAL, or have written another log before the first cosignature; without witness or anchor, at any time"
+
+// verifyWitnesses are those whose cosignatures count, and how many must have cosigned.
+func (v *verifier) verifyWitnesses(result *verified) (all []witnesses.Witness, keys []*tree.Witness, quorum int, err error) {
+	quorum = v.by.quorum
+	add := func(text, url string) error {
+		key, err := tree.ParseWitness(text)
+		if err != nil {
+			return invalid(err)
+		}
+		all, keys = append(all, witnesses.Witness{URL: url, Key: key}), append(keys, key)
+		return nil
+	}
+	for _, named := range v.by.named {
+		key, url, _ := strings.Cut(named, ",")
+		if err := add(key, url); err != nil {
+			return nil, nil, 0, err
+		}
+	}
+	if s, err := v.settings(); err == nil && len(all) == 0 {
+		for _, w := range s.Witnesses.All {
+			if err := add(w.Key, w.URL); err != nil {
+				return nil, nil, 0, err
+			}
+		}
+		if quorum == 0 {
+			quorum = s.Witnesses.Quorum
+		}
+	}
+	switch {
+	case len(all) == 0 && (v.by.ask || quorum > 0):
+		return nil, nil, 0, wrongUsage("no witness is named: give --witness, or witnesses: in lapse.yaml")
+	case len(all) == 0:
+		result.NotChecked = append(result.NotChecked, "whether anybody else has seen this log: no witness was named with --witness, or in lapse.yaml")
+	case quorum > len(all):
+		return nil, nil, 0, wrongUsage("--quorum %d: there are %d witnesses", quorum, len(all))
+	case quorum == 0:
+		quorum = len(all)
+	}
+	return all, keys, quorum, nil
+}
+
+// seen fills in what the witnesses have cosigned.
+func (r *verified) seen(of []tree.Seen, cosigned int64) {
+	r.Cosigned = cosigned
+	for _, s := range of {
+		by := seenBy{Name: s.By.Name(), Records: s.Size}
+		if s.Size > 0 {
+			by.At = &s.At
+		}
+		r.Witnesses = append(r.Witnesses, by)
+	}
+}
+
+// askWitnesses asks whether a witness has seen more than the newest checkpoint.
+func (v *verifier) askWitnesses(ctx context.Context, place string, all []witnesses.Witness, signed []byte, result *verified) error {
+	says, err := v.askSays(ctx, place, all, signed, result.Records, result)
+	if err != nil {
+		return err
+	}
+	for i, n := range says {
+		if result.Witnesses[i].Says = n; n != nil && *n > result.Records {
+			return &tree.Fault{File: place, Leaf: result.Records, What: fmt.Sprintf("%s has seen %d records, and here are %d: this is not the newest, or the log was cut",
+				all[i].Key.Name(), *n, result.Records)}
+		}
+	}
+	return nil
+}
+
+// askSays asks each witness how much it has seen, by having it cosign a checkpoint from its own size: one that has seen another size says which,
+// and changes nothing. nil: it was not asked, or did not answer.
+func (v *verifier) askSays(ctx context.Context, place string, all []witnesses.Witness, signed []byte, size int64, result *verified) ([]*int64, error) {
+	says := make([]*int64, len(all))
+	if !v.by.ask {
+		if len(all) > 0 {
+			result.NotChecked = append(result.NotChecked, "whether a witness has seen more than this: none was asked (--ask)")
+		}
+		return says, nil
+	}
+	client := witnesses.NewClient()
+	defer client.CloseIdleConnections()
+	for i := range all {
+		w := &all[i]
+		if w.URL == "" {
+			result.NotChecked = append(result.NotChecked, fmt.Sprintf("whether %s has seen more than this: its address is not known", w.Key.Name()))
+			continue
+		}
+		_, err := w.Ask(ctx, client, signed, size, nil)
+		var other *witnesses.SeenError
+		switch {
+		case err == nil:
+			says[i] = &size
+		case errors.As(err, &other) && other.Size == size:
+			return nil, &tree.Fault{File: place, Leaf: -1, What: fmt.Sprintf("%s has seen another log of %d records: the key has signed two", w.Key.Name(), size)}
+		case errors.As(err, &other):
+			says[i] = &other.Size
+		default:
+			result.NotChecked = append(result.NotChecked, fmt.Sprintf("whether %s has seen more than this: %v", w.Key.Name(), err))
+		}
+	}
+	return says, nil
+}
+
+// witnessLines is what a person reads of them.
+func (r *verified) witnessLines() (lines []string) {
+	for _, w := range r.Witnesses {
+		line := fmt.Sprintf("witness     %s has cosigned nothing of this", w.Name)
+		if w.At != nil {
+			line = fmt.Sprintf("witness     %s has seen %s at %s", w.Name, counted(uint64(w.Records), "record"), w.At.Format(time.RFC3339))
+		}
+		if w.Says != nil {
+			line += fmt.Sprintf(", and says %d", *w.Says)
+		}
+		lines = append(lines, line)
+	}
+	if len(r.Witnesses) > 0 {
+		lines = append(lines, fmt.Sprintf("cosigned    up to %s by the quorum", counted(uint64(r.Cosigned), "record")))
+	}
+	return lines
+}
