@@ -28,6 +28,9 @@ func TestWhatTheFileSaysOfTopicsReachesTheAuditor(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := config.Load(path, config.Overrides{}, func(name string) (string, bool) {
+			if name == "LAPSE_KEY_ROWS" {
+				return strings.Repeat("ab", 32) + ",2026-11 " + strings.Repeat("cd", 32), true
+			}
 			if strings.HasPrefix(name, "LAPSE_KEY_") {
 				return strings.Repeat("ab", 32), true
 			}
@@ -40,7 +43,7 @@ func TestWhatTheFileSaysOfTopicsReachesTheAuditor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Kafka.Compression != want.compression || c.Safe != want.safe || c.Partitions != 3 {
+		if c.Kafka.Compression != want.compression || c.Safe != want.safe || c.Partitions != 3 || c.Proofs != "lapse.proofs" || len(c.RowsKeys) != 1 {
 			t.Errorf("%q: compression %q, safe %t, %d partitions", text, c.Kafka.Compression, c.Safe, c.Partitions)
 		}
 	}
