@@ -22,7 +22,7 @@ import (
 // Receipt shows that a row was deleted to somebody who knows its key. The key is not in it.
 type Receipt struct {
 	Version   int        `json:"lapse_receipt"`
-	Notice    string     `json:"notice"` // for whoever opens the file: it is not checked
+	Notice    string     `json:"notice"` // for a person; it is not checked
 	Deletions []Deletion `json:"deletions"`
 }
 

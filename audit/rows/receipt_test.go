@@ -156,6 +156,23 @@ func TestAReceiptOpensItsRowAndNoOther(t *testing.T) {
 	})
 }
 
+func TestAReceiptIsAsItsSchemaSays(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 5} {
+		d, err := newWorld(t, n, 1, 1, true).receipt(0, `{"id":"hidden"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(rows.NewReceipt([]rows.Deletion{*d}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := evidencetest.Schema(t, "receipt").Validate(evidencetest.ParseJSON(t, text)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Who writes into the proof store can at most keep a receipt from being made.
 func TestForgedChunksMakeNoReceipt(t *testing.T) {
 	t.Parallel()
