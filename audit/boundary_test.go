@@ -38,6 +38,8 @@ const (
 	afterRoute   = "the confirmation of a route"
 	secondTables = "the second record of a heartbeat's tables, after one that is acknowledged"
 	slotGap      = "the gap of a slot that was made again, after the route"
+	secondPolicy = "the second record of a policy, after one that is acknowledged"
+	afterPolicy  = "the confirmation of a policy"
 	gapsEnds     = "the fence after a gap, which is acknowledged"
 )
 
@@ -60,6 +62,8 @@ func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
 		d.before == theRoute && before == "record" && record.Kind == evidence.KindRoute,
 		d.before == afterRoute && before == "confirm" && record.Kind == evidence.KindRoute,
 		d.before == slotGap && before == "record" && record.Kind == evidence.KindGap,
+		d.before == secondPolicy && before == "record" && record.Kind == evidence.KindPolicy && record.Position.Seq == 1,
+		d.before == afterPolicy && before == "confirm" && record.Kind == evidence.KindPolicy,
 		d.before == gapsEnds && before == "ends" && d.gap,
 		d.before == secondTables && before == "record" && record.Kind == evidence.KindCoverage && record.Position.Seq == 2,
 		d.before == confirmation && before == "confirm" && beat:

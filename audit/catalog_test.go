@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -147,6 +148,28 @@ func TestWhatIsInForceIsSaidAgainAfterAGap(t *testing.T) {
 		r.once(t)
 		if got := r.inForce(t); !slices.Equal(got, want) {
 			t.Errorf("the log has\n%q, want\n%q", got, want)
+		}
+	})
+}
+
+// A transaction that only makes a policy has two records, and no event.
+func TestThePolicysRecordsAreThereOnceWhereverTheAuditorDies(t *testing.T) {
+	onHeavy(t, func(t *testing.T, r *rig) {
+		r.db.Exec(t, beatNow)
+		r.once(t)
+		var want []string
+		for n, before := range []string{secondPolicy, afterPolicy} {
+			reason := fmt.Sprintf("OPS-%d", n+1)
+			of := func(text string) string { return fmt.Sprintf(text, n+1) }
+			r.db.Exec(t, strings.NewReplacer("1, 1, 'sessions-30d', 'sessions'::regclass", of("%d, 1, 'p%[1]d', %[1]d"),
+				"(1, 'sessions-30d', 'sessions'::regclass", of("(%d, 'p%[1]d', %[1]d"), "values (1, 1, 'observing'", of("values (%d, 1, 'observing'"), "OPS-1", reason).Replace(aPolicy))
+			want = append(want, "version insert "+reason, "state insert observing")
+			r.dies(t, before)
+			r.once(t)
+			if got := r.inForce(t); !slices.Equal(got, want) {
+				t.Errorf("it died before %s: the log has %q, want %q", before, got, want)
+			}
+			r.unbroken(t)
 		}
 	})
 }
