@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -113,7 +114,7 @@ func (m *machine) serve() *daemon {
 	return m.start("serve", "--http", "127.0.0.1:0", "--log-format", "json")
 }
 
-// start starts a command. Whatever becomes of the test, it is gone afterwards.
+// start starts a command. Whatever becomes of the test, and of the program that runs the tests, it is gone afterwards.
 func (m *machine) start(args ...string) *daemon {
 	m.t.Helper()
 	log, err := os.CreateTemp(m.dir, args[0]+"-*.log")
@@ -124,10 +125,20 @@ func (m *machine) start(args ...string) *daemon {
 	d := &daemon{m: m, log: log.Name(), done: make(chan error, 1)}
 	d.cmd = exec.Command(m.bin, args...)
 	d.cmd.Dir, d.cmd.Env, d.cmd.Stdout, d.cmd.Stderr = m.dir, m.env, log, log
-	if err := d.cmd.Start(); err != nil {
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // The signal comes when the thread ends that has started it.
+		defer runtime.UnlockOSThread()
+		err := d.cmd.Start()
+		started <- err
+		if err == nil {
+			d.done <- d.cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		m.t.Fatal(err)
 	}
-	go func() { d.done <- d.cmd.Wait() }()
 	m.t.Cleanup(func() {
 		d.kill()
 		if m.t.Failed() {
