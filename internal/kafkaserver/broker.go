@@ -110,14 +110,40 @@ func (s *Server) prepare(ctx context.Context) (found bool, err error) {
 	return false, s.format(ctx)
 }
 
-// format gives the storage its cluster id. The marker of a finished one is Kafka's own meta.properties.
+// metaProperties is Kafka's marker of formatted storage.
+const metaProperties = "meta.properties"
+
+// checkpoint is the other file of formatted storage: the features of the release.
+const checkpoint = "bootstrap.checkpoint"
+
+// format gives the storage its cluster id: with files of its own where an earlier broker's checkpoint was kept, or by Kafka's tool.
 func (s *Server) format(ctx context.Context) error {
 	id := uuid.New()
 	if s.member != nil {
 		id = s.member.cluster
 	}
-	tool, err := s.java(syscall.SIGKILL, "kafka.tools.StorageTool", "format",
-		"--cluster-id="+base64.RawURLEncoding.EncodeToString(id[:]), "--config", s.propertiesFile())
+	content, err := os.ReadFile(s.install.first)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return s.formatByTool(ctx, id)
+	case err != nil:
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(s.dataDir(), checkpoint), content, 0o644); err != nil {
+		return err
+	}
+	node, directory := 1, uuid.New()
+	if s.member != nil {
+		node = s.member.node
+	}
+	meta := fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", kafkaID(id), node, kafkaID(directory))
+	return os.WriteFile(filepath.Join(s.dataDir(), metaProperties), []byte(meta), 0o644)
+}
+
+func kafkaID(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+func (s *Server) formatByTool(ctx context.Context, id uuid.UUID) error {
+	tool, err := s.java(syscall.SIGKILL, "kafka.tools.StorageTool", "format", "--cluster-id="+kafkaID(id), "--config", s.propertiesFile())
 	if err != nil {
 		return err
 	}
@@ -128,6 +154,19 @@ func (s *Server) format(ctx context.Context) error {
 		return fmt.Errorf("format the storage: %s\n%s", tool.State(), child.Tail(s.LogFile(), 20))
 	}
 	return nil
+}
+
+// keepFirst keeps the broker's checkpoint for those that are formatted next.
+func (s *Server) keepFirst() error {
+	content, err := os.ReadFile(filepath.Join(s.dataDir(), checkpoint))
+	if err != nil {
+		return err
+	}
+	partial := s.install.first + ".partial"
+	if err := os.WriteFile(partial, content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(partial, s.install.first)
 }
 
 func choosePorts(broker int) (p ports, err error) {
@@ -147,7 +186,7 @@ func choosePorts(broker int) (p ports, err error) {
 
 // readPorts reads the ports of the broker that the folder holds. os.ErrNotExist: it holds none that was made to the end.
 func (s *Server) readPorts() (p ports, err error) {
-	if _, err := os.Stat(filepath.Join(s.dataDir(), "meta.properties")); err != nil {
+	if _, err := os.Stat(filepath.Join(s.dataDir(), metaProperties)); err != nil {
 		return p, err
 	}
 	content, err := os.ReadFile(s.propertiesFile())
