@@ -190,7 +190,7 @@ func TestAForeignPartitionStopsItsPolicy(t *testing.T) {
 
 func TestARunOfWhatIsNotInForceIsRefused(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create table clicks (id int primary key, session bigint)`)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		stale := p
