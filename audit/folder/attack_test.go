@@ -307,3 +307,23 @@ func FuzzFrame(f *testing.F) {
 		}
 	})
 }
+
+// Nothing on this machine finds that a folder was copied and both go on: each is right by itself, and their records have the same offsets
+// and epochs. Only somebody who has seen a checkpoint of each does: docs/limits.md says so.
+func TestTwoCopiesOfAFolderGoOnAndNothingHereFindsIt(t *testing.T) {
+	t.Parallel()
+	dir := filled(t)
+	other := place(t)
+	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	first, second := open(t, config(dir)), open(t, config(other))
+	put(t, first, record(log, 0, "here"))
+	put(t, second, record(log, 0, "there"))
+	if a, b := first.End(log, 0), second.End(log, 0); a != b {
+		t.Errorf("the ends are %+v and %+v", a, b)
+	}
+}

@@ -78,7 +78,7 @@ func TestWhereverTheBytesEndNothingIsMissingOrTwice(t *testing.T) {
 	source := numbered(30)
 	whole := place(t)
 	c := one(whole)
-	c.Segments(1000)
+	c.Segments(250)
 	p := open(t, c)
 	for _, rec := range source {
 		put(t, p, rec)
@@ -91,7 +91,7 @@ func TestWhereverTheBytesEndNothingIsMissingOrTwice(t *testing.T) {
 	}
 	for at := 0; at <= len(content); at++ {
 		for name, tail := range map[string][]byte{"cut": nil, "zeros": make([]byte, 50), "rubbish": []byte(strings.Repeat("\x17rubbish", 9))} {
-			if at < 72 && name != "cut" {
+			if name != "cut" && (at < 72 || at%5 != 0) {
 				continue // a header is synced before anything follows it
 			}
 			dir := place(t)

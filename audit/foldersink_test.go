@@ -1,0 +1,168 @@
+package audit_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/audit/folder"
+	"lapse/audit/history"
+	"lapse/audit/tree"
+	"lapse/internal/evidencetest"
+	"lapse/internal/pgtest"
+)
+
+// segmentsOf are the files of a topic's partition, in their order.
+func (r *rig) segmentsOf(t *testing.T, topic, partition string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(r.settings.Folder, "topics", topic, partition, "*.seg"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s/%s: %v, %v", topic, partition, files, err)
+	}
+	return files
+}
+
+// publishedTree verifies the tree that is published beside the topics, and says its size.
+func (r *rig) publishedTree(t *testing.T) int64 {
+	t.Helper()
+	dir := filepath.Join(r.settings.Folder, folder.TreeDir)
+	signed, err := os.ReadFile(filepath.Join(dir, tree.CheckpointFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := tree.Peek(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := tree.NewKey(evidencetest.LogKey, of.Origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified, err := (&tree.Folder{Files: os.DirFS(dir), Verifier: key.Verifier(), Growing: true}).Verify(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verified.Size
+}
+
+// The tiles beside the topics are those of the log, from one run to the next, whatever somebody does to them.
+func TestTheTreeIsPublishedBesideTheTopics(t *testing.T) {
+	inFolder(t, func(t *testing.T, r *rig) {
+		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
+		dir := filepath.Join(r.settings.Folder, folder.TreeDir)
+		partial := func() string {
+			files, err := filepath.Glob(filepath.Join(dir, "tile", "0", "*.p", "*"))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("%v, %v", files, err)
+			}
+			return files[len(files)-1]
+		}
+		for name, meanwhile := range map[string]func() error{
+			"nothing":                 func() error { return nil },
+			"the tree is deleted":     func() error { return os.RemoveAll(dir) },
+			"a tile is another":       func() error { return os.WriteFile(partial(), make([]byte, 32), 0o600) },
+			"the checkpoint is none":  func() error { return os.WriteFile(filepath.Join(dir, tree.CheckpointFile), []byte("rubbish"), 0o600) },
+			"a former one is cut off": func() error { return os.Truncate(filepath.Join(dir, tree.FormerFile), 0) },
+		} {
+			r.deletes(t, w, want, 300)
+			r.once(t)
+			if size, log := r.publishedTree(t), len(r.readLog(t)); int(size) != log {
+				t.Errorf("before %s: the tree has %d records, the log %d", name, size, log)
+			}
+			if err := meanwhile(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.once(t)
+		r.publishedTree(t)
+		r.verify(t, want)
+	})
+}
+
+// A copy that ends below what the slot has confirmed, put back in place of the folder, would leave a hole in the log.
+func TestAnOlderCopyOfTheFolderIsRefused(t *testing.T) {
+	inFolder(t, func(t *testing.T, r *rig) {
+		w := r.begun(t)
+		older, place := filepath.Join(t.TempDir(), "older"), r.settings.Folder
+		if err := os.CopyFS(older, os.DirFS(place)); err != nil {
+			t.Fatal(err)
+		}
+		r.commit(t, w, 3, user)
+		r.once(t)
+		if err := os.Rename(place, place+".newer"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.CopyFS(place, os.DirFS(older)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(place, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		r.refused(t, history.ErrLogBehind)
+	})
+}
+
+// A partition that has lost its end, as a disk or a person may do it, is a gap, and the rest goes on.
+func TestAPartitionOfAFolderThatLostItsEndIsAGap(t *testing.T) {
+	inFolder(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.commit(t, w, 40, user)
+		r.once(t)
+		for _, partition := range []string{"0", "1", "2"} {
+			last := r.segmentsOf(t, r.settings.User, partition)
+			if err := os.Truncate(last[len(last)-1], 72+20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.commit(t, w, 5, user)
+		r.db.Exec(t, beatNow)
+		r.once(t)
+		gaps := r.gaps(t)
+		if i := slices.IndexFunc(gaps, func(g gap) bool { return g.Reason == "topic" }); i < 0 {
+			t.Errorf("the gaps are %+v", gaps)
+		}
+	})
+}
+
+// What TestATransactionOfSeveralRecordsIsWholeWhereverTheAuditorDies shows of Kafka.
+func TestATransactionIsWholeInAFolderWhereverTheAuditorDies(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{firstAck, nextEvent, firstRecord, secondRecord, confirmation} {
+		t.Run("before "+before, func(t *testing.T) {
+			t.Parallel()
+			pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+				r := newFolderRig(t, db)
+				want, w := newExpected(), &writer{conn: db.Connect(t)}
+				r.db.Exec(t, beatNow)
+				r.once(t)
+				ids, err := w.rows(t.Context(), 4)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = w.commit(t.Context(), want, func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+					o, err := user(ids)(ctx, tx)
+					if err == nil {
+						_, err = tx.Exec(ctx, beatNow)
+					}
+					return o, err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				end := walEnd(t, w.conn)
+				r.dies(t, before)
+				if got := r.confirmed(t, w.conn); got >= end {
+					t.Fatalf("the slot is confirmed up to %s, and the transaction ends at or below %s", got, end)
+				}
+				r.once(t)
+				r.verify(t, want)
+				r.unbroken(t)
+				r.publishedTree(t)
+			})
+		})
+	}
+}
