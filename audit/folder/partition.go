@@ -25,7 +25,8 @@ type partition struct {
 
 	// Under the publisher's mutex: what was appended.
 	waiting []byte
-	next    int64 // the offset of the next record
+	spare   []byte // memory for what is appended while the former is written
+	next    int64  // the offset of the next record
 
 	// Of the one goroutine that writes.
 	file   *os.File
@@ -46,7 +47,7 @@ type partition struct {
 //	crash after that                   what is whole is kept and made durable: the next start finds it in the tail
 //
 // What a failed fsync of the process before has left in the system's memory is dropped, so that only what is on disk counts.
-func (t *partition) recover() (epoch int32, err error) {
+func (t *partition) recover(ctx context.Context) (epoch int32, err error) {
 	all, err := listSegments(t.dir)
 	if err != nil {
 		return 0, err
@@ -65,7 +66,7 @@ func (t *partition) recover() (epoch int32, err error) {
 		}
 	}
 	if len(all) == 0 {
-		return 0, t.makeSegment(context.Background(), 0, noSegment, 0)
+		return 0, t.makeSegment(ctx, 0, noSegment, 0)
 	}
 	t.base, t.made = last.base, last.made
 	return t.recoverLast(all[len(all)-1].path)

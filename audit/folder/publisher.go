@@ -67,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (_ *Publisher, err error) {
 	if err := p.takeFolder(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.openTopics(); err != nil {
+	if err := p.openTopics(ctx); err != nil {
 		return nil, err
 	}
 	if err := p.fenceAll(ctx); err != nil {
@@ -109,7 +109,7 @@ func (p *Publisher) takeFolder(ctx context.Context) error {
 }
 
 // openTopics opens all partitions, and finds the epoch after all that there were.
-func (p *Publisher) openTopics() error {
+func (p *Publisher) openTopics(ctx context.Context) error {
 	for i := range p.cfg.Topics {
 		topic := &p.cfg.Topics[i]
 		for n := range topic.Partitions {
@@ -118,7 +118,7 @@ func (p *Publisher) openTopics() error {
 				return err
 			}
 			p.all, p.byTopic[topic.Name] = append(p.all, t), append(p.byTopic[topic.Name], t)
-			epoch, err := t.recover()
+			epoch, err := t.recover(ctx)
 			if err != nil {
 				return err
 			}
@@ -253,7 +253,7 @@ func (p *Publisher) round(ctx context.Context) (any bool) {
 	for _, t := range p.all {
 		if len(t.waiting) > 0 {
 			batches = append(batches, batch{t, t.waiting, t.next})
-			t.waiting = nil
+			t.waiting, t.spare = t.spare, nil
 		}
 	}
 	p.mu.Unlock()
@@ -269,6 +269,9 @@ func (p *Publisher) round(ctx context.Context) (any bool) {
 		return false
 	}
 	p.mu.Lock()
+	for _, b := range batches {
+		b.t.spare = b.frames[:0]
+	}
 	p.buffered -= bytes
 	p.full = nil
 	if p.oldest = (time.Time{}); p.buffered > 0 {
