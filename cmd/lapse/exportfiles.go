@@ -102,6 +102,7 @@ func (x *exportFiles) entry(leaf int64, entry []byte) (err error) {
 		if err != nil {
 			return err
 		}
+		x.sink.said(rec)
 		index, placed := tree.IndexOf(rec)
 		same := bytes.Equal(tree.Entry(rec.Value), entry)
 		switch {
@@ -142,6 +143,7 @@ func (x *exportFiles) rest(ctx context.Context) (later int, err error) {
 		if err != nil {
 			return 0, err
 		}
+		x.sink.said(rec)
 		if isLogRecord(rec) {
 			later++
 		}
@@ -172,7 +174,7 @@ func (x *exportFiles) topic(ctx context.Context, of *exportedFile) error {
 		}
 		rec, err := lines.next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return x.sink.checkEnd(of, lines.offset)
 		}
 		if err != nil {
 			return err
@@ -222,7 +224,9 @@ func (l *exportedLines) close() {
 func (l *exportedLines) next() (*schemas.Record, error) {
 	if l.stored != nil {
 		rec, offset, err := l.stored()
-		l.lines, l.offset = l.lines+1, offset
+		if err == nil {
+			l.lines, l.offset = l.lines+1, offset
+		}
 		return rec, err
 	}
 	text, err := l.line()

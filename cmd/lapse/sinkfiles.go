@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/folder"
+	"lapse/audit/history"
 	"lapse/audit/rows"
 	"lapse/audit/store"
 	"lapse/audit/tree"
@@ -23,6 +25,8 @@ type sinkFolder struct {
 	ctx    context.Context //nolint:containedctx // of one command; the tree's verification calls back without one
 	dir    string
 	client *folder.Client
+	topics exportedTopics
+	ends   map[string]map[int32]int64 // where the partitions of events end, as the log says last
 }
 
 // openSink finds out what a folder has: the log begins with its origin, and the log's routes name the other topics.
@@ -133,6 +137,7 @@ func (s *sinkFolder) findLog(e *exported) error {
 				}
 				e.Topics = exportedTopics{System: route.System.Name, User: route.User.Name, Log: name}
 				e.Files = []exportedFile{{Name: sinkName(name, 0), Topic: name}}
+				s.topics, s.ends = e.Topics, map[string]map[int32]int64{route.System.Name: {}, route.User.Name: {}}
 				return nil
 			}
 		}
@@ -151,13 +156,41 @@ func (s *sinkFolder) open(of *exportedFile) (*exportedLines, error) {
 	}
 	b := bounds[of.Partition]
 	reader := s.client.Reader(of.Topic, of.Partition, b.First, b.End)
-	return &exportedLines{of: of, stored: func() (*schemas.Record, int64, error) {
+	return &exportedLines{of: of, offset: b.First - 1, stored: func() (*schemas.Record, int64, error) {
 		rec, offset, err := reader.Next(s.ctx)
 		if err != nil {
 			return nil, 0, s.fault(of.Topic, err)
 		}
 		return &rec, offset, nil
 	}}, nil
+}
+
+// said takes note of a record of the log that says where the topics end: a partition whose last records are cut off looks as if it had
+// never had them.
+func (s *sinkFolder) said(rec *schemas.Record) {
+	if s == nil || !rec.IsFence() || len(rec.Value) == 0 {
+		return
+	}
+	var note history.EndsNote
+	if json.Unmarshal(rec.Value, &note) != nil {
+		return
+	}
+	for topic, ends := range map[string][]history.EndNote{s.topics.System: note.System, s.topics.User: note.User} {
+		for _, end := range ends {
+			s.ends[topic][int32(end[0])] = end[1]
+		}
+	}
+}
+
+// checkEnd wants a partition of events to have what the log says.
+func (s *sinkFolder) checkEnd(of *exportedFile, last int64) error {
+	if s == nil {
+		return nil
+	}
+	if said := s.ends[of.Topic][of.Partition]; last+1 < said {
+		return exportFault(of.Name, -1, "it ends with offset %d, and the log says that it had come to %d", last, said-1)
+	}
+	return nil
 }
 
 // fault is what a file is found to be, or the error as it is.
