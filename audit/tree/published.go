@@ -20,7 +20,8 @@ import (
 
 // Published is a folder in which a growing tree is published as C2SP's tlog-tiles, from one checkpoint to the next. A tile that is not
 // full stays there until the full one does, so that who is reading the tree of a former checkpoint can go on. Its memory does not grow
-// with the tree. All of it is made of the log's records, and can be made again of them. For one goroutine.
+// with the tree. All of it is made of the log's records, and can be made again of them: a folder without what it needs to go on is, and so
+// is one that somebody has emptied. What else is missing only a verifier finds. For one goroutine.
 //
 //	crash before a checkpoint is in place    the former one is, with all of its files; others are written again
 //	crash after it                           tiles that are not full may stay beside the full one
@@ -163,9 +164,14 @@ func syncPath(path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// appendFormer adds the checkpoint that is in place to those before it, if the next one is of a larger tree.
+// appendFormer adds the checkpoint that is in place to those before it, if the next one is of a larger tree. A folder that is made again
+// begins with none.
 func (p *Published) appendFormer(next *Checkpoint) error {
-	former, err := os.OpenFile(filepath.Join(p.dir, FormerFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	how := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if p.checkpoint == nil {
+		how |= os.O_TRUNC
+	}
+	former, err := os.OpenFile(filepath.Join(p.dir, FormerFile), how, 0o640)
 	if err != nil {
 		return err
 	}
