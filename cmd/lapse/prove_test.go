@@ -112,7 +112,7 @@ func TestADestroyedMonthVerifiesAndShowsNoRow(t *testing.T) {
 	says(t, s.m.exits(exitFailed, "audit", "--once"), "has no key of "+string(present), "lapse keys rotate")
 }
 
-// Whoever changes an export may write its manifest again; only the log is signed.
+// A manifest can be written again with a changed export; only the log is signed.
 func TestAnEventThatIsChangedWithTheManifestIsFound(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, pgtest.New(t, pgtest.Newest(t)), kafkatest.Broker(t), 30, 10, 8)
