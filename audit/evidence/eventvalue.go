@@ -15,9 +15,16 @@ type EventValue struct {
 	Position replication.Position
 	System   uint64
 	Database uint32
+	Cause    string // as it is written
+
+	// In the formats that say it once: Debezium's does not.
+	Table string
+	Keys  json.RawMessage // nil where it names no row
+	Mods  int             // rows that it is of: none or one
 }
 
 type lapseBlock struct {
+	Cause    string `json:"cause"`
 	System   string `json:"system_identifier"`
 	Database uint32 `json:"database_oid"`
 	History  uint32 `json:"history"`
@@ -26,23 +33,32 @@ type lapseBlock struct {
 	Ordinal  uint32 `json:"ordinal"`
 }
 
+type modified struct {
+	Table string `json:"table_name"`
+	Mods  []struct {
+		Keys json.RawMessage `json:"keys"`
+	} `json:"mods"`
+}
+
 // ParseEventValue reads an event of any format. Its error is ErrNoEvent, and says nothing of what is there instead.
 func ParseEventValue(value []byte) (*EventValue, error) {
 	var event struct {
+		modified
 		ID     string      `json:"event_id"` // FormatSpanner
 		Source any         `json:"source"`   // FormatDebezium
 		Lapse  *lapseBlock `json:"lapse"`    // both
 		Data   struct {    // FormatCloudEvents
+			modified
 			Lapse *lapseBlock `json:"lapse"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(value, &event); err != nil {
 		return nil, ErrNoEvent
 	}
-	v, block := &EventValue{Format: FormatSpanner}, event.Lapse
+	v, block, of := &EventValue{Format: FormatSpanner}, event.Lapse, &event.modified
 	switch {
 	case event.Data.Lapse != nil:
-		v.Format, block = FormatCloudEvents, event.Data.Lapse
+		v.Format, block, of = FormatCloudEvents, event.Data.Lapse, &event.Data.modified
 	case block == nil:
 		return nil, ErrNoEvent
 	case event.ID == "":
@@ -52,7 +68,10 @@ func ParseEventValue(value []byte) (*EventValue, error) {
 	if v.System, err = strconv.ParseUint(block.System, 10, 64); err != nil {
 		return nil, ErrNoEvent
 	}
-	v.Database = block.Database
+	v.Database, v.Cause, v.Table, v.Mods = block.Database, block.Cause, of.Table, len(of.Mods)
+	if v.Mods > 0 {
+		v.Keys = of.Mods[0].Keys
+	}
 	v.Position = replication.Position{History: schemas.History(block.History), Timeline: schemas.Timeline(block.Timeline), Ordinal: block.Ordinal}
 	if v.Position.Commit, err = schemas.ParseLSN(block.Commit); err != nil {
 		return nil, ErrNoEvent

@@ -13,8 +13,10 @@ import (
 )
 
 // account holds the records of the log against the files of events and of commitments. lost are the topics that have lost records, as the log
-// says.
-func (x *exportFiles) account(ctx context.Context, keys schemas.EpochKeys, lost map[string]evidence.Reach) (*verify.Account, error) {
+// says. far is told of each record.
+func (x *exportFiles) account(
+	ctx context.Context, keys schemas.EpochKeys, lost map[string]evidence.Reach, far func(leaf int64),
+) (*verify.Account, error) {
 	// Of a folder that grows, the log's end is asked for first: what it speaks of is there then.
 	log, err := x.open(&x.manifest.Files[0])
 	if err != nil {
@@ -48,14 +50,13 @@ func (x *exportFiles) account(ctx context.Context, keys schemas.EpochKeys, lost 
 		if err != nil {
 			return nil, err
 		}
-		if !isLogRecord(rec) || !leaves.Take(rec) {
+		record := logRecordIn(rec)
+		if record == nil || !leaves.Take(rec) {
 			continue
 		}
-		record, err := evidence.ParseLogRecord(rec.Value)
-		if err == nil {
-			err = x.located(a.Record(leaves.Tree.Size()-1, record))
-		}
-		if err != nil {
+		leaf := leaves.Tree.Size() - 1
+		far(leaf)
+		if err := x.located(a.Record(leaf, record)); err != nil {
 			return nil, err
 		}
 	}

@@ -118,12 +118,18 @@ func (x *treeExport) take(rec *schemas.Record) error {
 }
 
 // isLogRecord tells records of the log from fences and from what somebody else wrote.
-func isLogRecord(rec *schemas.Record) bool {
+func isLogRecord(rec *schemas.Record) bool { return logRecordIn(rec) != nil }
+
+// logRecordIn is the log's record that a record of its topic has; nil for none.
+func logRecordIn(rec *schemas.Record) *evidence.LogRecord {
 	if rec.IsFence() || rec.Header(schemas.HeaderOp) == "" {
-		return false
+		return nil
 	}
-	_, err := evidence.ParseLogRecord(rec.Value)
-	return err == nil
+	record, err := evidence.ParseLogRecord(rec.Value)
+	if err != nil {
+		return nil
+	}
+	return record
 }
 
 // close ends the export, and says what it is of.

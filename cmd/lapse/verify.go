@@ -213,7 +213,7 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	if err != nil {
 		return err
 	}
-	account, err := files.account(ctx, keys, lost)
+	account, err := files.account(ctx, keys, lost, func(leaf int64) { far.at("counting events of", int(leaf)+1, int(of.Size)) })
 	if err != nil {
 		return err
 	}
