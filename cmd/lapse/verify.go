@@ -165,23 +165,9 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	far := v.progress("record")
 	defer far.end()
 	checked := &tree.Folder{Files: os.DirFS(files.treeDir()), Growing: files.sink != nil, Verifier: key, Progress: func(done, size int64) { far.at("verifying", int(done), int(size)) }}
-	for _, name := range v.known {
-		notes, err := knownNotes(name)
-		if err != nil {
-			return invalid(err)
-		}
-		checked.Known = append(checked.Known, notes...)
-	}
-	all, by, quorum, err := v.verifyWitnesses(result)
+	all, err := v.elsewhere(checked, files.sink != nil, result)
 	if err != nil {
 		return err
-	}
-	if checked.Witnesses, checked.Quorum = by, quorum; files.sink != nil && len(by) > 0 {
-		checked.Quorum = 0
-		result.NotChecked = append(result.NotChecked, "cosignatures: the checkpoints that a folder of topics publishes have none; lapse verify without --dir finds them in the log")
-	}
-	if len(checked.Known) == 0 {
-		result.NotChecked = append(result.NotChecked, "whether this is the newest export, and the only log that the key has signed: no checkpoint was given with --known")
 	}
 	lost := map[string]evidence.Reach{}
 	checked.Entry = func(leaf int64, entry []byte) error {
@@ -209,16 +195,9 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 		return err
 	}
 	result.Events = files.events
-	keys, err := v.rowsKeys()
-	if err != nil {
+	if err := v.account(ctx, files, lost, far, result); err != nil {
 		return err
 	}
-	account, err := files.account(ctx, keys, lost, func(leaf int64) { far.at("counting events of", int(leaf)+1, int(of.Size)) })
-	if err != nil {
-		return err
-	}
-	result.Transactions, result.Rooted, result.Opened = account.Transactions, account.Rooted, account.Opened
-	result.NotChecked = append(result.NotChecked, notCounted(account)...)
 	if later > 0 {
 		result.NotChecked = append(result.NotChecked, fmt.Sprintf("%s of the log after the checkpoint: no one has signed them yet", counted(uint64(later), "record")))
 	}
@@ -227,6 +206,21 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 		return err
 	}
 	return v.askWitnesses(ctx, tree.CheckpointFile, all, signed, result)
+}
+
+// account counts the events of the export.
+func (v *verifier) account(ctx context.Context, files *exportFiles, lost map[string]evidence.Reach, far *progress, result *verified) error {
+	keys, err := v.rowsKeys()
+	if err != nil {
+		return err
+	}
+	account, err := files.account(ctx, keys, lost, func(leaf int64) { far.at("counting events of", int(leaf)+1, int(result.Records)) })
+	if err != nil {
+		return err
+	}
+	result.Transactions, result.Rooted, result.Opened = account.Transactions, account.Rooted, account.Opened
+	result.NotChecked = append(result.NotChecked, notCounted(account)...)
+	return nil
 }
 
 // files are those of an export, or of a folder that keeps topics.
@@ -245,20 +239,6 @@ func (v *verifier) rowsKeys() (schemas.EpochKeys, error) {
 	}
 	keys, err := config.KeySource{Dir: v.overrides.Keys}.EpochKeys()
 	return keys, invalid(err)
-}
-
-// knownNotes are the checkpoints of a file that somebody has kept.
-func knownNotes(name string) ([][]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	notes, err := tree.ReadNotes(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return notes, nil
 }
 
 // key is the log's public key.

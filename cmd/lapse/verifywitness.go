@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -76,6 +77,41 @@ func (v *verifier) verifyWitnesses(result *verified) (all []witnesses.Witness, k
 		quorum = len(all)
 	}
 	return all, keys, quorum, nil
+}
+
+// elsewhere takes up what others know of the log of a folder: checkpoints that somebody has kept, and witnesses. published: the folder is that
+// of a sink.
+func (v *verifier) elsewhere(checked *tree.Folder, published bool, result *verified) (all []witnesses.Witness, err error) {
+	for _, name := range v.known {
+		notes, err := knownNotes(name)
+		if err != nil {
+			return nil, invalid(err)
+		}
+		checked.Known = append(checked.Known, notes...)
+	}
+	if len(checked.Known) == 0 {
+		result.NotChecked = append(result.NotChecked, "whether this is the newest export, and the only log that the key has signed: no checkpoint was given with --known")
+	}
+	if all, checked.Witnesses, checked.Quorum, err = v.verifyWitnesses(result); err != nil || !published || len(all) == 0 {
+		return all, err
+	}
+	checked.Quorum = 0
+	result.NotChecked = append(result.NotChecked, "cosignatures: the checkpoints that a folder of topics publishes have none; lapse verify without --dir finds them in the log")
+	return all, nil
+}
+
+// knownNotes are the checkpoints of a file that somebody has kept.
+func knownNotes(name string) ([][]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	notes, err := tree.ReadNotes(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return notes, nil
 }
 
 // seen fills in what the witnesses have cosigned.
