@@ -37,7 +37,7 @@ func (c *consumer) begunExport(dir string) (*exported, error) {
 			}
 			return before, err
 		}
-		if name := e.Name(); !tree.IsTree(name+"/") && !tree.IsTree(name) && !isExportName(name, topics.System, topics.User, topics.Log, topics.Proofs) {
+		if name := e.Name(); !tree.IsTree(name) && name != "tile" && !isExportName(name, topics.System, topics.User, topics.Log, topics.Proofs) {
 			return nil, invalid(fmt.Errorf("%s is not empty, and is no export: name a folder of its own", dir))
 		}
 	}

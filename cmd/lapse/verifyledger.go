@@ -132,8 +132,8 @@ func (o *logVerifier) compareLedger(ctx context.Context) error {
 	if !o.last.Time.IsZero() && o.last.Time.Before(now) {
 		now = o.last.Time
 	}
-	if kept.Before(o.ledger.since) {
-		kept = o.ledger.since
+	if since := o.ledger.since.Add(o.recent); kept.Before(since) {
+		kept = since
 	}
 	at, m, doubted := o.ledger.differs(kept, now.Add(-o.recent))
 	if doubted > 0 {
