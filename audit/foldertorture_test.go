@@ -25,7 +25,8 @@ func TestNothingIsMissingOrTwiceInAFolderUnderTorture(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(seed), uint64(db.Major)))
 		r := newFolderRig(t, db)
 		disk := filepath.Dir(r.settings.Folder)
-		err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=256m,mode=700")
+		// What is published in a run, however long it is, is some 200 MB.
+		err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=600m,mode=700")
 		if err != nil {
 			t.Logf("the disk is never full: no small one can be mounted: %v", err)
 		} else {
