@@ -123,6 +123,7 @@ func (r *rig) verify(t *testing.T, want *expected) {
 	}
 	r.verifyLog(t, want, byTransaction)
 	r.verifyTree(t)
+	r.verifyAccount(t)
 }
 
 // asRead is a record as the product reads it.
