@@ -213,6 +213,9 @@ func (w *worker) list(ctx context.Context) ([]record.InForce, guard.Answer, erro
 		return nil, answer, nil
 	}
 	policies, err := record.LoadInForce(work, w.session.Control)
+	for i := range policies {
+		policies[i].Know(w.memory(&policies[i]).programs.outdated)
+	}
 	if answer.Reason == guard.Standby {
 		if err == nil { // what the primary did is read here too
 			w.seed(work)

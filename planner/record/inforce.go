@@ -53,6 +53,8 @@ type InForce struct {
 
 	Spec Spec
 	Held *Version // the version that is held back, nil where that is the one in force, or none
+
+	outdated func() error // see Know
 }
 
 // NextRun returns when the policy's next run is due. An unfinished run is due since it began, and so is what a run left that a new
@@ -90,7 +92,7 @@ func (p *InForce) Waiting() *InForce {
 		return nil
 	}
 	is := *p
-	is.Version, is.Definition, is.Spec, is.Held = p.HeldBack, p.Held.Definition, p.Held.Spec, nil
+	is.Version, is.Definition, is.Spec, is.Held, is.outdated = p.HeldBack, p.Held.Definition, p.Held.Spec, nil, nil
 	is.Schedule, is.Batch, is.Limits, is.Trusted = is.Spec.Schedule(is.Name), is.Definition.Batch, is.Spec.Limits, is.Spec.Triggers.Trusted
 	is.State, is.LastRun, is.Unfinished, is.Tripped, is.Accepted = schemas.Observing, nil, nil, nil, 0
 	return &is
