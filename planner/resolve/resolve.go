@@ -93,7 +93,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 	return nil
 }
 
-// indexes warns of those that are missing.
+// indexes warns of those that are missing, and of what else costs the application.
 func (s *resolution) indexes(ctx context.Context) (err error) {
 	r := s.r
 	prefix := index.AdvisedPrefix
@@ -114,6 +114,11 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	if found.None != nil && s.p.Index == CreateIndex {
 		r.Build, r.Warnings = found.None.Steps, found.Warnings[:len(found.Warnings)-1]
 	}
+	pace, err := database.WarnOfPace(ctx, s.tx, s.p.Limits.Pace == policyfile.PaceUnlimited, r.Definition.Table, r.Leaves, r.Definition.Soft != nil)
+	if err != nil {
+		return err
+	}
+	r.Warnings = append(r.Warnings, pace...)
 	if r.Definition.Soft != nil {
 		return nil // nothing is deleted by cascade, and nothing refers to what goes
 	}

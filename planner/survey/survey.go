@@ -297,7 +297,7 @@ func (s *surveyor) count(call countAt) (*found, error) {
 	return f, err
 }
 
-// warn names foreign keys that a deletion would look through without an index, or that keep rows from going, and reads what a question about
+// warn names foreign keys that a deletion would look through without an index, or that keep rows from going, warns of the pace, and reads what a question about
 // local times is asked by.
 func (s *surveyor) warn(ctx context.Context, q database.Querier, leaves []database.Relation) error {
 	if err := s.localZones(ctx, q); err != nil {
@@ -314,12 +314,16 @@ func (s *surveyor) warn(ctx context.Context, q database.Querier, leaves []databa
 	if err := s.warnOfDraft(ctx, q, slices.Concat(leaves, cascades)); err != nil {
 		return err
 	}
+	pace, err := database.WarnOfPace(ctx, q, s.limits.Pace == policyfile.PaceUnlimited, s.definition.Table, leaves, s.definition.Soft != nil)
+	if err != nil {
+		return err
+	}
 	unindexed, err := index.Unindexed(ctx, q, s.table, leaves, cascades)
 	if err != nil {
 		return err
 	}
 	blocking, err := database.FindBlocking(ctx, q, s.table, leaves, cascades)
-	s.survey.Warnings = append(append(s.survey.Warnings, unindexed...), blocking...)
+	s.survey.Warnings = slices.Concat(s.survey.Warnings, pace, unindexed, blocking)
 	return err
 }
 
