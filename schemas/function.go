@@ -100,7 +100,7 @@ var batchFunctions = []string{
 var lookFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.check_caller", "lapse.is_caller", "lapse.may_ask", "lapse.leaves",
 	"lapse.hold_fault", "lapse.holds_on", "lapse.changed_columns", "lapse.changed_part", "lapse.made", "lapse.meaning", "lapse.overwrites", "lapse.parts", "lapse.same_columns",
-	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.few_leaves", "lapse.half_latitude", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
+	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.few_leaves", "lapse.filled", "lapse.half_latitude", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
 	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.quarantined", "lapse.quarantined_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.deleter_of", "lapse.set_key", "lapse.sets", "lapse.unpromised", "lapse.ways",
 }

@@ -153,10 +153,26 @@ as $lapse$
 $lapse$;
 comment on function lapse.few_leaves is 'How many leaves with rows that can be due are checked each time, whatever was written to them.';
 
+-- filled leaves out the leaves whose files are empty. To ask how large a file is takes a lock, and who has locked one leaf must not keep a look
+-- from the others: then it is all of them.
+create function lapse.filled(leaves oid[]) returns oid[]
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '1ms'
+as $lapse$
+begin
+  return array(select l.leaf from unnest(leaves) l(leaf) where pg_relation_size(l.leaf) is distinct from 0);
+exception
+  when lock_not_available then
+    return leaves;
+end
+$lapse$;
+comment on function lapse.filled is 'Leaves without those whose files are empty; all of them where somebody has locked one.';
+
 -- candidates lists the leaves of a policy's table whose bounds let the column be at or below upto, with their names; all of them
 -- where upto is null, or the bounds say nothing. A row without a leaf says that the division is not kept, and should be by acquaint.
 --
--- Where there are more than few_leaves, each has a mark: a digest of how many rows were ever written to it, as PostgreSQL's statistics
+-- Where there are more than few_leaves, those with an empty file are left out. If there still are more, each has a mark: a digest of how many rows were ever written to it, as PostgreSQL's statistics
 -- have it. One whose mark is in quiet is left out: the caller has read it, nothing was due, and nothing was written since. It is
 -- settled if time alone will make none of its rows due: its bounds keep the column at or below that instant. Statistics come late, may be
 -- lost, and can be switched off. So nobody is to name a mark in quiet after until: half the policy's latitude later.
@@ -170,7 +186,9 @@ as $lapse$
 declare
   root   oid;
   tree   record;
+  near   oid[];
   marked boolean;
+  ends   timestamptz;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -193,16 +211,19 @@ begin
     return next;
     select x.leaves, x.floors, x.ceilings into tree from lapse.tree_of(root, candidates.ordered_by) x;
   end if;
-  marked := current_setting('track_counts')::boolean and lapse.few_leaves() < (
-    select count(*) from unnest(tree.floors) l(floor) where l.floor is null or candidates.upto is null or l.floor <= candidates.upto);
+  near := array(select l.leaf from unnest(tree.leaves, tree.floors) l(leaf, floor) where l.floor is null or candidates.upto is null or l.floor <= candidates.upto);
+  if cardinality(near) > lapse.few_leaves() then
+    near := lapse.filled(near);
+  end if;
+  marked := current_setting('track_counts')::boolean and cardinality(near) > lapse.few_leaves();
+  ends := clock_timestamp() + lapse.half_latitude(candidates.policy, candidates.version);
   return query
-  select c.oid, format('%I.%I', n.nspname, c.relname), l.mark, coalesce(l.ceiling <= candidates.settled, false),
-         clock_timestamp() + lapse.half_latitude(candidates.policy, candidates.version)
+  select c.oid, format('%I.%I', n.nspname, c.relname), l.mark, coalesce(l.ceiling <= candidates.settled, false), ends
     from (select l.leaf, l.ceiling,
                  case when marked then hashtextextended(concat_ws(' ', l.leaf, pg_relation_filenode(l.leaf), pg_postmaster_start_time(),
                    pg_stat_get_tuples_inserted(l.leaf), pg_stat_get_tuples_updated(l.leaf)), 0) end as mark
-            from unnest(tree.leaves, tree.floors, tree.ceilings) as l(leaf, floor, ceiling)
-           where l.floor is null or candidates.upto is null or l.floor <= candidates.upto
+            from unnest(tree.leaves, tree.ceilings) l(leaf, ceiling)
+           where l.leaf in (select e.leaf from unnest(near) e(leaf))
           offset 0) l
     join pg_class c on c.oid = l.leaf
     join pg_namespace n on n.oid = c.relnamespace
