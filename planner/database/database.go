@@ -24,7 +24,7 @@ func Pinned(ctx context.Context, db DB, work func(tx pgx.Tx) error) error {
 			select set_config(name, value, true)
 			  from (values ('search_path', 'pg_catalog, pg_temp'), ('timezone', 'UTC'), ('datestyle', 'ISO, YMD'),
 			               ('intervalstyle', 'postgres'), ('quote_all_identifiers', 'off'), ('extra_float_digits', '1'),
-			               ('standard_conforming_strings', 'on')) s(name, value)`)
+			               ('standard_conforming_strings', 'on'), ('plan_cache_mode', 'force_generic_plan')) s(name, value)`)
 		if err != nil {
 			return fmt.Errorf("pin the session's settings: %w", err)
 		}

@@ -159,6 +159,7 @@ create function lapse.cascade_statement(root oid, due text) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off
+set plan_cache_mode = force_generic_plan
 as $lapse$
 declare
   edges     jsonb;

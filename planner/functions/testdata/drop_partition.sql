@@ -161,7 +161,7 @@ $lapse$;
 1+    tail := ' and (t."at" = $10) is true' || tail;
 2+   and ((t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.survey_9_2, in place of dc4481a9
+@@ lapse.survey_9_2, in place of 6faa9aef
 1+  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true';
@@ -172,7 +172,7 @@ $lapse$;
 +   and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true
 + order by t."at"
 1+      execute 'select (t."at" at time zone ''UTC'') ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
-19+  -- Local times that are not in UTC are whole hours from now when they are written. How far the newest is from now, where an index has it.
+20+  -- Local times that are not in UTC are whole hours from now when they are written. How far the newest is from now, where an index has it.
 +  if at_most is distinct from 0 then
 +    pick := 'select extract(epoch from (t."at" at time zone ''UTC'') - clock_timestamp()) from public.events as t
 + where t."at" between localtimestamp - interval ''26 hours'' and localtimestamp + interval ''26 hours'' order by t."at" desc limit 1';
@@ -182,7 +182,6 @@ $lapse$;
 +      execute pick into ahead;
 +      perform lapse.pin();
 +    end if;
-+  end if;
 @@ grants, in place of 8eb56df1
 0+revoke all on function lapse.drop_9_2(lapse.claim, bytea, lapse.work) from public;
 +grant execute on function lapse.drop_9_2(lapse.claim, bytea, lapse.work) to "lapse_executor";

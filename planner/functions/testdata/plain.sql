@@ -381,24 +381,26 @@ select t.ctid as at, t."last_seen" as k1
     end if;
   end if;
   -- How the rows of leaves with much that is due lie in time, by the statistics of PostgreSQL: nothing of the table is read.
-  select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'of', l.of, 'correlation', s.correlation,
-           'tie', s.most_common_freqs[1] * l.of, 'marks', m.marks) order by l.rows desc, l.oid) into spans
-    from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows, c.reltuples as of
-            from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
-            join pg_class c on c.relname = w ->> 'Relation Name'
-            join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
-           where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
-           group by c.oid, n.nspname, c.relname, c.reltuples
-          having sum((w ->> 'Plan Rows')::float8) >= 100000) l
-    join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'last_seen' and not s.inherited
-   cross join lateral (
-      select json_agg(v.at::timestamptz order by v.at) as marks
-        from (select u.at, row_number() over (order by u.at) as n, count(*) over () as marks
-                from (select distinct x.at
-                        from unnest(s.histogram_bounds::text::timestamp with time zone[] || s.most_common_vals::text::timestamp with time zone[]) x(at)
-                       where x.at between '0001-01-01' and bound) u) v
-       where v.n % greatest(v.marks / 100, 1) = 0) m
-   where m.marks is not null;
+  if (whole #>> '{0, Plan, Plan Rows}')::float8 >= 100000 then
+    select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'of', l.of, 'correlation', s.correlation,
+             'tie', s.most_common_freqs[1] * l.of, 'marks', m.marks) order by l.rows desc, l.oid) into spans
+      from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows, c.reltuples as of
+              from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
+              join pg_class c on c.relname = w ->> 'Relation Name'
+              join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+             where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
+             group by c.oid, n.nspname, c.relname, c.reltuples
+            having sum((w ->> 'Plan Rows')::float8) >= 100000) l
+      join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'last_seen' and not s.inherited
+     cross join lateral (
+        select json_agg(v.at::timestamptz order by v.at) as marks
+          from (select u.at, row_number() over (order by u.at) as n, count(*) over () as marks
+                  from (select distinct x.at
+                          from unnest(s.histogram_bounds::text::timestamp with time zone[] || s.most_common_vals::text::timestamp with time zone[]) x(at)
+                         where x.at between '0001-01-01' and bound) u) v
+         where v.n % greatest(v.marks / 100, 1) = 0) m
+     where m.marks is not null;
+  end if;
   pick := lapse.cascade_statement(root, rest);
   cascades := '[]';
   if pick is not null then
