@@ -22,7 +22,7 @@ func TestEveryWayIsMeasuredOnEveryTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := p.measure(t.Context())
-	if err != nil || len(r.Figures) != len(tables())*len(ways()) || len(r.Looks) != 4 || len(r.Idle) != 2 || len(r.Big) != 2 {
+	if err != nil || len(r.Figures) != len(tables())*len(ways()) || len(r.Looks) != 4 || len(r.Idle) != 4 || len(r.Big) != 2 {
 		t.Fatalf("%d figures, %d looks, %d idle, %d big, %v", len(r.Figures), len(r.Looks), len(r.Idle), len(r.Big), err)
 	}
 	for i := range r.Figures {

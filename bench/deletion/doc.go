@@ -22,8 +22,8 @@
 // Beside the tables, by names that -tables knows too:
 //
 //	looks  what a look costs that finds nothing: on a small table, on a large one, and on 1,000 partitions by the due column
-//	idle   what an executor costs that has nothing to do: CPU seconds of server and process for a minute with one policy, and with
-//	       two hundred, each checked every second
+//	idle   what an executor costs that has nothing to do: CPU seconds of server and process for a minute with one policy, with
+//	       two hundred and five hundred, and with one on 5,000 partitions, each checked every second
 //	big    plan and run on a table of 2 M and one of 20 M rows: how long until the first rows are gone, and lapse's memory
 //
 //	main.go     what is measured, in which order

@@ -16,6 +16,7 @@ const warmUp = 15 * time.Second
 // idling is what an executor costs that has nothing to do.
 type idling struct {
 	Policies     int     `json:"policies"`
+	Partitions   int     `json:"partitions"` // of the one table; 0: the tables have none
 	Seconds      float64 `json:"seconds"`
 	ServerCPU    float64 `json:"server_cpu_seconds_per_minute"`
 	LapseCPU     float64 `json:"lapse_cpu_seconds_per_minute"`
@@ -23,21 +24,21 @@ type idling struct {
 	WAL          float64 `json:"wal_bytes_per_second"`
 }
 
-// idle measures one policy, and many, that are asked each second and find nothing.
+// idle measures one policy, and many, that are asked each second and find nothing, and one on many partitions.
 func (p *plan) idle(ctx context.Context, s *server, r *report) error {
-	for _, policies := range []int{1, p.idlers} {
-		p.Say("PostgreSQL %s, %d policies with nothing due, each every second, for %s", r.Server, policies, p.idleFor)
+	for _, of := range []idling{{Policies: 1}, {Policies: p.idlers}, {Policies: p.idlers * 5 / 2}, {Policies: 1, Partitions: p.idlers * 25}} {
+		p.Say("PostgreSQL %s, %d policies with nothing due on %d partitions, each every second, for %s", r.Server, of.Policies, of.Partitions, p.idleFor)
 		if err := s.Copy(ctx, "template1", installed); err != nil {
 			return err
 		}
-		if err := p.idlePolicies(ctx, s, policies); err != nil {
+		if err := p.idlePolicies(ctx, s, of); err != nil {
 			return err
 		}
 		i, err := p.idlesFor(ctx, s)
 		if err != nil {
-			return fmt.Errorf("%d policies with nothing due: %w", policies, err)
+			return fmt.Errorf("%d policies with nothing due: %w", of.Policies, err)
 		}
-		i.Policies = policies
+		i.Policies, i.Partitions = of.Policies, of.Partitions
 		r.Idle = append(r.Idle, i)
 		if err := s.dropAll(ctx); err != nil {
 			return err
@@ -46,21 +47,34 @@ func (p *plan) idle(ctx context.Context, s *server, r *report) error {
 	return nil
 }
 
-// idlePolicies makes tables and an armed policy for each.
-func (p *plan) idlePolicies(ctx context.Context, s *server, policies int) error {
+// idlePolicies makes tables and an armed policy for each. Half of the partitions are of days that are gone, and empty.
+func (p *plan) idlePolicies(ctx context.Context, s *server, of idling) error {
 	file := strings.Builder{}
 	file.WriteString("policies:\n")
-	for n := range policies {
+	for n := range of.Policies {
 		fmt.Fprintf(&file, "  - {name: p%[1]d, table: shop.t%[1]d, expire: {column: at, after: 30 days}, every: 1 second, state: armed}\n", n)
 	}
-	err := s.Execute(ctx, installed, "create schema shop", "create role app", "alter schema shop owner to app", "set role app", fmt.Sprintf(`do $$ begin
+	tables := []string{fmt.Sprintf(`do $$ begin
 		  for n in 0 .. %d loop
 		    execute format('create table shop.t%%s (id bigint primary key, at timestamptz not null)', n);
 		    execute format('create index on shop.t%%s (at, id)', n);
 		    execute format('insert into shop.t%%s select g, now() from generate_series(1, 1000) g', n);
 		  end loop;
-		end $$`, policies-1), "reset role", "vacuum analyze")
-	if err != nil {
+		end $$`, of.Policies-1)}
+	if of.Partitions > 0 {
+		tables = []string{
+			"create table shop.t0 (id bigint, at timestamptz, primary key (at, id)) partition by range (at)",
+			fmt.Sprintf(`do $$ begin
+			  for n in 0 .. %[1]d - 1 loop
+			    execute format('create table shop.t0_%%s partition of shop.t0 for values from (%%L) to (%%L)', n, current_date + n - %[1]d / 2, current_date + n - %[1]d / 2 + 1);
+			    commit;
+			  end loop;
+			end $$`, of.Partitions),
+			"insert into shop.t0 select g, now() from generate_series(1, 1000) g",
+		}
+	}
+	statements := append([]string{"create schema shop", "create role app", "alter schema shop owner to app", "set role app"}, tables...)
+	if err := s.Execute(ctx, installed, append(statements, "reset role", "vacuum analyze")...); err != nil {
 		return err
 	}
 	return p.install(ctx, s, file.String())

@@ -20,7 +20,7 @@ func main() {
 	flag.StringVar(&p.only, "tables", "", "only these, by their names; looks, idle and big are what doc.go says (default: all)")
 	flag.StringVar(&p.onlyWays, "ways", "", "only these ways beside the giant DELETE, by their names (default: all)")
 	flag.BoolVar(&p.quick, "quick", false, "one round of the first tables with 1.6 M rows: two minutes")
-	flag.IntVar(&p.idlers, "idle", 200, "policies that are checked every second and find nothing")
+	flag.IntVar(&p.idlers, "idle", 200, "policies that are checked every second and find nothing; then two and a half times as many, and one on 25 times as many partitions")
 	flag.DurationVar(&p.idleFor, "idle-for", time.Minute, "how `long` they are measured")
 	flag.IntVar(&p.looked, "looks", 10_000_000, "rows of the large table in which a look finds nothing")
 	flag.IntVar(&p.big, "big", 20_000_000, "rows of the table whose plan and first run are measured")

@@ -108,10 +108,10 @@ func (r *report) printLooks(out io.Writer) error {
 // printIdle writes what policies cost that have nothing to do.
 func (r *report) printIdle(out io.Writer) error {
 	fmt.Fprintf(out, "\nPostgreSQL %s, policies with nothing due, each checked every second: CPU seconds for a minute\n\n", r.Server)
-	return measure.Table(out, "POLICIES\tSERVER CPU S/MIN\tLAPSE CPU S/MIN\tBOTH, MS PER POLICY AND MINUTE\tTRANSACTIONS/S\tWAL B/S", func(w io.Writer) {
+	return measure.Table(out, "POLICIES\tPARTITIONS\tSERVER CPU S/MIN\tLAPSE CPU S/MIN\tBOTH, MS PER POLICY AND MINUTE\tTRANSACTIONS/S\tWAL B/S", func(w io.Writer) {
 		for _, i := range r.Idle {
-			fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.1f\t%.1f\t%.0f\n",
-				i.Policies, i.ServerCPU, i.LapseCPU, (i.ServerCPU+i.LapseCPU)*1000/float64(i.Policies), i.Transactions, i.WAL)
+			fmt.Fprintf(w, "%d\t%d\t%.2f\t%.2f\t%.1f\t%.1f\t%.0f\n",
+				i.Policies, i.Partitions, i.ServerCPU, i.LapseCPU, (i.ServerCPU+i.LapseCPU)*1000/float64(i.Policies), i.Transactions, i.WAL)
 		}
 	})
 }

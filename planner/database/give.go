@@ -39,7 +39,7 @@ const ownerSQL = `
 	  left join lateral (
 	    select format('%I.%I', n.nspname, p.relname) as name, pg_get_userbyid(p.relowner)::text as owner
 	      from tree
-	      join pg_class p on p.oid = tree.relation
+	     cross join lateral (select p.relname, p.relowner, p.relnamespace from pg_class p where p.oid = tree.relation offset 0) p
 	      join pg_namespace n on n.oid = p.relnamespace
 	     where p.relowner <> c.relowner
 	     order by 1
@@ -142,8 +142,8 @@ func mayRead(ctx context.Context, q Querier, table string, relations []string, r
 		  select n.oid as schema, n.nspname, c.oid as relation, c.relname
 		    from unnest($2::text[]) r(name)
 		   cross join lateral parse_ident(r.name) p
-		    join pg_namespace n on n.nspname = p[1]
-		    join pg_class c on c.relnamespace = n.oid and c.relname = p[2]
+		   cross join lateral (select n.oid, n.nspname from pg_namespace n where n.nspname = p[1] offset 0) n
+		   cross join lateral (select c.oid, c.relname from pg_class c where c.relnamespace = n.oid and c.relname = p[2] offset 0) c
 		)
 		select array(
 		  select text

@@ -351,8 +351,8 @@ begin
   end if;
   select c.oid, format('%I.%I', n.nspname, c.relname) into leaf, place
     from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
-    join pg_class c on c.relname = w ->> 'Relation Name'
-    join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+   cross join lateral (select n.oid, n.nspname from pg_namespace n where n.nspname = w ->> 'Schema' offset 0) n
+   cross join lateral (select c.oid, c.relname, c.relpages from pg_class c where c.relname = w ->> 'Relation Name' and c.relnamespace = n.oid offset 0) c
    where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
    order by c.relpages desc, c.oid
    limit 1;
