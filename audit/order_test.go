@@ -22,7 +22,9 @@ func onHeavyFake(t *testing.T, test func(t *testing.T, r *rig, cluster *kfake.Cl
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		cluster := kafkatest.Fake(t, kfake.NumBrokers(1))
-		test(t, newRigAt(t, db, cluster.ListenAddrs()[0]), cluster)
+		r := newRigAt(t, db, cluster.ListenAddrs()[0])
+		r.settings.Compression = kafka.None // faults look into requests
+		test(t, r, cluster)
 	})
 }
 

@@ -50,6 +50,7 @@ type settings struct {
 	Proofs            string
 	SlotStart         schemas.LSN
 	MaxBuffered       int
+	Compression       kafka.Compression
 	BeatEvery         time.Duration // of a child process; 0 for no heartbeats
 	Network           int64         // the seed of a bad network between a child process and the brokers; 0 for a good one
 	DieBefore         string        // a step of a child process, see dying; empty for none
@@ -127,7 +128,7 @@ func onHeavy(t *testing.T, test func(t *testing.T, r *rig)) {
 func (s settings) config() audit.Config {
 	config := audit.Config{
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
-		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
+		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered, Compression: s.Compression},
 		Folder: s.Folder, System: s.System, User: s.User, Log: s.Log, Create: true,
 		Keys: []schemas.Key{evidencetest.TagKey}, LogKey: evidencetest.LogKey,
 		Proofs: s.Proofs, RowsKeys: evidencetest.RowsKeys(time.Now()),

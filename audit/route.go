@@ -96,7 +96,10 @@ func (s *session) publisherConfig(checked *history.Topics) kafka.Config {
 		}
 		if t == s.route.Log {
 			// It is kept forever: on batches of its records zstd leaves half of what snappy does.
-			topic.Forever, topic.Largest, topic.Compression = true, largestRecord, kafka.Zstd
+			topic.Forever, topic.Largest = true, largestRecord
+			if cfg.Compression != kafka.None {
+				topic.Compression = kafka.Zstd
+			}
 			topic.Configs["retention.ms"], topic.Configs["retention.bytes"] = "-1", "-1"
 		}
 		cfg.Topics = append(cfg.Topics, topic)
