@@ -93,6 +93,11 @@ func TestACountSeesItsSnapshotAndNothingLater(t *testing.T) {
 			}
 		}
 		count()
+		count() // there is a younger one
+		db.Exec(t, `do $$ begin
+			perform set_config('session_replication_role', 'replica', true);
+			update lapse.snapshot set at = at - interval '1 hour';
+		end $$`)
 		locker := db.Connect(t)
 		if _, err := locker.Exec(t.Context(), "begin; lock table sessions in access exclusive mode"); err != nil {
 			t.Fatal(err)

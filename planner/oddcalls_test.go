@@ -25,6 +25,7 @@ var odd = map[string][]string{
 	"jsonb":         {"null", "'{}'", "'[]'", `'[{"name": "id", "number": 1, "type": "bigint", "means": "{\"\": 1}"}, 1]'`},
 	"int[]":         {"null", "'{}'", "'{1,2,1,null}'", "array_fill(1, array[2000])"},
 	"text[]":        {"null", "'{}'", "array[null]::text[]", "array_fill(repeat('x', 1000), array[200])"},
+	"pg_snapshot":   {"null", "pg_current_snapshot()", "'1:1:'", "'9223372036854775806:9223372036854775807:'"},
 	"timestamptz[]": {"null", "'{}'", "'{infinity,-infinity}'", "array_fill(now(), array[2000])"},
 }
 

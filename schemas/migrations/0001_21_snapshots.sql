@@ -55,7 +55,8 @@ begin
   end if;
   lock table lapse.snapshot in share row exclusive mode; -- two executors may be here at once
   if exists (select from lapse.snapshot s
-              where s.policy_id = begin_snapshot.policy and s.version = begin_snapshot.version and s.step = 'begun' and s.at > clock_timestamp() - every) then
+              where s.policy_id = begin_snapshot.policy and s.version = begin_snapshot.version and s.step = 'begun'
+                and s.at > clock_timestamp() - greatest(every, '1 minute')) then -- the log keeps each for ever
     return null;
   end if;
   insert into lapse.snapshot (snapshot, step, policy_id, policy, version)
