@@ -32,7 +32,7 @@ func (c Compression) codec() (compress.Codec, error) {
 	case LZ4:
 		return &lz4.Codec{}, nil
 	case Zstd:
-		return &zstd.Codec{}, nil
+		return &zstd.Codec{Level: 1}, nil // records of the log are no longer by it than by the next level
 	case None:
 		return nil, nil
 	default:
