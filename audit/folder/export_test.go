@@ -1,7 +1,10 @@
 package folder
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -39,4 +42,14 @@ var (
 func DecodeFrame(frame []byte) error {
 	_, err := decode(frame, "", 0)
 	return err
+}
+
+// Locked reports whether a publisher has a folder at this moment.
+func Locked(dir string) bool {
+	file, err := os.Open(filepath.Join(dir, lockName))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }() // and with it what it may have locked
+	return errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }

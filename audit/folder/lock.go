@@ -36,13 +36,3 @@ func lock(ctx context.Context, dir string, patience time.Duration) (*os.File, er
 		}
 	}
 }
-
-// Locked reports whether a publisher has a folder at this moment.
-func Locked(dir string) bool {
-	file, err := os.Open(filepath.Join(dir, lockName))
-	if err != nil {
-		return false
-	}
-	defer func() { _ = file.Close() }() // and with it what it may have locked
-	return errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
-}

@@ -45,19 +45,7 @@ func (c *Client) reader(topic string, partition int32, from, to int64) *Reader {
 func (c *Client) ReadPartition(
 	ctx context.Context, topic string, partition int32, from, to int64, each func(rec *schemas.Record, offset int64) error,
 ) error {
-	r := c.reader(topic, partition, from, to)
-	for {
-		rec, offset, err := r.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := each(&rec, offset); err != nil {
-			return err
-		}
-	}
+	return store.Each(ctx, c.reader(topic, partition, from, to), each)
 }
 
 // Next returns the next record and its offset, or io.EOF at the end. It waits for records that are not there yet, and tries
