@@ -189,6 +189,30 @@ func (c *consumer) partitionsOf(ctx context.Context, topic string) ([]*partition
 	return readers, nil
 }
 
+// read reads a partition's next record, and waits no longer than brokers need.
+func (c *consumer) read(ctx context.Context, l *partitionReader) (schemas.Record, int64, error) {
+	bounded, cancel := context.WithTimeout(ctx, brokerPatience)
+	defer cancel()
+	record, offset, err := l.reader.Next(bounded)
+	return record, offset, c.silence(err)
+}
+
+// each hands over what a partition has, to its end.
+func (c *consumer) each(ctx context.Context, l *partitionReader, take func(record *schemas.Record, offset int64) error) error {
+	for {
+		record, offset, err := c.read(ctx, l)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := take(&record, offset); err != nil {
+			return err
+		}
+	}
+}
+
 // silence says what to check when no broker has answered in time.
 func (c *consumer) silence(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -223,14 +247,12 @@ func (c *consumer) replay(ctx context.Context, readers []*partitionReader) error
 // fill reads a partition's next record that is asked for, if it has none and there is one.
 func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 	for l.next == nil {
-		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
-		record, offset, err := l.reader.Next(bounded)
-		cancel()
+		record, offset, err := c.read(ctx, l)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return c.silence(err)
+			return err
 		}
 		c.order.Next(l.topic, l.partition, &record, offset)
 		c.met(&record)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 
 	"lapse/audit/store"
 	"lapse/schemas"
@@ -52,20 +51,12 @@ func (s topicSource) each(ctx context.Context, topic string, take func(rec *sche
 		return err
 	}
 	for _, l := range readers {
-		for {
-			bounded, cancel := context.WithTimeout(ctx, brokerPatience)
-			record, _, err := l.reader.Next(bounded)
-			cancel()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return s.silence(err)
-			}
+		err := s.consumer.each(ctx, l, func(record *schemas.Record, _ int64) error {
 			record.Topic, record.Partition = l.topic, l.partition
-			if err := take(&record); err != nil {
-				return err
-			}
+			return take(record)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -88,33 +79,10 @@ func (s *folderSource) cut(_ context.Context, topic string) (bool, error) {
 func (s *folderSource) each(ctx context.Context, topic string, take func(rec *schemas.Record) error) error {
 	for i := range s.files.manifest.Files {
 		if f := &s.files.manifest.Files[i]; f.Topic == topic {
-			if err := s.file(ctx, f, take); err != nil {
+			if _, err := s.files.each(ctx, f, func(rec *schemas.Record, _ *exportedLines) error { return take(rec) }); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (s *folderSource) file(ctx context.Context, f *exportedFile, take func(rec *schemas.Record) error) error {
-	lines, err := s.files.open(f)
-	if err != nil {
-		return err
-	}
-	defer lines.close()
-	for {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		rec, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = take(rec)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

@@ -201,32 +201,24 @@ func (c *consumer) exportPartition(
 		}
 	}()
 	out := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<18)
-	for {
-		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
-		record, offset, err := l.reader.Next(bounded)
-		cancel()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, c.silence(err)
-		}
+	err = c.each(ctx, l, func(record *schemas.Record, offset int64) error {
 		if l.topic != c.settings.Topics.Proofs { // which is in no order: see package rows
-			c.order.Next(l.topic, l.partition, &record, offset)
+			c.order.Next(l.topic, l.partition, record, offset)
 		}
 		if each != nil {
-			if err := each(&record); err != nil {
-				return nil, err
+			if err := each(record); err != nil {
+				return err
 			}
 		}
-		line, err := unescaped(lineOf(&record, offset))
-		if err != nil {
-			return nil, err
-		}
-		if _, err := out.Write(append(line, '\n')); err != nil {
-			return nil, err
+		line, err := unescaped(lineOf(record, offset))
+		if err == nil {
+			_, err = out.Write(append(line, '\n'))
 		}
 		f.Records++
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := errors.Join(out.Flush(), file.Sync()); err != nil {
 		return nil, err

@@ -163,28 +163,44 @@ func (x *exportFiles) rest(ctx context.Context) (later int, err error) {
 
 // topic reads the file of a partition of events.
 func (x *exportFiles) topic(ctx context.Context, of *exportedFile) error {
-	lines, err := x.open(of)
-	if err != nil {
-		return err
-	}
-	defer lines.close()
-	for {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		rec, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			return x.sink.checkEnd(of, lines.offset)
-		}
-		if err != nil {
-			return err
-		}
+	last, err := x.each(ctx, of, func(rec *schemas.Record, lines *exportedLines) error {
 		if of.Topic == x.manifest.Topics.Proofs {
-			continue
+			return nil
 		}
 		x.events++
 		if x.order.Next(of.Topic, of.Partition, rec, lines.offset); x.broken != "" {
 			return exportFault(of.Name, -1, "line %d: %s", lines.lines, x.broken)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return x.sink.checkEnd(of, last)
+}
+
+// each hands over what the file of a partition has, to its end, and says the offset that it ends with.
+func (x *exportFiles) each(
+	ctx context.Context, of *exportedFile, take func(rec *schemas.Record, lines *exportedLines) error,
+) (last int64, err error) {
+	lines, err := x.open(of)
+	if err != nil {
+		return 0, err
+	}
+	defer lines.close()
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, context.Cause(ctx)
+		}
+		rec, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return lines.offset, nil
+		}
+		if err == nil {
+			err = take(rec, lines)
+		}
+		if err != nil {
+			return 0, err
 		}
 	}
 }

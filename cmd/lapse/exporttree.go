@@ -31,7 +31,7 @@ type treeExport struct {
 
 // newTreeExport begins the export of the log's tree, up to its newest checkpoint, or goes on with one; nil for a log that has none.
 func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partitionReader, before *exported) (*treeExport, error) {
-	x, err := c.newestCheckpoint(ctx, log)
+	x, err := c.newestCheckpoint(ctx, log.end)
 	if err != nil || x.of == nil {
 		return nil, err
 	}
@@ -46,13 +46,13 @@ func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partition
 
 // newestCheckpoint finds the log's newest checkpoint; of is nil for a log that has none. With the key named log at hand only checkpoints
 // and records count that it has made; without it, lapse verify finds what somebody else wrote.
-func (c *consumer) newestCheckpoint(ctx context.Context, log *partitionReader) (*treeExport, error) {
+func (c *consumer) newestCheckpoint(ctx context.Context, end int64) (*treeExport, error) {
 	x := &treeExport{}
 	secret, err := c.settings.Keys.Load(config.LogKey)
 	if err != nil && !errors.Is(err, config.ErrNoKey) {
 		return nil, err
 	}
-	err = c.client.Backward(ctx, log.topic, log.partition, log.end, func(rec *schemas.Record, _ int64) (bool, error) {
+	err = c.client.Backward(ctx, c.settings.Topics.Log, 0, end, func(rec *schemas.Record, _ int64) (bool, error) {
 		note, of := x.checkpointIn(rec)
 		if of == nil {
 			return true, nil

@@ -122,14 +122,12 @@ func (c *consumer) noneBefore(ctx context.Context, topic string, end time.Time) 
 	}
 	for _, l := range readers {
 		for {
-			bounded, cancel := context.WithTimeout(ctx, brokerPatience)
-			record, _, err := l.reader.Next(bounded)
-			cancel()
+			record, _, err := c.read(ctx, l)
 			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {
-				return c.silence(err)
+				return err
 			}
 			if record.IsFence() {
 				continue

@@ -39,7 +39,7 @@ func (p *prover) findCheckpoint(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	newest, err := c.newestCheckpoint(ctx, readers[0])
+	newest, err := c.newestCheckpoint(ctx, readers[0].end)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -142,39 +141,18 @@ func (o *logVerifier) begin(ctx context.Context) error {
 }
 
 // newestNote is the newest checkpoint of the log; with the key named log at hand the newest that it has made.
-func (o *logVerifier) newestNote(ctx context.Context) (signed []byte, err error) {
-	secret, err := o.settings.Keys.Load(config.LogKey)
-	if err != nil && !errors.Is(err, config.ErrNoKey) {
-		return nil, err
-	}
+func (o *logVerifier) newestNote(ctx context.Context) ([]byte, error) {
 	bounded, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
-	err = o.topics.client.Backward(bounded, o.settings.Topics.Log, 0, -1, func(rec *schemas.Record, _ int64) (bool, error) {
-		text, is := tree.NoteIn(rec.Value)
-		if !is || !rec.IsFence() {
-			return true, nil
-		}
-		of, err := tree.Peek(text)
-		if err != nil {
-			return true, nil //nolint:nilerr // somebody else wrote it
-		}
-		if secret != nil {
-			key, err := tree.NewKey(secret, of.Origin)
-			if err != nil {
-				return true, nil //nolint:nilerr // no log has such a name
-			}
-			if _, _, ours := key.Resume(rec.Value); !ours {
-				return true, nil
-			}
-			o.key = key
-		}
-		signed = text
-		return false, nil
-	})
-	if err == nil && signed == nil {
-		err = invalid(fmt.Errorf("%s has no checkpoint yet: an auditor writes one within half a minute", o.settings.Topics.Log))
+	x, err := o.topics.newestCheckpoint(bounded, -1)
+	if err != nil {
+		return nil, err
 	}
-	return signed, o.topics.silence(err)
+	if x.of == nil {
+		return nil, invalid(fmt.Errorf("%s has no checkpoint yet: an auditor writes one within half a minute", o.settings.Topics.Log))
+	}
+	o.key = x.key
+	return x.newest, nil
 }
 
 // publicKey is the one that is named, or the one of the key at hand.
@@ -217,12 +195,9 @@ func (o *logVerifier) readLog(ctx context.Context, l *partitionReader) (*tree.St
 	o.result.Coverage = &logCoverage{Gaps: []logGap{}}
 	far := o.progress("record")
 	defer far.end()
-	err = o.each(ctx, l, func(rec *schemas.Record, offset int64) error {
+	err = o.topics.each(ctx, l, func(rec *schemas.Record, offset int64) error {
 		far.at("reading the log:", int(offset-from), int(l.end-from))
-		var record *evidence.LogRecord
-		if !rec.IsFence() && rec.Header(schemas.HeaderOp) != "" {
-			record, _ = evidence.ParseLogRecord(rec.Value) // what cannot be read is somebody else's
-		}
+		record := logRecordIn(rec) // what cannot be read is somebody else's
 		leaf, err := o.stream.Record(rec, offset, record != nil)
 		if err != nil || leaf < 0 {
 			return err
@@ -241,24 +216,6 @@ func (o *logVerifier) readLog(ctx context.Context, l *partitionReader) (*tree.St
 		return nil, o.fault
 	}
 	return found, o.tell(found)
-}
-
-// each reads a partition to its end.
-func (o *logVerifier) each(ctx context.Context, l *partitionReader, take func(*schemas.Record, int64) error) error {
-	for {
-		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
-		rec, offset, err := l.reader.Next(bounded)
-		cancel()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return o.topics.silence(err)
-		}
-		if err := take(&rec, offset); err != nil {
-			return err
-		}
-	}
 }
 
 // namedGaps is how many gaps are named.
@@ -349,7 +306,7 @@ func (o *logVerifier) readEvents(ctx context.Context, l *partitionReader) error 
 	defer far.end()
 	var broken string
 	o.topics.order.Broken = func(what string) { broken = what }
-	return o.each(ctx, l, func(rec *schemas.Record, offset int64) error {
+	return o.topics.each(ctx, l, func(rec *schemas.Record, offset int64) error {
 		far.at(fmt.Sprintf("reading %s/%d:", l.topic, l.partition), int(offset-from), int(l.end-from))
 		o.result.Events++
 		if o.topics.order.Next(l.topic, l.partition, rec, offset); broken != "" {
