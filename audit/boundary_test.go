@@ -77,6 +77,17 @@ func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
 	select {} // until it comes
 }
 
+// userBeats deletes as a user does, and beats in the same transaction.
+func userBeats(ids []int64) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		o, err := user(ids)(ctx, tx)
+		if err == nil {
+			_, err = tx.Exec(ctx, beatNow)
+		}
+		return o, err
+	}
+}
+
 // A transaction with deletes and a heartbeat has two records. Whatever dies between its effects, all of them are there once.
 func TestATransactionOfSeveralRecordsIsWholeWhereverTheAuditorDies(t *testing.T) {
 	t.Parallel()
@@ -93,14 +104,7 @@ func TestATransactionOfSeveralRecordsIsWholeWhereverTheAuditorDies(t *testing.T)
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = w.commit(t.Context(), want, func(ctx context.Context, tx pgx.Tx) (outcome, error) {
-					o, err := user(ids)(ctx, tx)
-					if err == nil {
-						_, err = tx.Exec(ctx, beatNow)
-					}
-					return o, err
-				})
-				if err != nil {
+				if err := w.commit(t.Context(), want, userBeats(ids)); err != nil {
 					t.Fatal(err)
 				}
 				end := walEnd(t, w.conn)

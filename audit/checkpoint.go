@@ -9,7 +9,6 @@ import (
 	"lapse/audit/evidence"
 	"lapse/audit/history"
 	"lapse/audit/tree"
-	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -33,7 +32,7 @@ type checkpoints struct {
 	at     time.Time
 	offset int64 // no later leaf is below it
 
-	soon *time.Timer // wakes the stream when the next checkpoint is due; nil: it is not waited for
+	soon wake // when the next checkpoint is due
 }
 
 // place gives a record its place in the tree.
@@ -70,7 +69,7 @@ func (r *relay) sign(acked uint64) error {
 	}
 	if c.taken == nil {
 		if pause := checkpointEvery - r.now().Sub(c.last); pause > 0 && !c.wanted {
-			c.wakeIn(pause, r.stream)
+			c.soon.in(pause, r.stream)
 			return nil
 		}
 		// What is acknowledged is below every leaf that is appended from here on.
@@ -91,17 +90,13 @@ func (r *relay) sign(acked uint64) error {
 	if err != nil {
 		return err
 	}
-	mark, ok := r.sink.Append(schemas.Record{
-		// A start reads the log back to a fence that names its process: it need not read all that this one has written.
-		Topic: r.route.Log.Name, Value: value, Time: r.now(),
-		Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}, {Key: evidence.HeaderProcess, Value: []byte(r.process)}},
-	})
+	mark, ok := r.appendFence(value)
 	if !ok {
 		return nil // full: the next acknowledgement wakes the stream
 	}
 	r.showing.signed(signed, c.taken.Size(), c.taken.Proofs, r.now(), mark)
 	r.lastMark, c.signed, c.last, c.taken = mark, c.taken.Size(), r.now(), nil
-	c.detach()
+	c.soon.forget()
 	since := c.at
 	if c.done() {
 		c.waits, since = false, time.Time{}
@@ -110,19 +105,13 @@ func (r *relay) sign(acked uint64) error {
 	return nil
 }
 
-// wakeIn has the stream woken when the next checkpoint is due. Without a stream somebody else waits.
-func (c *checkpoints) wakeIn(pause time.Duration, stream *replication.Stream) {
-	if c.soon == nil && stream != nil {
-		c.soon = time.AfterFunc(pause, stream.Wake)
-	}
-}
-
-// detach forgets the stream.
-func (c *checkpoints) detach() {
-	if c.soon != nil {
-		c.soon.Stop()
-		c.soon = nil
-	}
+// appendFence appends to the log what is no leaf of its tree. It names this process: a start reads the log back to a fence that does, and
+// need not read all that one process has written.
+func (r *relay) appendFence(value []byte) (mark uint64, ok bool) {
+	return r.sink.Append(schemas.Record{
+		Topic: r.route.Log.Name, Value: value, Time: r.now(),
+		Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}, {Key: evidence.HeaderProcess, Value: []byte(r.process)}},
+	})
 }
 
 // signed reports whether a checkpoint covers the whole log. If none does, the next one is due at once.

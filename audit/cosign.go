@@ -12,7 +12,6 @@ import (
 	"lapse/audit/tree"
 	"lapse/audit/witness"
 	"lapse/replication"
-	"lapse/schemas"
 )
 
 // showing is what of the log's checkpoints is on its way to witnesses and anchors, and back. The zero value shows them nobody.
@@ -62,10 +61,7 @@ func (r *relay) show(acked uint64) error {
 		if err != nil {
 			return err
 		}
-		mark, ok := r.sink.Append(schemas.Record{
-			Topic: r.route.Log.Name, Value: value, Time: r.now(),
-			Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}, {Key: evidence.HeaderProcess, Value: []byte(r.process)}},
-		})
+		mark, ok := r.appendFence(value)
 		if !ok {
 			return nil // full: the next acknowledgement wakes the stream
 		}

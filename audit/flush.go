@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
-	"lapse/replication"
 )
 
 // pending is a record of the log on its way.
@@ -27,8 +26,8 @@ type queue struct {
 	// takes ten times the room on the brokers' disks, for ever.
 	since  time.Time // when the first of them was ready
 	bytes  int
-	urgent bool        // somebody waits for one of them
-	soon   *time.Timer // wakes the stream when they have waited for long enough; nil: they do not wait
+	urgent bool // somebody waits for one of them
+	soon   wake // when they have waited for long enough
 }
 
 // Records of users' transactions wait for company until they have waited that long, or are that many bytes.
@@ -80,21 +79,6 @@ func (q *queue) lingers(now func() time.Time) time.Duration {
 		return 0
 	}
 	return lingerTime - now().Sub(q.since)
-}
-
-// wakeIn has the stream woken, once, when the records that wait have waited for long enough.
-func (q *queue) wakeIn(pause time.Duration, stream *replication.Stream) {
-	if q.soon == nil {
-		q.soon = time.AfterFunc(pause, stream.Wake)
-	}
-}
-
-// forgetWake undoes wakeIn.
-func (q *queue) forgetWake() {
-	if q.soon != nil {
-		q.soon.Stop()
-		q.soon = nil
-	}
 }
 
 // enqueue puts a record in line, after the events that it speaks of. What the log had at the start is dropped.
@@ -153,10 +137,10 @@ func (r *relay) appendRecords(acked uint64) {
 	q := &r.queue
 	q.advance(acked, r.now)
 	if pause := q.lingers(r.now); pause > 0 && r.stream != nil && !r.hurried {
-		q.wakeIn(pause, r.stream)
+		q.soon.in(pause, r.stream)
 		return
 	}
-	q.forgetWake()
+	q.soon.forget()
 	for q.written < q.ready {
 		next := &q.items[q.written]
 		if r.ends.mustSay(next.events) && !r.sayEnds(acked) {

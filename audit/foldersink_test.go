@@ -1,13 +1,10 @@
 package audit_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"lapse/audit/folder"
 	"lapse/audit/history"
@@ -143,14 +140,7 @@ func TestATransactionIsWholeInAFolderWhereverTheAuditorDies(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = w.commit(t.Context(), want, func(ctx context.Context, tx pgx.Tx) (outcome, error) {
-					o, err := user(ids)(ctx, tx)
-					if err == nil {
-						_, err = tx.Exec(ctx, beatNow)
-					}
-					return o, err
-				})
-				if err != nil {
+				if err := w.commit(t.Context(), want, userBeats(ids)); err != nil {
 					t.Fatal(err)
 				}
 				end := walEnd(t, w.conn)

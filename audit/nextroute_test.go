@@ -178,14 +178,7 @@ func TestARouteFollowsWhereverTheAuditorDies(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := half{above: walEnd(t, w.conn)}
-		err = w.commit(t.Context(), want, func(ctx context.Context, tx pgx.Tx) (outcome, error) {
-			o, err := user(ids)(ctx, tx)
-			if err == nil {
-				_, err = tx.Exec(ctx, beatNow)
-			}
-			return o, err
-		})
-		if err != nil {
+		if err := w.commit(t.Context(), want, userBeats(ids)); err != nil {
 			t.Fatal(err)
 		}
 		h.upTo = walEnd(t, w.conn)

@@ -204,9 +204,26 @@ func (r *relay) detach() {
 		if r.ends.soon != nil {
 			r.ends.soon.Stop()
 		}
-		r.checkpoints.detach()
-		r.queue.forgetWake()
+		r.checkpoints.soon.forget()
+		r.queue.soon.forget()
 		r.stream = nil
+	}
+}
+
+// wake wakes the stream once.
+type wake struct{ timer *time.Timer } // nil: it does not
+
+// in has the stream woken after a pause, unless that is so already. Without a stream somebody else waits.
+func (w *wake) in(pause time.Duration, stream *replication.Stream) {
+	if w.timer == nil && stream != nil {
+		w.timer = time.AfterFunc(pause, stream.Wake)
+	}
+}
+
+func (w *wake) forget() {
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
 	}
 }
 
