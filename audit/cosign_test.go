@@ -133,3 +133,38 @@ func TestAWitnessThatHangsHoldsNothingUp(t *testing.T) {
 		r.verify(t, want)
 	})
 }
+
+// Somebody who may write into the log's topic copies its first checkpoints and cosignatures after its end. The next start begins there, and
+// the witness has seen more: it is asked about the log as it is, and the audit goes on.
+func TestACopiedCheckpointIsNoShorterLog(t *testing.T) {
+	onHeavy(t, func(t *testing.T, r *rig) {
+		one := witnesstest.New(t, "one.example.com")
+		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
+		leaves := 2
+		for range 3 {
+			r.deletes(t, w, want, 5)
+			r.once(t, shownTo(one))
+			leaves = r.wantSigned(t, leaves+5)
+		}
+		var copied []kafkatest.Record
+		for _, record := range r.readAll(t, r.settings.Log) {
+			_, signed := tree.NoteIn(record.Value)
+			_, cosigned := tree.CosignedIn(record.Value)
+			if (signed || cosigned) && len(copied) < 2 {
+				copied = append(copied, record)
+			}
+		}
+		for range 3 {
+			for _, record := range copied {
+				r.appendToLog(t, record.Value, record.Headers)
+			}
+			r.deletes(t, w, want, 5)
+			r.once(t, shownTo(one))
+			origin, size, by := r.newestCosigned(t, one)
+			if leaves += 5; size < int64(leaves) || len(by) != 1 || one.Seen(origin).N != size {
+				t.Errorf("%d leaves are cosigned by %v, want %d at least", size, by, leaves)
+			}
+		}
+		r.verify(t, want)
+	})
+}
