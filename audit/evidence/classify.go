@@ -18,7 +18,8 @@ const claimTolerance = 24 * time.Hour
 //	start ── first ──┼─ batch row that does not ──────────────────┴──▶ UNVERIFIED, to the end
 //	                 └─ anything else ──────────────────▶ USER ───── a batch row ──▶ UNVERIFIED, to the end
 //
-// A row of a drop is as a batch row and its result: the drop is what it says, and all after it is unverified.
+// A row of a drop is as a batch row and its result: the drop is what it says, and all after it is unverified. A row that says that the
+// quarantine changed decides nothing: a batch writes one before its own row where other rows refer to some that are due.
 type state byte
 
 const (
@@ -74,6 +75,9 @@ func (c *classifier) Classify(change *replication.Change) finding {
 			return c.drop(change, first)
 		}
 		c.ledger(change, first)
+		if change.Relation.Name == schemas.QuarantineTable {
+			return finding{}
+		}
 	}
 	if c.state == stateStart {
 		c.state = stateUser
@@ -90,7 +94,7 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 	switch change.Relation.Name {
 	case schemas.BatchTable:
 		c.account.Batches++
-		// Only the first published change can open SYSTEM. A batch row anywhere else was not written by a deletion
+		// Only the first published change that decides can open SYSTEM. A batch row anywhere else was not written by a deletion
 		// function, whatever its MAC says: it may be a true row, copied after somebody's own deletes.
 		var claim schemas.Claim
 		ours, verifies := c.examine(change, &claim, (*schemas.Claim).Verify)

@@ -61,6 +61,7 @@ func TestTheFirstPublishedChangeDecides(t *testing.T) {
 		change.New[column] = row(text)[0]
 		return change
 	}
+	entered := row(9, 1, "sessions-30d", 16390, "public.sessions", 1, 0, examplePlan, "lapse")
 	null := signed(claim)
 	null.New[3] = row(nil)[0]
 	unsent := signed(claim)
@@ -119,6 +120,9 @@ func TestTheFirstPublishedChangeDecides(t *testing.T) {
 		{"a batch with a MAC that is no bytes", []*replication.Change{broken(14, `\xzz`), del(target, 1)}, "x"},
 		{"a batch whose functions have another digest than was signed", []*replication.Change{batchRow(altered, claim.MAC(evidencetest.TagKey)), del(target, 1)}, "x"},
 		{"a policy before the batch", []*replication.Change{insert(stateRelation, row(1, 1, "armed")), signed(claim), del(target, 1)}, "x"},
+		{"rows that enter the quarantine before the batch", []*replication.Change{insert(quarantineTable, entered), signed(claim), del(target, 1)}, "s"},
+		{"rows that leave it after a user's delete", []*replication.Change{del(target, 1), insert(quarantineTable, entered), signed(claim), del(target, 1)}, "ux"},
+		{"rows that enter it, and a user's delete", []*replication.Change{insert(quarantineTable, entered), del(target, 1)}, "u"},
 		{"a heartbeat before a delete", []*replication.Change{insert(beatRelation, row(1, "")), del(target, 1)}, "u"},
 		{"a result without a batch", []*replication.Change{resultRow(claim, 1), del(target, 1)}, "u"},
 	} {
