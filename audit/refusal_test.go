@@ -23,6 +23,16 @@ func (r *rig) refused(t *testing.T, reason error, change ...func(*audit.Config))
 	t.Helper()
 	conn := r.db.Connect(t)
 	before := r.confirmed(t, conn)
+	r.ends(t, reason, change...)
+	if after := r.confirmed(t, conn); after != before {
+		t.Errorf("the slot has moved from %s to %s", before, after)
+	}
+}
+
+// ends wants an auditor to refuse, which may have gone on for a while before it learned the reason.
+func (r *rig) ends(t *testing.T, reason error, change ...func(*audit.Config)) {
+	t.Helper()
+	conn := r.db.Connect(t)
 	doubted := 0
 	err := r.tryOnce(t, append(change, func(c *audit.Config) {
 		c.OnDoubt(func(context.Context) error { doubted++; return nil })
@@ -36,9 +46,6 @@ func (r *rig) refused(t *testing.T, reason error, change ...func(*audit.Config))
 	}
 	if doubted != 1 {
 		t.Errorf("the heartbeats were taken back %d times", doubted)
-	}
-	if after := r.confirmed(t, conn); after != before {
-		t.Errorf("the slot has moved from %s to %s", before, after)
 	}
 	eventually(t, "the slot is free again", func() bool {
 		var active bool
