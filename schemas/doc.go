@@ -4,7 +4,7 @@
 //	claim.go        the ledger row's canonical bytes and its MAC: written by the executor, checked by the audit
 //	state.go        the states of a policy
 //	sqlstate.go     the refusals of a deletion function, one SQLSTATE each
-//	*.schema.json   JSON Schemas of the policy file, of lapse.yaml, of events, of log records and of --json
+//	*.schema.json   JSON Schemas of the policy file, of lapse.yaml, of events, of log records, of reports and of --json
 //	golden/         one example of each, byte for byte
 //
 // What is here is a contract between processes that may run different versions of Lapse at the same time. A format

@@ -1,0 +1,68 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// Canonical is the report's canonical JSON. The same two checkpoints and the same period give the same bytes, whoever makes the report, when,
+// and from what copy of the log: no clock is in it, and no build of Lapse.
+//
+//   - one line of UTF-8 with a line feed at its end, and no blanks between tokens;
+//   - members in the order of the types of this file, each once; those that are marked omitempty only where they say something;
+//   - no null but where a member may be absent by its type; an empty list is [];
+//   - integers in decimal without exponent; instants as Instant has them;
+//   - in strings <, > and & and U+2028 and U+2029 as \u escapes, so that it can stand in a script of an HTML page.
+func (r *Report) Canonical() ([]byte, error) {
+	fillLists(reflect.ValueOf(r).Elem())
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), nil
+}
+
+// Parse reads canonical JSON. It refuses any other text of the same report.
+func Parse(text []byte) (*Report, error) {
+	var r Report
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		return nil, fmt.Errorf("read a report: %w", err)
+	}
+	if r.Kind != kind || r.Schema != Schema {
+		return nil, fmt.Errorf("read a report: it is a %q of schema %d; this program reads schema %d", r.Kind, r.Schema, Schema)
+	}
+	again, err := r.Canonical()
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(again, text) {
+		return nil, errors.New("read a report: it is not in canonical form: somebody has edited it")
+	}
+	return &r, nil
+}
+
+// fillLists makes lists that are not there empty ones.
+func fillLists(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			fillLists(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fillLists(v.Field(i))
+		}
+	case reflect.Slice:
+		if v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		for i := range v.Len() {
+			fillLists(v.Index(i))
+		}
+	}
+}

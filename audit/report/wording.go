@@ -1,0 +1,113 @@
+package report
+
+// About says what a figure or a finding is about.
+type About string
+
+// The lines that must be zero, in the order that Policy.Zero has them.
+const (
+	ClaimedNotObserved About = "claimed_not_observed"
+	ObservedNotClaimed About = "observed_not_claimed"
+	DeletedNotDue      About = "deleted_not_due"
+	DeletedHeld        About = "deleted_held"
+	Unverified         About = "unverified"
+	Overdue            About = "overdue"
+	Gaps               About = "gaps"
+	BelowFloor         About = "deleted_below_floor"
+)
+
+// What else a verdict may be for.
+const (
+	NoEndSnapshot   About = "no_snapshot_at_end"
+	TablesUncovered About = "tables_not_covered"
+	LogBeganLater   About = "log_began_later"
+	EditedByHand    About = "edited_by_hand"
+	Restored        About = "restored"
+	Quarantined     About = "quarantined"
+	NotArmed        About = "not_armed"
+	WasPaused       About = "paused"
+	WasHalted       About = "halted"
+	ClockSetBack    About = "clock_set_back"
+	Unproven        About = "unproven_claims"
+	OtherRecords    About = "records_of_other_kinds"
+)
+
+// ZeroLines are the lines that must be zero, in order.
+var ZeroLines = []About{ClaimedNotObserved, ObservedNotClaimed, DeletedNotDue, DeletedHeld, Unverified, Overdue, Gaps, BelowFloor}
+
+// Title is a line's name for people.
+func (a About) Title() string { return titles[a][0] }
+
+// Means says in a sentence what is counted.
+func (a About) Means() string { return titles[a][1] }
+
+var titles = map[About][2]string{
+	ClaimedNotObserved: {"Claimed and not observed", "Rows that a batch of the policy says it deleted, and that the write-ahead log does not have."},
+	ObservedNotClaimed: {"Observed and not claimed", "Rows that went in a batch of the policy, and that the batch does not say it deleted."},
+	DeletedNotDue:      {"Deleted and not due", "Rows that the policy deleted before they were due, by their value in the write-ahead log."},
+	DeletedHeld:        {"Deleted under a hold", "Rows that the policy deleted while a legal hold was to keep them."},
+	Unverified:         {"Unverified", "Rows of the policy's tables that went under a claim that does not verify."},
+	Overdue:            {"Past due and latitude", "Rows at the last count of the period that should have gone by then, less held ones and those in quarantine."},
+	Gaps:               {"Gaps", "Stretches of the write-ahead log that nobody read."},
+	BelowFloor:         {"Deleted below a floor", "Rows that were deleted before they had the age that the floors of lapse.yaml keep."},
+	NoEndSnapshot:      {"No count at the end", "What was due was not counted in the last two days of the period."},
+	TablesUncovered:    {"Tables not covered", "A table of the policy, or a partition of it, was not published for a while, or is gone without a record of its rows."},
+	LogBeganLater:      {"The log began later", "The policy was in force before the log says anything of it."},
+	EditedByHand:       {"Edited by hand", "Rows of Lapse's own tables were changed by somebody who used no command."},
+	Restored:           {"Restored", "The database was put back to an earlier state: rows that were deleted came back."},
+	Quarantined:        {"In quarantine", "Rows that could not be deleted are set aside."},
+	NotArmed:           {"Not armed", "The policy did not delete at the end of the period: somebody has to arm it."},
+	WasPaused:          {"Paused", "The policy was paused for a while."},
+	WasHalted:          {"Halted", "All policies were stopped for a while."},
+	ClockSetBack:       {"Clock set back", "The database's clock went back by more than a minute."},
+	Unproven:           {"Claims that prove nothing", "Somebody wrote into the ledger what no key verifies."},
+	OtherRecords:       {"Records of other kinds", "The log has records that this version of the report does not know."},
+}
+
+// Reason is why something was not assessed.
+type Reason string
+
+// The reasons.
+const (
+	EvidenceClaimed  Reason = "evidence_claimed"
+	DropsNotSent     Reason = "drops_are_not_sent"
+	SomeUnknown      Reason = "some_values_unknown"
+	KeysNotInLog     Reason = "held_keys_not_in_log"
+	UsersNotJudged   Reason = "user_deletes_not_judged"
+	NoSnapshot       Reason = "no_snapshot"
+	NotCounted       Reason = "not_counted"
+	NoLatitude       Reason = "no_latitude"
+	QuarantineInside Reason = "quarantine_not_separable"
+	Truncated        Reason = "truncated"
+	InGap            Reason = "gap"
+	AcrossRewind     Reason = "rewind_between"
+	NoHistogram      Reason = "no_histogram_in_log"
+	NotRecorded      Reason = "not_recorded"
+	NotInLog         Reason = "policy_not_in_log"
+	NotStated        Reason = "not_stated_before_period"
+	FloorNotCompared Reason = "floor_not_compared"
+	ResultMissing    Reason = "result_missing"
+)
+
+// Text says it in a sentence.
+func (r Reason) Text() string { return reasons[r] }
+
+var reasons = map[Reason]string{
+	EvidenceClaimed:  `The policy has "evidence: claimed": the log has no due time of a deleted row, only the batch's word.`,
+	DropsNotSent:     "Partitions were dropped whole: the server publishes no row of them, only the dropping function's count.",
+	SomeUnknown:      "For some deleted rows the write-ahead log has no due time that can be read.",
+	KeysNotInLog:     "A legal hold touches tables of the policy, and the log does not have which rows are held, only a digest.",
+	UsersNotJudged:   "The log says of a policy's deletions whether they were due, and of nobody else's.",
+	NoSnapshot:       "What was due was not counted at the time in question.",
+	NotCounted:       "The count was given up, and the snapshot says why.",
+	NoLatitude:       "The policy has no latitude: nothing says how late is too late.",
+	QuarantineInside: "Some rows are in quarantine, and the count does not say how many of those past due are.",
+	Truncated:        "A table was truncated: the write-ahead log does not say how many rows went.",
+	InGap:            "Nobody read a part of the write-ahead log in between.",
+	AcrossRewind:     "The database was put back to an earlier state in between.",
+	NoHistogram:      "The log has no histogram of lateness.",
+	NotRecorded:      "No record of the log is about it.",
+	NotInLog:         "The log has no record that says what the policy is.",
+	NotStated:        "The log does not say how it was before the period.",
+	FloorNotCompared: "The log has the floor and not the age of each deleted row.",
+	ResultMissing:    "A batch has no result of its own: how many rows it says it deleted is not known.",
+}
