@@ -24,7 +24,7 @@ func (s *summary) end() int {
 			case t.outcome == "skip" && children == 0:
 				skipped = append(skipped, path+" "+name+": "+reason(t.output.String()))
 			case (t.outcome == "fail" || t.outcome == "") && failures == 0:
-				failed = append(failed, path+" "+name)
+				failed = append(failed, path+" "+name+said(t.output.String()))
 			}
 		}
 	}
@@ -62,6 +62,26 @@ func (s *summary) serverList() string {
 }
 
 var skipLine = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.*)$`)
+
+// said is what a failed test said, but for lines of a log: its first lines, for a reader who sees only the end of the output.
+func said(output string) string {
+	const most = 5
+	var text strings.Builder
+	n := 0
+	for _, line := range skipLine.FindAllStringSubmatch(output, -1) {
+		if strings.Contains(line[1], "level=") || strings.TrimSpace(line[1]) == "" {
+			continue
+		}
+		if n++; n > most {
+			break
+		}
+		if len(line[1]) > 300 {
+			line[1] = line[1][:300] + "…"
+		}
+		text.WriteString("\n    " + strings.TrimSpace(line[1]))
+	}
+	return text.String()
+}
 
 // reason is what a skipped test said last.
 func reason(output string) string {
