@@ -8,7 +8,7 @@ import (
 	"reflect"
 )
 
-// Canonical is the report's canonical JSON. The same two checkpoints and the same period give the same bytes, whoever makes the report, when,
+// Canonical is the report's canonical JSON. The same two checkpoints and the same period give the same bytes, no matter who makes it, when,
 // and from what copy of the log: no clock is in it, and no build of Lapse.
 //
 //   - one line of UTF-8 with a line feed at its end, and no blanks between tokens;

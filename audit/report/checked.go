@@ -1,7 +1,7 @@
 package report
 
 // Checked is what was found of the log when a report was made. It depends on who makes it: which key they trust, which witnesses they name.
-// So it stands beside a report, as the build of Lapse does, and is no part of its canonical form.
+// So a report carries it outside of its canonical form, like the build of Lapse.
 type Checked struct {
 	PublicKey  string // that the log verified with
 	Witnesses  []Witness

@@ -134,7 +134,7 @@ type Finding struct {
 	Count int64  `json:"count"`         // 0: there is nothing to count
 }
 
-// Table is what the write-ahead log has of one table, with its partitions, whoever did it.
+// Table is what the write-ahead log has of one table, with its partitions, no matter who did it.
 type Table struct {
 	Table      string     `json:"table"`
 	Policies   []string   `json:"policies"` // that are on it
