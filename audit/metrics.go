@@ -108,6 +108,9 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 	return append(append(own, m.kafka.Collectors()...), m.witness.Collectors()...)
 }
 
+// Published is the counter of events alone, by cause and operation: reading it asks nobody.
+func (m *Metrics) Published() prometheus.Collector { return m.published }
+
 // setWaiting records since when something waits; the zero time means that nothing does.
 func (m *Metrics) setWaiting(since time.Time) { m.since.Store(microsOrZero(since)) }
 

@@ -168,11 +168,17 @@ func (s *shop) deleted(ctx context.Context, conn *pgx.Conn) (rows int) {
 // metrics is what the process serves at /metrics.
 func (d *daemon) metrics(ctx context.Context) string {
 	d.m.t.Helper()
+	return d.get(ctx, "/metrics")
+}
+
+// get is what the process serves at a path.
+func (d *daemon) get(ctx context.Context, path string) string {
+	d.m.t.Helper()
 	address, err := d.address(ctx)
 	if err != nil {
 		d.m.t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		d.m.t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ continued after its last whole line, as long as the slot has not moved on past i
 			auditor.config.SlotPatience = slotPatience
 			a.log.Info("reading to the current end of the log; if another auditor has the slot, this waits 5 s for it", "slot", s.Slot)
 		}
-		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{auditor.readiness()}, auditor.Collectors())
+		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{auditor.readiness()}, auditor.Collectors(), nil)
 		if err != nil {
 			return err
 		}

@@ -29,6 +29,7 @@
 //	kafka.go                     how to reach the brokers
 //	parts.go                     what runs until stopped: the order of the end
 //	web.go                       /healthz, /readyz, /metrics
+//	page.go                      the status page at /
 //
 // A further command has a file of its own, named as the command. What it does in a database is in internal/setup, planner or audit.
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -76,9 +77,9 @@ func (m *machine) answers(args ...string) (code int, out string) {
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-// A policy that keeps due rows used to look healthy: ready, exit code 0, a backlog of 0. Each of the nine reasons is in status, its JSON and
-// the metrics, by the same word, with how many rows stay and since when.
-func TestEachReasonForWhichDueRowsStayIsInStatusAndMetrics(t *testing.T) {
+// A policy that keeps due rows used to look healthy: ready, exit code 0, a backlog of 0. Each of the nine reasons is in status, its JSON,
+// the page and the metrics, by the same word, with how many rows stay and since when.
+func TestEachReasonForWhichDueRowsStayIsInStatusPageAndMetrics(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
@@ -172,7 +173,28 @@ func (n *nine) allSay(ctx context.Context) bool {
 			}
 		}
 	}
+	n.pageSays(ctx)
 	return n.missing == "" && len(said.Result.Policies) == len(nineReasons)
+}
+
+// pageSays wants each line of `lapse status` about a policy on the page, word for word.
+func (n *nine) pageSays(ctx context.Context) {
+	page := html.UnescapeString(n.served.get(ctx, "/"))
+	_, out := n.m.answers("status")
+	notes := 0
+	for line := range strings.Lines(out) {
+		name, note, is := strings.Cut(strings.TrimSpace(line), ": ")
+		if !is || !strings.HasPrefix(name, "p_") {
+			continue
+		}
+		notes++
+		if !strings.Contains(page, note) {
+			n.missing += fmt.Sprintf("the page does not say of %s %q; ", name, note)
+		}
+	}
+	if notes < len(nineReasons) {
+		n.missing += fmt.Sprintf("status has %d notes; ", notes)
+	}
 }
 
 // show logs what a person sees, and wants the doctor to fail by those that need one.

@@ -141,7 +141,7 @@ func TestReadyzSaysWhyNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := listen(ctx, "127.0.0.1:0", registry, c.parts, silent)
+		w, err := listen(ctx, "127.0.0.1:0", registry, c.parts, nil, silent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,12 +168,12 @@ func TestReadyzSaysWhyNot(t *testing.T) {
 }
 
 func TestAnAddressInUseIsAnErrorBeforeAnythingRuns(t *testing.T) {
-	first, err := listen(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), nil, silent)
+	first, err := listen(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), nil, nil, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.listener.Close()
-	_, err = listen(t.Context(), first.listener.Addr().String(), prometheus.NewRegistry(), nil, silent)
+	_, err = listen(t.Context(), first.listener.Addr().String(), prometheus.NewRegistry(), nil, nil, silent)
 	if err == nil || !strings.Contains(err.Error(), "choose another address") {
 		t.Errorf("got %v", err)
 	}

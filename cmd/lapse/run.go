@@ -54,7 +54,7 @@ and the next pass continues it.`,
 		if once {
 			return a.runOnce(cmd.Context(), e, now, done)
 		}
-		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready, e.Paused}}, e.Metrics().Collectors())
+		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready, e.Paused}}, e.Metrics().Collectors(), nil)
 		if err != nil {
 			return err
 		}

@@ -7,14 +7,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
+	"lapse/internal/page"
 )
 
 func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Delete and audit in one process, until stopped",
-		Long: `Runs the executor and the auditor side by side and serves /healthz, /readyz and /metrics. If either of them cannot continue
-without a person, both are stopped in order and the process exits with 1: the next process reads again what is not
+		Long: `Runs the executor and the auditor side by side and serves the status page at /, and /healthz, /readyz and /metrics. If either
+of them cannot continue without a person, both are stopped in order and the process exits with 1: the next process reads again what is not
 confirmed. With audit: off only the executor runs.`,
 		Example: `  lapse serve --config lapse.yaml
   lapse serve --http 127.0.0.1:7432 --log-format json`,
@@ -58,7 +59,11 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 		ready = append(ready, auditor.readiness())
 		measured = append(measured, auditor.Collectors()...)
 	}
-	web, err := a.webPart(ctx, s.HTTP, ready, measured)
+	shown, err := a.newPage(ctx, s, auditor)
+	if err != nil {
+		return err
+	}
+	web, err := a.webPart(ctx, s.HTTP, ready, measured, shown)
 	if err != nil {
 		return err
 	}
@@ -66,7 +71,7 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 }
 
 // webPart is the HTTP server as a part, or nothing where nobody gave it an address.
-func (a *app) webPart(ctx context.Context, address string, ready []readiness, measured []prometheus.Collector) ([]part, error) {
+func (a *app) webPart(ctx context.Context, address string, ready []readiness, measured []prometheus.Collector, shown *page.Page) ([]part, error) {
 	if address == "" {
 		return nil, nil
 	}
@@ -74,7 +79,7 @@ func (a *app) webPart(ctx context.Context, address string, ready []readiness, me
 	if err != nil {
 		return nil, err
 	}
-	w, err := listen(ctx, address, registry, ready, a.log)
+	w, err := listen(ctx, address, registry, ready, shown, a.log)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"lapse/internal/backoff"
@@ -72,19 +73,24 @@ func (a *app) readStatus(ctx context.Context) (*status.Status, error) {
 		return nil, err
 	}
 	defer database.Close(owner.Conn)
-	suspended, err := a.restored(ctx, owner.Conn, settings)
-	if err != nil {
-		return nil, err
-	}
-	slot := settings.Slot
-	if settings.Audit != config.AuditRequired {
-		slot = ""
-	}
-	found, err := status.Read(ctx, owner.Conn, slot, suspended)
+	found, err := a.statusOf(ctx, owner.Conn, settings)
 	if err == nil {
 		found.Witnesses, _ = a.witnessesText(ctx, settings)
 	}
 	return found, err
+}
+
+// statusOf asks the database, as the owner of its catalog or with the executor's rights.
+func (a *app) statusOf(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*status.Status, error) {
+	suspended, err := a.restored(ctx, conn, s)
+	if err != nil {
+		return nil, err
+	}
+	slot := s.Slot
+	if s.Audit != config.AuditRequired {
+		slot = ""
+	}
+	return status.Read(ctx, conn, slot, suspended)
 }
 
 // watchStatus shows the status again and again. A server that goes away meanwhile is waited for.

@@ -26,8 +26,8 @@ func (a *app) showStatus(s *status.Status) error {
 // login wrote is shown on one line: it draws nothing on the terminal, and adds no line to the others.
 func statusText(s *status.Status, width int, verbose bool) (string, error) {
 	var b strings.Builder
-	if s.Paused != nil {
-		fmt.Fprintf(&b, "%s: `lapse resume --all` allows them again\n", s.Paused)
+	if paused := s.PausedText(); paused != "" {
+		fmt.Fprintln(&b, paused)
 	}
 	if s.Suspended != "" {
 		fmt.Fprintln(&b, s.Suspended)
@@ -37,6 +37,9 @@ func statusText(s *status.Status, width int, verbose bool) (string, error) {
 		fmt.Fprintln(&b, "witnesses: "+onOneLine(s.Witnesses))
 	}
 	fmt.Fprintln(&b, "executors: "+onOneLine(s.ExecutorsText()))
+	if holds := s.HoldsText(); holds != "" {
+		fmt.Fprintln(&b, "holds: "+onOneLine(holds))
+	}
 	if len(s.Policies) == 0 {
 		fmt.Fprintln(&b, "no policy is in force: lapse apply -f FILE adds some")
 		return b.String(), nil

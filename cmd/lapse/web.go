@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"lapse/internal/page"
 )
 
 // readiness is one part's answer to the question whether it does its job or stands by: nil, or why not. says is what to add where it is
@@ -60,8 +62,8 @@ func newRegistry(parts ...[]prometheus.Collector) (*prometheus.Registry, error) 
 	return registry, nil
 }
 
-// listen takes the address, so that a process that cannot have it ends before it has begun anything.
-func listen(ctx context.Context, address string, registry *prometheus.Registry, parts []readiness, log *slog.Logger) (*web, error) {
+// listen takes the address, so that a process that cannot have it ends before it has begun anything. shown is nil for no status page.
+func listen(ctx context.Context, address string, registry *prometheus.Registry, parts []readiness, shown *page.Page, log *slog.Logger) (*web, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve HTTP: %w: choose another address with http: in lapse.yaml or --http", err)
@@ -70,10 +72,13 @@ func listen(ctx context.Context, address string, registry *prometheus.Registry, 
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answerReady(w, parts) })
+	if shown != nil {
+		shown.Handle(mux)
+	}
 	log.Info("serving HTTP", "address", listener.Addr().String())
 	return &web{
 		listener: listener, log: log,
-		server: &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)},
+		server: &http.Server{Handler: page.OnlyLocal(listener.Addr(), mux), ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)},
 	}, nil
 }
 

@@ -35,6 +35,14 @@ func (h *Halt) String() string {
 	return text
 }
 
+// PausedText is the line where every deletion is paused, "" where it is not.
+func (s *Status) PausedText() string {
+	if s.Paused == nil {
+		return ""
+	}
+	return s.Paused.String() + ": `lapse resume --all` allows them again"
+}
+
 // ReadHalt returns the state of the switch. If Since is zero, it was never used.
 func ReadHalt(ctx context.Context, q database.Querier) (Halt, error) {
 	var h Halt

@@ -26,6 +26,7 @@ type Status struct {
 	// Unattended are policies that are late by more than their latitude, while no executor runs.
 	Unattended []schemas.PolicyName `json:"unattended"`
 	Policies   []Policy             `json:"policies"`
+	Holds      []HeldTable          `json:"holds,omitempty"`
 	LeftOver   []string             `json:"left_over,omitempty"` // roles that nothing needs
 }
 
@@ -74,6 +75,9 @@ func Read(ctx context.Context, conn *pgx.Conn, slot, suspended string) (*Status,
 		s.Paused = &list.Halt
 	}
 	if s.Audit, err = readAudit(ctx, conn, slot); err != nil {
+		return nil, err
+	}
+	if s.Holds, err = readHolds(ctx, conn); err != nil {
 		return nil, err
 	}
 	work, err := readProcesses(ctx, conn)

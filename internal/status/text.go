@@ -21,9 +21,9 @@ func (a *Audit) Text(now time.Time) string {
 	} else {
 		text += "nobody reads it: start `lapse audit` or `lapse serve`"
 	}
-	text += fmt.Sprintf(", %s behind, %s kept", size(a.Behind), size(a.Held))
+	text += fmt.Sprintf(", %s behind, %s kept", Size(a.Behind), Size(a.Held))
 	if a.Headroom != nil {
-		text += fmt.Sprintf(", %s until it is lost", size(*a.Headroom))
+		text += fmt.Sprintf(", %s until it is lost", Size(*a.Headroom))
 	}
 	if a.LastBeat == nil {
 		return text + ", no beat yet"
@@ -31,8 +31,8 @@ func (a *Audit) Text(now time.Time) string {
 	return text + ", last beat " + Short(now.Sub(*a.LastBeat)) + " ago"
 }
 
-// size is a number of bytes for a person.
-func size(n int64) string {
+// Size is a number of bytes for a person.
+func Size(n int64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
 	f, unit := float64(max(n, 0)), 0
 	for f >= 1000 && unit < len(units)-1 {

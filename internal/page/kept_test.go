@@ -1,0 +1,103 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Ten people who look at once, and again and again, are one reading each fresh.
+func TestTenPeopleAreOneReading(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var read atomic.Int64
+		k := &kept[int64]{ctx: t.Context(), fresh: 3 * time.Second, limit: time.Minute, read: func(context.Context) (int64, error) {
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the time of the bubble
+			return read.Add(1), nil
+		}}
+		var people sync.WaitGroup
+		for range 10 {
+			people.Go(func() {
+				for range 100 { // for ten seconds
+					if got := k.get(t.Context(), time.Second); got.Err != nil || got.Value == 0 {
+						t.Errorf("got %+v", got)
+					}
+					time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the time of the bubble
+				}
+			})
+		}
+		people.Wait()
+		if n := read.Load(); n < 3 || n > 4 {
+			t.Errorf("it was read %d times in ten seconds", n)
+		}
+	})
+}
+
+// What does not come in time is shown as it was, and its age with it; what fails is not asked again at once.
+func TestWhatIsKnownIsShownWhileNothingNewerComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		failed := errors.New("gone")
+		takes, answer, asked := time.Duration(0), error(nil), 0
+		k := &kept[int]{ctx: t.Context(), fresh: 3 * time.Second, limit: 8 * time.Second, read: func(ctx context.Context) (int, error) {
+			asked++
+			select {
+			case <-time.After(takes):
+				return asked, answer
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}}
+		at := func(step string, wantValue, wantAsked int, want error) {
+			t.Helper()
+			begin := time.Now()
+			got := k.get(t.Context(), time.Second)
+			if got.Value != wantValue || asked != wantAsked || !errors.Is(got.Err, want) || (want == nil) != (got.Err == nil) {
+				t.Errorf("%s: %+v after %d readings, want %d after %d, %v", step, got, asked, wantValue, wantAsked, want)
+			}
+			if waited := time.Since(begin); waited > time.Second {
+				t.Errorf("%s: it waited %s", step, waited)
+			}
+		}
+		at("first", 1, 1, nil)
+		at("at once", 1, 1, nil)
+		pass := func(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the time of the bubble
+		pass(4 * time.Second)
+		takes = time.Hour
+		at("slow", 1, 2, errSlow)
+		pass(2 * time.Second)
+		at("still slow, and asked once", 1, 2, errSlow)
+		pass(6 * time.Second)
+		at("given up", 1, 2, context.DeadlineExceeded)
+		pass(4 * time.Second)
+		takes, answer = 0, failed
+		at("down", 1, 3, failed)
+		at("down, and not asked again", 1, 3, failed)
+		pass(4 * time.Second)
+		answer = nil
+		at("back", 4, 4, nil)
+	})
+}
+
+// A request that is gone waits for nothing, and what it began goes on.
+func TestAReadingOutlivesItsRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &kept[string]{ctx: t.Context(), fresh: time.Minute, limit: time.Minute, read: func(context.Context) (string, error) {
+			time.Sleep(500 * time.Millisecond) //nolint:forbidigo // the time of the bubble
+			return "read", nil
+		}}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if got := k.get(gone, time.Second); got.Value != "" || !errors.Is(got.Err, errSlow) {
+			t.Errorf("got %+v", got)
+		}
+		if got := k.get(t.Context(), time.Second); got.Value != "read" || got.Err != nil {
+			t.Errorf("got %+v", got)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"lapse/internal/status"
+	"lapse/schemas"
+)
+
+// overview is the page at /.
+type overview struct {
+	frame
+	Status   *status.Status // nil: nothing is known
+	Headline string
+	Grade    grade
+	Whole    []string // what holds for every policy
+	Needing  []policyRow
+	Pipeline []stage
+	Policies []policyRow
+	LeftOver []string
+}
+
+// frame is what every page has.
+type frame struct {
+	freshness
+	Title, Database string
+}
+
+// grade is how much something asks of a person. Its word is shown beside the color.
+type grade string
+
+const (
+	gradeWell grade = "ok"
+	gradeLook grade = "look" // it may need somebody
+	gradeAct  grade = "act"  // it needs somebody
+	gradeIdle grade = "idle" // it is meant to do nothing
+)
+
+// policyRow is a line of the table.
+type policyRow struct {
+	Name       schemas.PolicyName
+	Href       string
+	Table      string
+	State      string
+	Grade      grade
+	Last, Rows string
+	Lag, Next  string
+	Quarantine string
+	Remarks    []string
+}
+
+func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
+	found := p.status.get(r.Context(), Patience)
+	view := overview{frame: frame{Title: "Lapse: " + p.Database, Database: p.Database}, Status: found.Value}
+	if found.Value == nil {
+		view.freshness = freshnessOf(cmp.Or(found.Err, errSlow), found.At, found.At)
+		p.show(w, http.StatusServiceUnavailable, "overview.tmpl", view)
+		return
+	}
+	s := *found.Value
+	s.Witnesses = p.witnessesText(r)
+	view.Status = &s
+	view.freshness = freshnessOf(found.Err, found.At, s.At)
+	view.fill(p)
+	p.show(w, http.StatusOK, "overview.tmpl", view)
+}
+
+// witnessesText is the line about witnesses. The page does not wait for the log.
+func (p *Page) witnessesText(r *http.Request) string {
+	if p.Witnesses == nil {
+		return ""
+	}
+	found := p.witnesses.get(r.Context(), 0)
+	return cmp.Or(found.Value, "the log is being read for what they have cosigned")
+}
+
+func (v *overview) fill(p *Page) {
+	s := v.Status
+	v.Pipeline = pipeline(s, p)
+	for i := range s.Policies {
+		row := rowOf(&s.Policies[i], s)
+		v.Policies = append(v.Policies, row)
+		if row.Grade == gradeAct {
+			v.Needing = append(v.Needing, row)
+		}
+	}
+	if text := s.PausedText(); text != "" {
+		v.Whole = append(v.Whole, text)
+	}
+	if s.Suspended != "" {
+		v.Whole = append(v.Whole, s.Suspended)
+	}
+	v.LeftOver = s.LeftOver
+	v.Headline, v.Grade = headline(s, len(v.Needing))
+}
+
+// headline is the answer to the first question that somebody has who opens the page.
+func headline(s *status.Status, needing int) (text string, g grade) {
+	switch {
+	case len(s.Policies) == 0:
+		return "No policy is in force: lapse apply -f FILE adds some", gradeIdle
+	case needing == 1:
+		return "One policy needs a person", gradeAct
+	case needing > 1:
+		return fmt.Sprintf("%d policies need a person", needing), gradeAct
+	case s.NeedsPerson():
+		return "No executor runs, and policies are late", gradeAct
+	case s.Paused != nil || s.Suspended != "":
+		return "Nothing is deleted", gradeLook
+	}
+	return "No policy needs a person", gradeWell
+}
+
+func rowOf(p *status.Policy, s *status.Status) policyRow {
+	row := policyRow{
+		Name: p.Policy, Href: "/policies/" + url.PathEscape(string(p.Policy)), Table: p.Table, State: p.StateText(),
+		Lag: p.LagText(), Next: p.NextText(s.At), Remarks: p.Remarks(), Grade: gradeOf(p),
+	}
+	row.Last, row.Rows = p.LastText(s.At)
+	if p.Quarantine != nil {
+		row.Quarantine = p.Quarantine.String()
+	}
+	return row
+}
+
+func gradeOf(p *status.Policy) grade {
+	for i := range p.Stays {
+		if p.Stays[i].NeedsPerson {
+			return gradeAct
+		}
+	}
+	switch {
+	case p.State == schemas.Observing || p.State == schemas.Paused:
+		return gradeIdle
+	case len(p.Stays) > 0 || p.Person() != "" || strings.Contains(p.StateText(), "silent"):
+		return gradeLook
+	}
+	return gradeWell
+}

@@ -1,0 +1,134 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/plaintext"
+	"lapse/internal/status"
+	"lapse/planner/database"
+)
+
+// Config says of what database the page is, and how it is read.
+type Config struct {
+	Database string // its name
+	Slot     string // of the auditor; "" where no audit is required
+	Topics   Topics
+	// Connect opens a session that may read the catalog, as the executor may. It should bound its statements.
+	Connect func(ctx context.Context) (*pgx.Conn, error)
+	// Status reads what `lapse status` shows.
+	Status func(ctx context.Context, conn *pgx.Conn) (*status.Status, error)
+	// Witnesses is the line about witnesses, for which the log is read; nil: there are none.
+	Witnesses func(ctx context.Context) string
+	// Published counts the events that this process has published; nil where it does not audit.
+	Published func() Published
+	Logger    *slog.Logger
+}
+
+// Topics is where events go.
+type Topics struct {
+	Place             string // of the topics: Kafka, or a folder
+	System, User, Log string
+}
+
+// Published are numbers of events since the process began.
+type Published struct{ System, User, Unverified int64 }
+
+const (
+	// Patience is how long an answer waits for the database.
+	Patience = time.Second
+	// statusFresh is for how long the database is not asked again.
+	statusFresh = 3 * time.Second
+	// readLimit bounds one reading: many statements of a database that is slow.
+	readLimit = 8 * time.Second
+	// witnessesFresh is longer, because the log is read back for them.
+	witnessesFresh = time.Minute
+)
+
+var (
+	// errSlow says that something newer is being read.
+	errSlow = errors.New("the database does not answer in time")
+
+	//go:embed files
+	files embed.FS
+)
+
+// Page answers. Safe for concurrent use.
+type Page struct {
+	Config
+	status    *kept[*status.Status]
+	witnesses *kept[string]
+	templates *template.Template
+}
+
+// New makes the page. What is being read when ctx ends is given up.
+func New(ctx context.Context, c Config) (*Page, error) {
+	p := &Page{Config: c}
+	p.status = &kept[*status.Status]{ctx: ctx, fresh: statusFresh, limit: readLimit, read: p.readStatus}
+	p.witnesses = &kept[string]{ctx: ctx, fresh: witnessesFresh, limit: readLimit, read: func(ctx context.Context) (string, error) {
+		return c.Witnesses(ctx), nil
+	}}
+	var err error
+	p.templates, err = template.New("").Funcs(template.FuncMap{"line": plaintext.Line, "text": plaintext.Text}).ParseFS(files, "files/*.tmpl")
+	return p, err
+}
+
+// Handle adds the page's addresses.
+func (p *Page) Handle(mux *http.ServeMux) {
+	for pattern, handler := range map[string]http.HandlerFunc{
+		"GET /{$}":         p.overview,
+		"GET /page.css":    serveFile,
+		"GET /page.js":     serveFile,
+		"GET /favicon.ico": noIcon,
+	} {
+		mux.Handle(pattern, secured(handler))
+	}
+}
+
+func serveFile(w http.ResponseWriter, r *http.Request) {
+	http.ServeFileFS(w, r, files, "files"+r.URL.Path)
+}
+
+// noIcon keeps browsers, which ask, from an error in their console.
+func noIcon(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+
+// show answers with a template. Nothing is sent of one that fails half-way.
+func (p *Page) show(w http.ResponseWriter, code int, name string, view any) {
+	var body bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&body, name, view); err != nil {
+		p.Logger.Error("the status page cannot be made", "template", name, "error", err)
+		http.Error(w, "the page cannot be made: the log of the process says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = body.WriteTo(w) // the browser has gone
+}
+
+// readStatus asks the database over a connection of its own.
+func (p *Page) readStatus(ctx context.Context) (*status.Status, error) {
+	return read(ctx, p, p.Status)
+}
+
+// read opens a connection, and logs what goes wrong.
+func read[T any](ctx context.Context, p *Page, ask func(ctx context.Context, conn *pgx.Conn) (T, error)) (answer T, err error) {
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			p.Logger.Warn("the status page cannot read the catalog", "error", err)
+		}
+	}()
+	conn, err := p.Connect(ctx)
+	if err != nil {
+		return answer, err
+	}
+	defer database.Close(conn)
+	return ask(ctx, conn)
+}

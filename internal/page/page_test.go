@@ -1,0 +1,198 @@
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/fixture"
+	"lapse/internal/fixture/catalog"
+	"lapse/internal/page"
+	"lapse/internal/pgtest"
+	"lapse/internal/setup/site"
+	"lapse/internal/status"
+	"lapse/planner/change"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m, catalog.Template(site.Options{})) }
+
+// shown is a page over a test's database, which it reads as the executor.
+type shown struct {
+	t   *testing.T
+	mux *http.ServeMux
+}
+
+func show(t *testing.T, db *pgtest.DB, edit func(*page.Config)) *shown {
+	t.Helper()
+	c := page.Config{
+		Database: "app",
+		Topics:   page.Topics{Place: "Kafka", System: "lapse.deletes.system", User: "lapse.deletes.user", Log: "lapse.log"},
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			config, err := pgx.ParseConfig(db.As(catalog.Roles().Executor))
+			fixture.Must(t, err)
+			config.RuntimeParams["default_transaction_read_only"] = "on"
+			config.RuntimeParams["statement_timeout"] = "2s"
+			return pgx.ConnectConfig(ctx, config)
+		},
+		Status: func(ctx context.Context, conn *pgx.Conn) (*status.Status, error) {
+			return status.Read(ctx, conn, "lapse", "")
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	p, err := page.New(t.Context(), c)
+	fixture.Must(t, err)
+	mux := http.NewServeMux()
+	p.Handle(mux)
+	return &shown{t, mux}
+}
+
+func (s *shown) ask(method, path string) *httptest.ResponseRecorder {
+	s.t.Helper()
+	w := httptest.NewRecorder()
+	s.mux.ServeHTTP(w, httptest.NewRequestWithContext(s.t.Context(), method, path, nil))
+	return w
+}
+
+// get returns the page at a path, which must be there.
+func (s *shown) get(path string) string {
+	s.t.Helper()
+	w := s.ask(http.MethodGet, path)
+	if w.Code != http.StatusOK {
+		s.t.Fatalf("%s: %d\n%s", path, w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// policies puts tables t0, t1, … with armed policies of those names into a database.
+func policies(t *testing.T, db *pgtest.DB, n int) {
+	t.Helper()
+	var entries, tables []string
+	for i := range n {
+		table := fmt.Sprint("t", i)
+		tables = append(tables, "create table "+table+" (id bigint primary key, at timestamptz not null); create index on "+table+" (at)")
+		entries = append(entries, fixture.Policy(table, "public."+table, "at", "30 days"))
+	}
+	db.Exec(t, tables...)
+	fixture.Must(t, catalog.Apply(t.Context(), db.Connect(t), catalog.Roles(), fixture.Policies(entries...), (*change.Change).Arm))
+}
+
+// The page says each word of the status, and is read with no more than the executor's rights.
+func TestThePageSaysWhatTheStatusSays(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	policies(t, db, 2)
+	db.Exec(t,
+		"update lapse.gate set state = 'armed'",
+		"insert into lapse.run (run, policy_id, version, cutoff, outcome, deleted, left_due) select gen_random_uuid(), policy_id, version, now(), 'done', 1234, 7 from lapse.gate",
+		`insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
+		 select policy_id, table_oid, sha256('1'), '{a-key-that-nobody-may-see}', '23503', now() + interval '1 hour' from lapse.gate where name = 't1'`,
+		"insert into lapse.halt (halted, by, reason) values (true, 'dba', 'a restore <b>drill</b>')",
+	)
+	conn := db.Connect(t)
+	s, err := status.Read(t.Context(), conn, "lapse", "")
+	fixture.Must(t, err)
+	text := html.UnescapeString(show(t, db, func(c *page.Config) {
+		c.Status = func(ctx context.Context, conn *pgx.Conn) (*status.Status, error) {
+			read, err := status.Read(ctx, conn, "lapse", "")
+			if err == nil {
+				read.At = s.At // so that ages are the same
+			}
+			return read, err
+		}
+	}).get("/"))
+	words := []string{s.PausedText(), s.Audit.Text(s.At), s.ExecutorsText(), "One policy needs a person"}
+	for i := range s.Policies {
+		p := &s.Policies[i]
+		last, rows := p.LastText(s.At)
+		words = append(append(words, string(p.Policy), p.Table, p.StateText(), p.LagText(), p.NextText(s.At), last, rows), p.Remarks()...)
+	}
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("the page does not say %q", word)
+		}
+	}
+	if len(s.Policies[1].Remarks()) == 0 || !strings.Contains(text, "1 row in quarantine") {
+		t.Error("it says nothing of the quarantine")
+	}
+	if strings.Contains(text, "a-key-that") {
+		t.Error("it shows a key")
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+// Nothing but GET and HEAD is answered, and each answer keeps the browser from loading what is not the page's.
+func TestThePageOnlyReads(t *testing.T) {
+	t.Parallel()
+	s := show(t, pgtest.New(t, pgtest.Newest(t)), nil)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+		if w := s.ask(method, "/"); w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%s /: %d", method, w.Code)
+		}
+	}
+	for _, path := range []string{"/", "/page.css", "/page.js"} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			w := s.ask(method, path)
+			if w.Code != http.StatusOK {
+				t.Errorf("%s %s: %d", method, path, w.Code)
+			}
+			policy := w.Header().Get("Content-Security-Policy")
+			if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") {
+				t.Errorf("%s: its policy is %q", path, policy)
+			}
+			for name, want := range map[string]string{
+				"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "same-origin",
+			} {
+				if got := w.Header().Get(name); got != want {
+					t.Errorf("%s: %s is %q", path, name, got)
+				}
+			}
+		}
+	}
+	body := s.get("/")
+	for _, inline := range []string{"<style", " style=", "<script>", " onclick=", "javascript:", "http://", "https://"} {
+		if strings.Contains(body, inline) {
+			t.Errorf("the page has %s, which its policy forbids", inline)
+		}
+	}
+	for _, path := range []string{"/files/page.css", "/overview.tmpl", "/policies/", "/policies/none"} {
+		if w := s.ask(http.MethodGet, path); w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+// A database that hangs, refuses or is gone is said at once, with what is known; a database's own words are not shown.
+func TestADatabaseThatDoesNotAnswerIsSaid(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	var trouble error
+	s := show(t, db, func(c *page.Config) {
+		connect := c.Connect
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			if trouble != nil {
+				return nil, trouble
+			}
+			return connect(ctx)
+		}
+		c.Status = func(ctx context.Context, conn *pgx.Conn) (*status.Status, error) {
+			_, err := conn.Exec(ctx, "select 'secret-value'::int")
+			return nil, err
+		}
+	})
+	w := s.ask(http.MethodGet, "/")
+	if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(body, "SQLSTATE 22P02") || strings.Contains(body, "secret") {
+		t.Errorf("%d\n%s", w.Code, body)
+	}
+}
