@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ func (x *exportFiles) account(
 		}
 	}
 	leaves := tree.Reader{Tree: tree.New(nil)}
+	var broken string
+	order := verify.Log{Broken: func(what string) { broken = cmp.Or(broken, what) }}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -56,6 +59,10 @@ func (x *exportFiles) account(
 		}
 		leaf := leaves.Tree.Size() - 1
 		far(leaf)
+		x.clock.Next(leaf, record)
+		if order.Next(record); broken != "" {
+			return nil, x.located(&verify.Discrepancy{Leaf: leaf, What: broken})
+		}
 		if err := x.located(a.Record(leaf, record)); err != nil {
 			return nil, err
 		}

@@ -76,6 +76,7 @@ type exportFiles struct {
 	order    verify.Order
 	broken   string // the first break of the order
 	events   int    // lines of the topics of events
+	clock    verify.Clock
 }
 
 func (x *exportFiles) close() {

@@ -17,6 +17,7 @@ import (
 	"lapse/audit/evidence"
 	"lapse/audit/folder"
 	"lapse/audit/tree"
+	"lapse/audit/verify"
 	"lapse/internal/config"
 	"lapse/schemas"
 )
@@ -105,6 +106,7 @@ type verified struct {
 	Opened       int         `json:"opened"`       // events that were held against their commitments
 	Witnesses    []seenBy    `json:"witnesses"`
 	Cosigned     int64       `json:"cosigned"` // records of the newest checkpoint that the quorum has cosigned; 0 without witnesses
+	Misdated     *misdated   `json:"misdated"` // null where no transaction names another time than its own
 	NotChecked   []string    `json:"not_checked"`
 
 	// Of a log that was read from its topic, and of no export.
@@ -114,6 +116,24 @@ type verified struct {
 	Batches  int          `json:"batches"` // of the ledger in the database
 
 	Deletions []provenDeletion `json:"deletions"` // of a receipt
+}
+
+// misdated are transactions that name a time at which the server was not.
+type misdated struct {
+	Transactions int   `json:"transactions"` // at least
+	Leaf         int64 `json:"leaf"`         // of the first
+}
+
+func (r *verified) dated(c *verify.Clock) {
+	if c.Misdated > 0 {
+		r.Misdated = &misdated{c.Misdated, c.Leaf}
+	}
+}
+
+// line is what a person reads of it.
+func (m *misdated) line() string {
+	return fmt.Sprintf("misdated    %s at least, the first at leaf %d: the time is not between those of the heartbeats around it; who replays transactions "+
+		"of elsewhere (a replication origin) chooses their time, and not their place in the log", counted(uint64(m.Transactions), "transaction"), m.Leaf)
 }
 
 type foundFault struct {
@@ -220,6 +240,7 @@ func (v *verifier) account(ctx context.Context, files *exportFiles, lost map[str
 	}
 	result.Transactions, result.Rooted, result.Opened = account.Transactions, account.Rooted, account.Opened
 	result.NotChecked = append(result.NotChecked, notCounted(account)...)
+	result.dated(&files.clock)
 	return nil
 }
 
@@ -312,7 +333,11 @@ func (v *verifier) print(r *verified, found *tree.Fault) (err error) {
 				counted(r.Transactions, "transaction"), r.Rooted, counted(r.Opened, "event"))
 		}
 	}
-	for _, line := range append(r.onlineLines(), r.witnessLines()...) {
+	lines := append(r.onlineLines(), r.witnessLines()...)
+	if r.Misdated != nil {
+		lines = append(lines, r.Misdated.line())
+	}
+	for _, line := range lines {
 		if err == nil {
 			_, err = fmt.Fprintln(v.out, line)
 		}

@@ -32,6 +32,7 @@ type logVerifier struct {
 	says      []*int64 // of each witness, before the log's end was asked for
 	stream    tree.Stream
 	records   verify.Log
+	clock     verify.Clock
 	ledger    ledgerSums
 	before    *verifiedState // that it goes on from; nil: from the beginning
 	place     string
@@ -224,6 +225,7 @@ const namedGaps = 100
 // take takes a record that is a leaf.
 func (o *logVerifier) take(r *evidence.LogRecord, leaf int64) {
 	o.records.Next(r)
+	o.clock.Next(leaf, r)
 	if f := new(tree.Fault); errors.As(o.fault, &f) && f.Leaf < 0 {
 		f.Leaf = leaf
 	}
@@ -271,6 +273,7 @@ func (o *logVerifier) tell(found *tree.Streamed) error {
 		r.Schedule.Leaf = &found.LongestLeaf
 	}
 	r.Foreign = found.Foreign
+	r.dated(&o.clock)
 	if later := found.Records - found.Newest.Size; later > 0 {
 		r.NotChecked = append(r.NotChecked, fmt.Sprintf("%s of the log after the newest checkpoint: no one has signed them yet", counted(uint64(later), "record")))
 	}

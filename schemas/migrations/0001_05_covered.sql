@@ -22,7 +22,7 @@ comment on column lapse.covered.relation is 'A plain table or a partition that h
 comment on column lapse.covered.name is 'Its name in SQL.';
 comment on column lapse.covered.root is 'The name in SQL of the table that it is a partition of; null if of none.';
 comment on column lapse.covered.moves_by is 'The columns, in SQL, that decide which partition a row belongs to, where a policy tells moves from deletions; null elsewhere.';
-comment on column lapse.covered.joined is 'The transactions that attached it, and the tables between it and its root; null if it is no partition. Another one: it was detached meanwhile.';
+comment on column lapse.covered.joined is 'The transactions that attached it, and the tables between it and its root, that put it or its root into the publication, and that changed that. Another one: it was detached or taken out meanwhile.';
 comment on column lapse.covered.file is 'The number of a partition''s file. Another one: it was rewritten.';
 comment on column lapse.covered.ended is 'It is published no longer: detached, dropped or taken out.';
 
@@ -60,7 +60,8 @@ comment on column lapse.heartbeat.looked_at is 'How far the log was written when
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
 
 -- cover writes what has changed in what is published, or, when the slot was made again, all of it, and returns the newest row's number.
--- A partition that was detached and attached again between two beats was not published meanwhile: it has ended, and begins. One that was
+-- A partition that was detached and attached again between two beats was not published meanwhile: it has ended, and begins. So has a table
+-- that was taken out of its publication and put back, whatever lapse.published says of it by then. One that was
 -- made unlogged and logged again cannot be told from one that vacuum full wrote again: both have another file.
 -- It reads the system catalog and locks no table of anybody's. A table whose policy tells moves from deletions (moves: detect) has the
 -- names of the columns in the partition keys above it: a row may move from one branch to another, and between any two levels.
@@ -99,10 +100,14 @@ begin
                         from pg_partition_ancestors(c.oid) up
                         join pg_partitioned_table t on t.partrelid = up.relid
                         join pg_attribute a on a.attrelid = t.partrelid and a.attnum = any (t.partattrs::int2[])) k) end as moves_by,
-           case when c.relispartition then
+           concat_ws(',',
              (select string_agg(i.xmin::text, ',' order by i.inhrelid)
                 from pg_partition_ancestors(c.oid) up
-                join pg_inherits i on i.inhrelid = up.relid) end as joined,
+                join pg_inherits i on i.inhrelid = up.relid),
+             (select string_agg(p.xmin || ':' || m.xmin, ',' order by m.oid)
+                from pg_publication_rel m
+                join pg_publication p on p.oid = m.prpubid and p.pubname in ('lapse_deletes', 'lapse_changes')
+               where m.prrelid in (c.oid, tree.root))) as joined,
            case when c.relispartition then c.relfilenode end as file
       from tree
       join pg_class c on c.oid = tree.relation

@@ -1,0 +1,129 @@
+package audit_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"lapse/audit/evidence"
+	"lapse/audit/verify"
+	"lapse/internal/fixture"
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
+)
+
+// Somebody who has the database and the topics tries to hide one deletion. docs/evidence.md has all the ways, and names the test of each.
+
+// Who takes a table out of its publication can put it back and on record again, in the transaction that deletes: nothing of what Lapse keeps
+// differs then. The catalog's rows are other ones.
+func TestATableThatWasTakenOutAndPutOnRecordAgainIsInTheLog(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	r := newRig(t, db, kafkatest.Broker(t))
+	db.Exec(t, beatNow, `insert into elsewhere values (76), (77)`)
+	r.once(t)
+	before := r.changes(t)
+	db.Exec(t, `do $$ begin
+		alter publication lapse_deletes drop table elsewhere;
+		delete from elsewhere where id = 76;
+		alter publication lapse_deletes add table elsewhere;
+		perform lapse.record_published(array['elsewhere'::regclass::oid]);
+	end $$`, beatNow)
+	r.once(t)
+	const want = "ends public.elsewhere , begins public.elsewhere "
+	if got := strings.Join(r.changes(t)[len(before):], ", "); got != want {
+		t.Errorf("the log says %q of the tables, want %q", got, want)
+	}
+	db.Exec(t, `do $$ begin
+		alter publication lapse_deletes set (publish = 'truncate');
+		delete from elsewhere where id = 77;
+		alter publication lapse_deletes set (publish = 'delete, truncate');
+		update lapse.publication r set publication_xmin = p.xmin from pg_publication p where p.oid = r.oid;
+	end $$`, beatNow)
+	before = r.changes(t)
+	r.once(t)
+	if got := strings.Join(r.changes(t)[len(before):], ", "); !strings.Contains(got, want) {
+		t.Errorf("after a change of what is published the log says %q of the tables", got)
+	}
+}
+
+// What a session sets does not keep its deletions out of the write-ahead log: not its role in replication, and not that it comes from elsewhere.
+func TestNoSettingOfASessionHidesADeletion(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	r := newRig(t, db, kafkatest.Broker(t))
+	origin := "origin_" + db.Name
+	db.Exec(t, beatNow, `insert into elsewhere select generate_series(70, 79)`, `select pg_replication_origin_create('`+origin+`')`)
+	for _, setting := range []string{
+		`set session_replication_role = replica`, `set row_security = off`,
+		`select pg_replication_origin_session_setup('` + origin + `'), pg_replication_origin_xact_setup('0/1', now() - interval '2 hours')`,
+	} {
+		conn := db.Connect(t)
+		if _, err := conn.Exec(t.Context(), `begin; `+setting+`; delete from elsewhere where id = (select min(id) from elsewhere where id >= 70); commit`); err != nil {
+			t.Fatalf("%s: %v", setting, err)
+		}
+		_ = conn.Close(t.Context())
+	}
+	db.Exec(t, `select pg_replication_origin_drop('`+origin+`')`) // it is the server's, not the database's
+	r.once(t)
+	// A replication origin chooses the time of its commits, and not their place: lapse verify finds it between two heartbeats.
+	clock := verify.Clock{}
+	for leaf, record := range r.readAll(t, r.settings.Log) {
+		if parsed, err := evidence.ParseLogRecord(record.Value); err == nil {
+			clock.Next(int64(leaf), parsed)
+		}
+	}
+	if clock.Misdated != 1 {
+		t.Errorf("%d transactions name a time that is not theirs", clock.Misdated)
+	}
+	for id := 70; id < 73; id++ {
+		if !r.hasEvent(t, r.settings.User, id) {
+			t.Errorf("the deletion of %d is no event", id)
+		}
+	}
+}
+
+// hasEvent reports whether a topic has an event of the row with an id.
+func (r *rig) hasEvent(t *testing.T, topic string, id int) bool {
+	t.Helper()
+	return slices.ContainsFunc(r.read(t, topic), func(record kafkatest.Record) bool { return string(record.Key) == fmt.Sprintf(`{"id":"%d"}`, id) })
+}
+
+// What changes a table's pages without deleting a row is in no log that is decoded: here a superuser's own extension does it. Nothing finds it.
+func TestWhatIsDoneOutsideTheLogIsInNoRecord(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	r := newRig(t, db, kafkatest.Broker(t))
+	db.Exec(t, `insert into elsewhere values (80), (81)`, `create extension pg_surgery`,
+		`select heap_force_kill('elsewhere', array(select ctid from elsewhere where id = 80))`, `delete from elsewhere where id = 81`)
+	r.once(t)
+	left := fixture.One[int](t, db.Connect(t), `select count(*) from elsewhere where id >= 80`)
+	if left != 0 || r.hasEvent(t, r.settings.User, 80) || !r.hasEvent(t, r.settings.User, 81) {
+		t.Errorf("%d rows are left; the killed row has an event: %v, the deleted one: %v", left, r.hasEvent(t, r.settings.User, 80), r.hasEvent(t, r.settings.User, 81))
+	}
+}
+
+// A table that has another name while a row is deleted has the event under that name, and its own oid.
+func TestATableThatIsRenamedForADeletionIsKnownByItsOid(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	r := newRig(t, db, kafkatest.Broker(t))
+	db.Exec(t, beatNow, `insert into elsewhere values (90)`, `do $$ begin
+		alter table elsewhere rename to nothing;
+		delete from nothing where id = 90;
+		alter table nothing rename to elsewhere;
+	end $$`)
+	r.once(t)
+	oid := fixture.One[uint32](t, db.Connect(t), `select 'elsewhere'::regclass::oid`)
+	for _, record := range r.read(t, r.settings.User) {
+		if string(record.Key) != `{"id":"90"}` {
+			continue
+		}
+		if table := record.Header("lapse-table"); table != "public.nothing" || !strings.Contains(string(record.Value), fmt.Sprintf(`"table_oid":%d`, oid)) {
+			t.Errorf("the event is of %s: %s", table, record.Value)
+		}
+		return
+	}
+	t.Error("the deletion is no event")
+}
