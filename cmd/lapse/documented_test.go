@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -314,5 +316,41 @@ func TestEachFormOfAPolicyIsATypeOfItsPackage(t *testing.T) {
 		if err != nil || !defined {
 			t.Errorf("there is no type %s in planner/%s (%v)", form[2], form[1], err)
 		}
+	}
+}
+
+// documentedTest is a test as documentation names it.
+var documentedTest = regexp.MustCompile("`(Test[A-Z]\\w+)`")
+
+// What documentation says a test holds, is held by one.
+func TestEveryTestThatTheDocumentationNamesIsThere(t *testing.T) {
+	t.Parallel()
+	declared := map[string]bool{}
+	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for path := range repository(t) {
+		if !strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("../..", path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the end of another path
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range declaration.FindAllSubmatch(text, -1) {
+			declared[string(found[1])] = true
+		}
+	}
+	named := 0
+	for file, text := range documentation(t) {
+		for _, found := range documentedTest.FindAllStringSubmatch(text, -1) {
+			if named++; !declared[found[1]] {
+				t.Errorf("%s names %s, and there is no such test", file, found[1])
+			}
+		}
+	}
+	if named < 30 {
+		t.Errorf("the documentation names %d tests", named)
 	}
 }
