@@ -1,0 +1,133 @@
+package page
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"lapse/audit/report"
+)
+
+// place is a JSON pointer.
+type place string
+
+func (p place) in(names ...any) place {
+	for _, name := range names {
+		p += place("/" + fmt.Sprint(name))
+	}
+	return p
+}
+
+// text is a value as the JSON has it. Characters that hide others or change the direction of the text are shown as their escapes.
+func text(value string, from place) Cell {
+	if value == "" {
+		return Cell{Text: "–"}
+	}
+	return Cell{Text: visible(value), From: string(from)}
+}
+
+// visible is a text without what is not seen, as the command line shows it too.
+func visible(text string) string {
+	hides := func(r rune) bool {
+		return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
+	}
+	if !strings.ContainsFunc(text, hides) {
+		return text
+	}
+	var shown strings.Builder
+	for _, r := range text {
+		if hides(r) {
+			fmt.Fprintf(&shown, `\u{%x}`, r)
+		} else {
+			shown.WriteRune(r)
+		}
+	}
+	return shown.String()
+}
+
+// count is a number.
+func count(n int64, from place) Cell {
+	return Cell{Text: Number(n), Raw: strconv.FormatInt(n, 10), From: string(from)}
+}
+
+// notAssessed is what a figure without a number is.
+const notAssessed = "not assessed"
+
+// figure is a number, or that it was not assessed. The reason is said beside it, where there is room.
+func figure(f report.Figure, from place) Cell {
+	switch {
+	case f.Value != nil:
+		return count(*f.Value, from.in("value"))
+	case f.AtLeast != nil:
+		return Cell{Text: Number(*f.AtLeast) + " or more", From: string(from.in("at_least"))}
+	default:
+		return Cell{Text: notAssessed}
+	}
+}
+
+// seconds is a figure of seconds, with its size in words.
+func seconds(f report.Figure, from place) Cell {
+	c := figure(f, from)
+	if f.Value != nil {
+		c.Text += " s"
+		if long := span(*f.Value); long != "" {
+			c.Text += " (" + long + ")"
+		}
+	}
+	return c
+}
+
+// span is a length of time in words, if it is longer than two minutes.
+func span(seconds int64) string {
+	d := time.Duration(seconds) * time.Second
+	switch {
+	case seconds < 120:
+		return ""
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", seconds/60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.1f h", d.Hours())
+	default:
+		return fmt.Sprintf("%.1f days", d.Hours()/24)
+	}
+}
+
+// instant is a time, to the second.
+func instant(i report.Instant, from place) Cell {
+	if i == "" {
+		return Cell{Text: "–"}
+	}
+	return Cell{Text: moment(i), Raw: string(i), From: string(from), Whole: true}
+}
+
+func moment(i report.Instant) string { return i.Time().UTC().Format("2006-01-02 15:04:05") }
+
+// graded is a verdict.
+func graded(g report.Grade, from place) Cell {
+	return Cell{Text: gradeWords[g], From: string(from), Tone: tones[g]}
+}
+
+var (
+	gradeWords = map[report.Grade]string{report.Fail: "Fail", report.Unknown: "Not assessed", report.Warn: "Warn", report.Pass: "Pass"}
+	tones      = map[report.Grade]Tone{report.Fail: Fail, report.Unknown: Open, report.Warn: Warn, report.Pass: Pass}
+	gradeOrder = map[report.Grade]int{report.Fail: 0, report.Unknown: 1, report.Warn: 2, report.Pass: 3}
+)
+
+// counted is a number with its noun.
+func counted(n int64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	if strings.HasSuffix(one, "y") {
+		one = strings.TrimSuffix(one, "y") + "ie"
+	}
+	return Number(n) + " " + one + "s"
+}
+
+// whole is a cell that is not broken into lines.
+func (c Cell) whole() Cell {
+	c.Whole = true
+	return c
+}

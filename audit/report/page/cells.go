@@ -1,0 +1,134 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"lapse/audit/report"
+)
+
+// shown is a value of a page, with its place in the JSON.
+type shown struct{ from, text string }
+
+// CompareValues holds the values that a page of any build shows against its JSON. It compares numbers, names, instants and verdicts; not the
+// sentences, which only the build that wrote them can write again.
+func CompareValues(page, canonical []byte) error {
+	var in any
+	d := json.NewDecoder(bytes.NewReader(canonical))
+	d.UseNumber()
+	if err := d.Decode(&in); err != nil {
+		return fmt.Errorf("its JSON: %w", err)
+	}
+	return eachValue(page, func(s shown) error {
+		value, ok := lookUp(in, s.from)
+		if s.from == "" {
+			return fmt.Errorf("it shows the number %q, and does not say where its JSON has it", s.text)
+		}
+		if !ok || !says(s.text, value) {
+			return fmt.Errorf("it shows %q where its JSON has %v: %s", s.text, value, s.from)
+		}
+		return nil
+	})
+}
+
+// lookUp follows a JSON pointer.
+func lookUp(in any, pointer string) (any, bool) {
+	for _, step := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		switch x := in.(type) {
+		case map[string]any:
+			value, ok := x[step]
+			if !ok {
+				return nil, false
+			}
+			in = value
+		case []any:
+			n, err := strconv.Atoi(step)
+			if err != nil || n < 0 || n >= len(x) {
+				return nil, false
+			}
+			in = x[n]
+		default:
+			return nil, false
+		}
+	}
+	return in, true
+}
+
+// says reports whether a text says a value: a number begins it, with or without commas; an instant may be cut to the second.
+func says(text string, value any) bool {
+	switch x := value.(type) {
+	case json.Number:
+		number, _, _ := strings.Cut(text, " ")
+		return strings.ReplaceAll(number, ",", "") == string(x)
+	case string:
+		if text == visible(x) || text == gradeWords[report.Grade(x)] && text != "" {
+			return true
+		}
+		return !report.Instant(x).Time().IsZero() && text == moment(report.Instant(x))
+	}
+	return false
+}
+
+// eachValue hands over every value of a page that names its place, and every number of a table that names none.
+func eachValue(page []byte, take func(s shown) error) error {
+	d := xml.NewDecoder(bytes.NewReader(page))
+	d.Entity = xml.HTMLEntity
+	var value, cell strings.Builder
+	var from string
+	inValue, inNumber := 0, false
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("its markup is not what lapse writes: %w", err)
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			switch {
+			case inValue > 0:
+				inValue++
+			case attribute(t, "data-json") != "":
+				inValue, from = 1, attribute(t, "data-json")
+				value.Reset()
+			case t.Name.Local == "td":
+				inNumber = strings.HasPrefix(attribute(t, "class"), "n")
+				cell.Reset()
+			}
+		case xml.EndElement:
+			switch {
+			case inValue > 0:
+				if inValue--; inValue == 0 {
+					err = take(shown{from, value.String()})
+				}
+			case t.Name.Local == "td" && inNumber && strings.ContainsAny(cell.String(), "0123456789"):
+				err = take(shown{"", cell.String()})
+			}
+		case xml.CharData:
+			if inValue > 0 {
+				value.Write(t)
+			} else {
+				cell.Write(t)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func attribute(e xml.StartElement, name string) string {
+	for _, a := range e.Attr {
+		if a.Name.Local == name {
+			return a.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,86 @@
+package page
+
+import (
+	"bytes"
+	"encoding/csv"
+	"regexp"
+)
+
+// File is one table as CSV.
+type File struct {
+	Name    string // of the table; empty for the verdicts, which are the main one
+	Content []byte
+}
+
+// CSV writes the tables of a document, a file each: first the verdicts, then what the page says of the whole, then every table.
+func (d *Document) CSV() []File {
+	verdicts := [][]string{{"policy", "verdict", "sentence"}}
+	for _, v := range d.Verdicts {
+		verdicts = append(verdicts, []string{v.Subject.Text, v.Word.Text, v.Sentence})
+	}
+	about := [][]string{{"name", "value"}, {"lapse", d.Build}}
+	for _, f := range d.Facts {
+		about = append(about, []string{f.Name, f.raw()})
+	}
+	for _, text := range d.Unknown {
+		about = append(about, []string{"not known", text})
+	}
+	files := []File{{"", written(verdicts)}, {"about", written(about)}}
+	for _, section := range d.Sections {
+		for _, block := range section.Blocks {
+			if block.Table != nil {
+				files = append(files, File{block.Table.Name, block.Table.csv()})
+			}
+		}
+	}
+	return files
+}
+
+func (t *Table) csv() []byte {
+	head := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		head[i] = c.Name
+	}
+	all := [][]string{head}
+	for _, row := range t.Rows {
+		line := make([]string, len(row.Cells))
+		for i := range row.Cells {
+			line[i] = row.Cells[i].raw()
+		}
+		all = append(all, line)
+	}
+	return written(all)
+}
+
+func (c *Cell) raw() string {
+	if c.Raw != "" {
+		return c.Raw
+	}
+	return c.Text
+}
+
+func written(lines [][]string) []byte {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	for _, line := range lines {
+		for i := range line {
+			line[i] = harmless(line[i])
+		}
+		_ = w.Write(line) // a buffer takes all of it; Error says so
+	}
+	w.Flush()
+	return b.Bytes()
+}
+
+var (
+	plainNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+	formula     = regexp.MustCompile(`^[\s\p{Z}\x00]*[=+\-@|%＝＋－＠\t\r\n]`)
+)
+
+// harmless is a value that no spreadsheet takes for a formula: a quote goes before what could begin one.
+func harmless(value string) string {
+	if formula.MatchString(value) && !plainNumber.MatchString(value) {
+		return "'" + value
+	}
+	return value
+}

@@ -1,0 +1,110 @@
+package page
+
+import (
+	"strconv"
+
+	"lapse/audit/report"
+)
+
+// Document is what a page shows. HTML and CSV are both made of it, so that they say the same.
+type Document struct {
+	Title    string
+	Build    string // of Lapse, that made it
+	Facts    []Fact // about the whole of it: period, bounds, witnesses
+	Verdicts []Verdict
+	Unknown  []string // what is not known
+	Verify   []Step   // how to check it
+	Sections []Section
+
+	Witnesses []report.Witness // beside the report: see New
+}
+
+// Step is a command, and what it is for.
+type Step struct{ Text, Command string }
+
+// Fact is a named text.
+type Fact struct {
+	Name string
+	Cell
+}
+
+// Verdict is one policy's, in a sentence.
+type Verdict struct {
+	Tone     Tone
+	Word     Cell // the verdict's
+	Subject  Cell // the policy's name
+	Sentence string
+	Link     string // to its section
+}
+
+// Section is a part with a heading.
+type Section struct {
+	ID, Title, Lead string
+	Blocks          []Block
+}
+
+// Block is one of a section's parts.
+type Block struct {
+	Title string // of what follows; empty for none
+	Text  string
+	Bars  *Bars
+	Keys  [2]string // what the colors of the bars mean
+	Table *Table
+}
+
+// Table is one of a section's tables.
+type Table struct {
+	Name    string // of its CSV
+	Caption string
+	Columns []Column
+	Rows    []Row
+	Fold    bool // long tables are folded
+}
+
+// Column is one of a table's.
+type Column struct {
+	Name   string
+	Number bool // written to the right
+}
+
+// Row is one of a table's.
+type Row struct {
+	Kind  string // its class: "", "sum" or "net"
+	Cells []Cell
+}
+
+// Cell is a value that is shown. From is its place in the JSON, as a JSON pointer, so that a page of any build can be compared with its JSON.
+type Cell struct {
+	Text string
+	Raw  string // for a CSV; empty: Text
+	From string
+	Tone Tone
+
+	Whole bool // it is not broken into lines
+}
+
+// Tone is how a verdict is shown: color is never its only sign.
+type Tone string
+
+// Tones.
+const (
+	None Tone = ""
+	Fail Tone = "fail"
+	Open Tone = "open" // not assessed
+	Warn Tone = "warn"
+	Pass Tone = "pass"
+)
+
+// Sign is what tells the tone without color.
+func (t Tone) Sign() string {
+	return map[Tone]string{Fail: "✕", Open: "?", Warn: "!", Pass: "✓"}[t]
+}
+
+// Number writes a count for a person.
+func Number(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}

@@ -1,0 +1,85 @@
+package page
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"lapse/audit/report"
+)
+
+func example(t *testing.T) (*report.Report, []byte) {
+	t.Helper()
+	canonical, err := os.ReadFile("../testdata/example.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := report.Parse(canonical)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, canonical
+}
+
+func TestEveryValueOfThePageIsThatOfItsJSON(t *testing.T) {
+	t.Parallel()
+	r, canonical := example(t)
+	page, err := New(r, "test", nil).HTML(canonical, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(r, "test", nil).HTML(canonical, "")
+	if err != nil || !bytes.Equal(page, again) {
+		t.Errorf("a second page is another one: %v", err)
+	}
+	if to := os.Getenv("LAPSE_PAGE"); to != "" { // for somebody who wants to see it
+		if err := os.WriteFile(to, page, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := CompareValues(page, canonical); err != nil {
+		t.Error(err)
+	}
+	for _, is := range []string{"src=", "href=\"http", "url(h", "@import", "javascript:", "onload"} {
+		if bytes.Contains(page, []byte(is)) {
+			t.Errorf("the page has %q: it could fetch or run something", is)
+		}
+	}
+	e, err := Read(page)
+	if err != nil || !bytes.Equal(e.JSON, canonical) {
+		t.Errorf("the JSON in the page is not the canonical one: %v", err)
+	}
+}
+
+func TestADigitThatIsEditedInAPageOfAnotherBuildIsFound(t *testing.T) {
+	t.Parallel()
+	r, canonical := example(t)
+	page, err := New(r, "another build", nil).HTML(canonical, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := regexp.MustCompile(`<span data-json="[^"]*">([^<]*[0-9])[^<]*</span>`).FindAllSubmatchIndex(page, -1)
+	if len(values) < 100 {
+		t.Fatalf("the page shows %d values", len(values))
+	}
+	for i := 0; i < len(values); i += 7 {
+		at := values[i][3] - 1
+		edited := bytes.Clone(page)
+		edited[at] = '0' + (edited[at]-'0'+1)%10
+		if CompareValues(edited, canonical) == nil {
+			t.Errorf("nobody finds %s in place of %s", edited[values[i][0]:values[i][1]], page[values[i][0]:values[i][1]])
+		}
+	}
+	added := strings.Replace(string(page), `</tbody>`, `<tr><td class="n">7</td></tr></tbody>`, 1)
+	if CompareValues([]byte(added), canonical) == nil {
+		t.Error("nobody finds a number that was added to a table")
+	}
+	for _, grade := range []string{"Fail", "Not assessed"} {
+		edited := strings.ReplaceAll(string(page), `>`+grade+`</span>`, `>Pass</span>`)
+		if CompareValues([]byte(edited), canonical) == nil {
+			t.Errorf("nobody finds that %s was edited", grade)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lapse/audit/report"
+)
+
+// maker makes a document of a report.
+type maker struct {
+	*report.Report
+	witnesses []report.Witness
+	order     []int // of the policies: the worst verdict first
+}
+
+// New is the document of a report. build names the program: the same build makes the same bytes. Witnesses are those that who makes the report
+// has named; they are no part of it, and the page says so.
+func New(r *report.Report, build string, witnesses []report.Witness) *Document {
+	m := &maker{Report: r, witnesses: witnesses, order: make([]int, len(r.Policies))}
+	for i := range m.order {
+		m.order[i] = i
+	}
+	slices.SortStableFunc(m.order, func(a, b int) int {
+		return cmp.Compare(gradeOrder[r.Policies[a].Verdict], gradeOrder[r.Policies[b].Verdict])
+	})
+	d := &Document{
+		Title: "Retention report of " + visible(r.Log.Database), Build: build, Witnesses: witnesses, Facts: m.facts(), Unknown: m.unknown(), Verify: m.steps(),
+		Sections: []Section{m.zeroLines(), m.rollForward(), m.deletions()},
+	}
+	for _, i := range m.order {
+		p := &r.Policies[i]
+		d.Verdicts = append(d.Verdicts, Verdict{
+			Tone: tones[p.Verdict], Word: graded(p.Verdict, policyAt(i).in("verdict")).plain(), Subject: text(p.Name, policyAt(i).in("name")),
+			Sentence: sentence(p), Link: policyID(i),
+		})
+	}
+	for _, i := range m.order {
+		d.Sections = append(d.Sections, m.policy(i))
+	}
+	d.Sections = append(d.Sections, m.people(), m.coverage())
+	return d
+}
+
+func policyAt(i int) place            { return place("").in("policies", i) }
+func policyID(i int) string           { return fmt.Sprintf("policy-%d", i+1) }
+func (c Cell) plain() Cell            { c.Tone = None; return c }
+func (c Cell) with(after string) Cell { c.Text += after; return c }
+
+// facts are about the whole report.
+func (m *maker) facts() []Fact {
+	l := &m.Log
+	root := place("")
+	opening := Cell{Text: "none: the log began in the period"}
+	if o := l.Opening; o != nil {
+		opening = checkpoint(o)
+	}
+	facts := []Fact{
+		{"Database", text(l.Database, root.in("log", "database"))},
+		{"Period", Cell{Text: fmt.Sprintf("from %s to before %s UTC", moment(m.Period.From), moment(m.Period.To))}},
+		{"Policies", Cell{Text: m.tally()}},
+		{"Log", text(l.Name, root.in("log", "name"))},
+		{"It begins after", opening},
+		{"and ends with", checkpoint(&l.Closing)},
+		{"Witnesses", m.witnessed()},
+	}
+	return facts
+}
+
+// witnessed says who has seen the log: as who makes the report has found, since the log's records do not say it.
+func (m *maker) witnessed() Cell {
+	if len(m.witnesses) == 0 {
+		return Cell{Text: "none was named by who made this page; the first command below takes --witness"}
+	}
+	var all []string
+	for _, w := range m.witnesses {
+		if w.Records == 0 {
+			all = append(all, visible(w.Name)+" has cosigned nothing")
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s has cosigned %s, %s UTC", visible(w.Name), counted(w.Records, "record"), moment(w.At)))
+	}
+	return Cell{Text: strings.Join(all, "; ")}
+}
+
+func checkpoint(c *report.Checkpoint) Cell {
+	return Cell{Text: fmt.Sprintf("the checkpoint of %s, root %s", counted(c.Records, "record"), c.Root)}
+}
+
+// tally says how many policies have which verdict.
+func (m *maker) tally() string {
+	var parts []string
+	for _, g := range []report.Grade{report.Fail, report.Unknown, report.Warn, report.Pass} {
+		n := 0
+		for i := range m.Policies {
+			if m.Policies[i].Verdict == g {
+				n++
+			}
+		}
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(gradeWords[g])))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	said := strings.Join(parts, ", ")
+	if len(m.Only) > 0 {
+		said += "; others were not asked for"
+	}
+	return said
+}
+
+// sentence is a policy's verdict in one.
+func sentence(p *report.Policy) string {
+	deleted := counted(p.Deleted.Rows, "row") + " deleted"
+	if p.Deleted.Soft > 0 {
+		deleted = counted(p.Deleted.Rows, "row") + " deleted and " + counted(p.Deleted.Soft, "row") + " overwritten"
+	}
+	if len(p.Findings) == 0 {
+		return deleted + "; every line that must be zero is zero."
+	}
+	var parts []string
+	for i := range p.Findings {
+		f := &p.Findings[i]
+		if f.Grade != p.Verdict {
+			continue
+		}
+		said := strings.ToLower(f.About.Title()[:1]) + f.About.Title()[1:]
+		if f.Count > 0 {
+			said += ": " + Number(f.Count)
+		}
+		parts = append(parts, said)
+	}
+	said := deleted + "; " + strings.Join(parts, "; ")
+	if p.Verdict == report.Unknown {
+		said = deleted + "; could not be assessed: " + strings.Join(parts, "; ")
+	}
+	if others := len(p.Findings) - len(parts); others > 0 {
+		said += fmt.Sprintf("; and %s of less weight", counted(int64(others), "finding"))
+	}
+	return said + "."
+}
+
+// unknown is what the report does not know, the same reason once.
+func (m *maker) unknown() []string {
+	type reason struct {
+		about report.About
+		why   report.Reason
+	}
+	var order []reason
+	policies := map[reason][]string{}
+	note := func(p *report.Policy, about report.About, why report.Reason) {
+		key := reason{about, why}
+		if policies[key] == nil {
+			order = append(order, key)
+		}
+		if all := policies[key]; len(all) == 0 || all[len(all)-1] != p.Name {
+			policies[key] = append(all, p.Name)
+		}
+	}
+	for _, i := range m.order {
+		p := &m.Policies[i]
+		for j := range p.Zero {
+			if why := p.Zero[j].Figure.NotAssessed; why != "" {
+				note(p, p.Zero[j].About, why)
+			}
+		}
+		for j := range p.Findings {
+			if f := &p.Findings[j]; f.Grade == report.Unknown && f.Why == "" {
+				note(p, f.About, "")
+			}
+		}
+	}
+	var all []string
+	for _, key := range order {
+		said := key.about.Title() + ": " + key.why.Text()
+		if key.why == "" {
+			said = key.about.Title() + ": " + key.about.Means()
+		}
+		all = append(all, fmt.Sprintf("%s (%s)", said, some(policies[key])))
+	}
+	if n := m.Coverage.Gaps.Len(); n > 0 {
+		all = append(all, fmt.Sprintf("What was deleted in %s, which nobody read.", counted(n, "gap")))
+	}
+	return append(all,
+		"Whether a deleted row is gone from backups, from archived write-ahead log, from replicas or from copies: deleted from the table is not erased from those.",
+		"Whether the counts of what was due are right: they are the executor’s word. Nothing in the write-ahead log shows a count.",
+		"Whether somebody with the server and its keys wrote a log that is not true. Witnesses show that it only grew, not that it is complete.")
+}
+
+// some names a few.
+func some(names []string) string {
+	const most = 5
+	shown := make([]string, 0, most)
+	for _, name := range names[:min(most, len(names))] {
+		shown = append(shown, visible(name))
+	}
+	said := strings.Join(shown, ", ")
+	if more := len(names) - most; more > 0 {
+		said += fmt.Sprintf(" and %d more", more)
+	}
+	return said
+}
+
+// steps are the commands that check the report.
+func (m *maker) steps() []Step {
+	key := m.Log.PublicKey
+	if key == "" || strings.ContainsAny(key, " \n'") {
+		key = "NAME+HASH+KEY"
+	}
+	return []Step{
+		{"That the log is whole and signed, from an export of it, with the key as its owner has published it:", "lapse verify --dir EXPORT --public-key '" + key + "'"},
+		{"That this report is what the log says, and that its tables say what its JSON says:", "lapse verify report.html --dir EXPORT"},
+		{"Without the log, that the owner of its key has signed this report:", "lapse verify report.html --public-key '" + key + "'"},
+	}
+}

@@ -1,0 +1,116 @@
+package page
+
+import (
+	"bytes"
+	_ "embed" // the template and the styles
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"html/template"
+	"strings"
+
+	"lapse/audit/report"
+)
+
+var (
+	//go:embed page.html.tmpl
+	skeleton string
+	//go:embed style.css
+	styles string
+)
+
+// rendered is what the template is given.
+type rendered struct {
+	*Document
+	JSON, Witnessed template.JS
+	Signature       string
+}
+
+// HTML writes a document as one file: no script runs in it and nothing is fetched. The report's canonical JSON is embedded, and the
+// signature, which may be empty.
+func (d *Document) HTML(canonical []byte, signature string) ([]byte, error) {
+	if bytes.ContainsAny(canonical, "<>&") {
+		return nil, errors.New("the JSON is not canonical: it could end its element")
+	}
+	page, err := template.New("page").Funcs(template.FuncMap{
+		"style": func() template.CSS { return template.CSS(styles) }, //nolint:gosec // this package's own file
+	}).Parse(skeleton)
+	if err != nil {
+		return nil, err
+	}
+	witnessed, err := json.Marshal(d.Witnesses) // which escapes <, > and &
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = page.Execute(&b, rendered{d, template.JS(canonical), template.JS(witnessed), signature}) //nolint:gosec // see above
+	return b.Bytes(), err
+}
+
+// What the embedded parts are between.
+const (
+	jsonBegins      = `<script type="application/json" id="report">`
+	witnessesBegin  = `<script type="application/json" id="witnesses">`
+	signatureBegins = `<script type="text/plain" id="signature">`
+	scriptEnds      = `</script>`
+	buildBegins     = `<meta name="generator" content="lapse `
+	buildEnds       = `" />`
+)
+
+// Embedded is what a page has in it.
+type Embedded struct {
+	JSON      []byte // canonical, if nobody has edited it
+	Build     string
+	Signature string
+	Witnesses []report.Witness
+	unsigned  []byte // the page without the signature
+}
+
+// Read takes a page apart. Nothing of it is checked.
+func Read(page []byte) (*Embedded, error) {
+	text := string(page)
+	canonical, err := between(text, jsonBegins, scriptEnds)
+	if err != nil {
+		return nil, err
+	}
+	witnessed, err := between(text, witnessesBegin, scriptEnds)
+	if err != nil {
+		return nil, err
+	}
+	signature, err := between(text, signatureBegins, scriptEnds)
+	if err != nil {
+		return nil, err
+	}
+	build, err := between(text, buildBegins, buildEnds)
+	if err != nil {
+		return nil, err
+	}
+	at := strings.LastIndex(text, signatureBegins) + len(signatureBegins)
+	e := &Embedded{JSON: []byte(canonical), Build: html.UnescapeString(build), Signature: signature, unsigned: []byte(text[:at] + text[at+len(signature):])}
+	if err := json.Unmarshal([]byte(witnessed), &e.Witnesses); err != nil {
+		return nil, fmt.Errorf("what it says of witnesses: %w", err)
+	}
+	return e, nil
+}
+
+// Unsigned is the page without its signature: what the signature is over.
+func (e *Embedded) Unsigned() []byte { return e.unsigned }
+
+// IsPage reports whether a file is meant to be a page.
+func IsPage(file []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(file, " \t\r\n\ufeff"), []byte("<"))
+}
+
+// between wants one begin, and what it has up to the next end.
+func between(text, begins, ends string) (string, error) {
+	_, after, found := strings.Cut(text, begins)
+	if !found || strings.Contains(after, begins) {
+		return "", fmt.Errorf("it is no report that lapse has written: %s is not there once", begins)
+	}
+	inside, _, found := strings.Cut(after, ends)
+	if !found {
+		return "", errors.New("it is no report that lapse has written: it is cut off")
+	}
+	return inside, nil
+}

@@ -1,0 +1,184 @@
+package page
+
+import (
+	"fmt"
+	"time"
+
+	"lapse/audit/report"
+)
+
+// longTable is how many rows a table has at most that is not folded.
+const longTable = 12
+
+// zeroLines is every line that must be zero, of every policy.
+func (m *maker) zeroLines() Section {
+	t := &Table{Name: "zero", Caption: "Lines that must be zero", Columns: []Column{{Name: "policy"}}}
+	means := &Table{Name: "zero-meaning", Caption: "What each line counts", Columns: []Column{{Name: "line"}, {Name: "what it counts"}}}
+	for _, about := range report.ZeroLines {
+		t.Columns = append(t.Columns, Column{about.Title(), true})
+		means.Rows = append(means.Rows, Row{Cells: []Cell{{Text: about.Title()}, {Text: about.Means()}}})
+	}
+	for _, i := range m.order {
+		p := &m.Policies[i]
+		row := Row{Cells: []Cell{text(p.Name, policyAt(i).in("name"))}}
+		for j := range p.Zero {
+			row.Cells = append(row.Cells, zeroCell(&p.Zero[j], policyAt(i).in("zero", j)))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return Section{
+		ID: "zero", Title: "Lines that must be zero", Lead: "A number that is not zero is marked with a cross; what could not be assessed, with a question mark, and the policy’s own part says why.",
+		Blocks: []Block{{Table: t}, {Table: means}},
+	}
+}
+
+func zeroCell(z *report.ZeroLine, at place) Cell {
+	c := figure(z.Figure, at.in("figure"))
+	switch {
+	case z.Figure.Value == nil:
+		c.Tone = Open
+	case *z.Figure.Value != 0:
+		c.Tone = Fail
+	}
+	return c
+}
+
+// rollForward is every policy's, in one table.
+func (m *maker) rollForward() Section {
+	t := &Table{Name: "rollforward", Caption: "Rows that were due, from the first count of the period to the last", Columns: []Column{
+		{Name: "policy"},
+		{"due at the start", true},
+		{"fell due less refreshed (derived)", true},
+		{"deleted by the policy", true},
+		{"deleted by users", true},
+		{"due at the end", true},
+		{"held at the end", true},
+		{"in quarantine at the end", true},
+	}}
+	for _, i := range m.order {
+		p, at := &m.Policies[i], policyAt(i).in("roll_forward")
+		f := &p.RollForward
+		t.Rows = append(t.Rows, Row{Cells: []Cell{
+			text(p.Name, policyAt(i).in("name")),
+			figure(f.DueStart, at.in("due_at_start")),
+			figure(f.FellDue, at.in("fell_due_less_refreshed")),
+			figure(f.ByPolicy, at.in("deleted_by_policy")),
+			figure(f.ByUsers, at.in("deleted_by_users")),
+			figure(f.DueEnd, at.in("due_at_end")),
+			figure(f.HeldEnd, at.in("held_at_end")),
+			figure(f.QuarantineEnd, at.in("quarantined_at_end")),
+		}})
+	}
+	return Section{
+		ID: "rollforward", Title: "Roll-forward", Blocks: []Block{{Table: t}},
+		Lead: "It runs between two counts, each made in one snapshot of the database, and not between the ends of the period. " +
+			"“Fell due less refreshed” is derived from the others: what is needed for them to come out. It has the rows that fell due, less those " +
+			"that were given a later due time, and the rows that users deleted before they were due.",
+	}
+}
+
+// deletions are those of the whole database.
+func (m *maker) deletions() Section {
+	byDay := map[string]*Bar{}
+	t := &Table{Name: "tables", Caption: "Rows that are gone, by table", Columns: []Column{
+		{Name: "table"},
+		{"by policies", true},
+		{"by dropping partitions", true},
+		{"overwritten", true},
+		{"by users", true},
+		{"unverified", true},
+		{"truncated", true},
+		{"moved to another partition", true},
+	}}
+	days := &Table{Name: "table-days", Caption: "Rows that are gone, by table and day", Fold: true, Columns: []Column{
+		{Name: "table"},
+		{Name: "day"},
+		{"by policies", true},
+		{"by dropping partitions", true},
+		{"overwritten", true},
+		{"by users", true},
+		{"unverified", true},
+	}}
+	for i := range m.Tables {
+		x, at := &m.Tables[i], place("").in("tables", i)
+		t.Rows = append(t.Rows, Row{Cells: []Cell{
+			text(x.Table, at.in("table")), count(x.System, at.in("system")), count(x.ByDrop, at.in("by_drop")), count(x.Soft, at.in("soft")), count(x.User, at.in("user")),
+			count(x.Unverified, at.in("unverified")), count(x.Truncates, at.in("truncates")), count(x.Moves, at.in("moves")),
+		}})
+		for j := range x.Days {
+			x, at := &x.Days[j], at.in("days", j)
+			days.Rows = append(days.Rows, Row{Cells: []Cell{
+				text(m.Tables[i].Table, place("").in("tables", i, "table")), text(x.Day, at.in("day")).whole(), count(x.System, at.in("system")), count(x.ByDrop, at.in("by_drop")),
+				count(x.Soft, at.in("soft")), count(x.User, at.in("user")), count(x.Unverified, at.in("unverified")),
+			}})
+			bar := byDay[x.Day]
+			if bar == nil {
+				bar = &Bar{Label: x.Day, Parts: []int64{0, 0}}
+				byDay[x.Day] = bar
+			}
+			bar.Parts[0] += x.System + x.ByDrop
+			bar.Parts[1] += x.User + x.Unverified
+		}
+	}
+	s := Section{
+		ID: "deletions", Title: "Deletions", Lead: "What the write-ahead log has of every table that a policy is on or deleted from, no matter who did it. Days are in UTC.",
+	}
+	if bars := m.bars("all-days", "Rows that are gone, by day", byDay); bars != nil {
+		s.Blocks = append(s.Blocks, Block{Bars: bars, Keys: [2]string{"by policies", "by users and unverified"}})
+	}
+	s.Blocks = append(s.Blocks, Block{Table: t})
+	if len(days.Rows) > 0 {
+		s.Blocks = append(s.Blocks, Block{Table: days})
+	}
+	return s
+}
+
+const day = 24 * time.Hour
+
+// mostBars is how many days a chart has: beyond, days that follow one another are one bar.
+const mostBars = 124
+
+// bars is the chart of the period's days; nil where nothing is gone.
+func (m *maker) bars(id, title string, byDay map[string]*Bar) *Bars {
+	if len(byDay) == 0 {
+		return nil
+	}
+	var all []Bar
+	var most Bar
+	first, end := m.Period.From.Time().UTC().Truncate(day), m.Period.To.Time()
+	for at := range byDay { // a clock that was set back
+		if t := report.Instant(at + "T00:00:00Z").Time(); t.Before(first) {
+			first = t
+		}
+	}
+	width := max(1, int(end.Sub(first)/day+mostBars)/mostBars)
+	for at := first; at.Before(end); at = at.Add(day) {
+		label := at.Format("2006-01-02")
+		if n := int(at.Sub(first) / day); n%width == 0 {
+			all = append(all, Bar{Label: label, Parts: []int64{0, 0}})
+		}
+		last := &all[len(all)-1]
+		if bar := byDay[label]; bar != nil {
+			last.Parts[0] += bar.Parts[0]
+			last.Parts[1] += bar.Parts[1]
+			if sumOf(bar.Parts) > sumOf(most.Parts) {
+				most = *bar
+			}
+		}
+	}
+	for i := range all {
+		all[i].Text = fmt.Sprintf("%s: %s", all[i].Label, counted(sumOf(all[i].Parts), "row"))
+		all[i].Label = all[i].Label[5:]
+	}
+	if width > 1 {
+		title = fmt.Sprintf("%s, %d days a bar", title, width)
+	}
+	quiet := 0
+	for i := range all {
+		if sumOf(all[i].Parts) == 0 {
+			quiet++
+		}
+	}
+	return &Bars{ID: id, Title: title, Days: all, Desc: fmt.Sprintf("%d bars from %s to %s; %d are empty. The day with most is %s, with %s. The table has every number.",
+		len(all), first.Format("2006-01-02"), end.Format("2006-01-02"), quiet, most.Label, counted(sumOf(most.Parts), "row"))}
+}

@@ -1,0 +1,356 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+
+	"lapse/audit/report"
+)
+
+// policy is one policy's part.
+func (m *maker) policy(i int) Section {
+	p, at := &m.Policies[i], policyAt(i)
+	s := Section{ID: policyID(i), Title: "Policy " + visible(p.Name), Lead: gradeWords[p.Verdict] + ": " + sentence(p)}
+	name := fmt.Sprintf("policy-%d-", i+1)
+	s.table(Table{Name: name + "about", Caption: "What it is", Columns: []Column{{Name: "what"}, {Name: "value"}}, Rows: policyFacts(p, at)})
+	s.table(Table{
+		Name: name + "findings", Caption: "Why the verdict", Columns: []Column{{Name: "finding"}, {Name: "weight"}, {"number", true}, {Name: "what it means"}},
+		Rows: rows(p.Findings, func(j int, f *report.Finding) []Cell {
+			at := at.in("findings", j)
+			means := f.About.Means()
+			if f.Why != "" {
+				means += " " + f.Why.Text()
+			}
+			number := Cell{Text: "–"}
+			if f.Count > 0 {
+				number = count(f.Count, at.in("count"))
+			}
+			return []Cell{{Text: f.About.Title()}, graded(f.Grade, at.in("grade")), number, {Text: means}}
+		}),
+	})
+	s.zero(p, at, name)
+	if why := p.RollForward.NotAssessed; why != "" {
+		s.Blocks = append(s.Blocks, Block{Title: "Roll-forward", Text: "There is none: " + why.Text()})
+	} else {
+		s.table(Table{
+			Name: name + "rollforward", Caption: "Roll-forward", Columns: []Column{{Name: "rows"}, {"number", true}, {Name: "from"}},
+			Rows: balance(&p.RollForward, at.in("roll_forward")),
+		})
+	}
+	m.deleted(&s, p, at, name, i)
+	s.table(Table{Name: name + "timeliness", Caption: "How late after due time and latitude, and what users did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
+	s.changes(p, at, name)
+	return s
+}
+
+// table adds a table that has rows.
+func (s *Section) table(t Table) {
+	if len(t.Rows) == 0 {
+		return
+	}
+	t.Fold = t.Fold || len(t.Rows) > longTable
+	s.Blocks = append(s.Blocks, Block{Table: &t})
+}
+
+// rows makes one of each item.
+func rows[T any](all []T, cells func(i int, item *T) []Cell) []Row {
+	out := make([]Row, len(all))
+	for i := range all {
+		out[i] = Row{Cells: cells(i, &all[i])}
+	}
+	return out
+}
+
+// listed is rows of a list, and a last one that says how many more there are.
+func listed[T any](l *report.List[T], at place, cells func(item *T, at place) []Cell) []Row {
+	out := rows(l.Items, func(i int, item *T) []Cell { return cells(item, at.in("items", i)) })
+	if l.More > 0 {
+		more := make([]Cell, len(out[0].Cells))
+		more[0] = count(l.More, at.in("more"))
+		more[0].Text += " more"
+		out = append(out, Row{Cells: more})
+	}
+	return out
+}
+
+func policyFacts(p *report.Policy, at place) []Row {
+	said := func(what string, c Cell) Row { return Row{Cells: []Cell{{Text: what}, c}} }
+	out := []Row{
+		said("table", text(p.Table, at.in("table"))),
+		said("state at the end", text(p.State, at.in("state"))),
+		said("version at the end", count(p.Version, at.in("version"))),
+		said("what it does", text(actions[p.Action], "")),
+		said("latitude", text(p.Latitude, at.in("latitude"))),
+		said("evidence", text(evidences[p.Evidence], "")),
+	}
+	if p.Owner != "" {
+		out = append(out, said("owner", text(p.Owner, at.in("owner"))))
+	}
+	if p.Basis != "" {
+		out = append(out, said("basis", text(p.Basis, at.in("basis"))))
+	}
+	return out
+}
+
+var (
+	actions   = map[string]string{"delete": "deletes rows", "soft": "sets a column of rows, which stay", "drop_partition": "drops partitions whole"}
+	evidences = map[string]string{
+		"due": "due: the write-ahead log has each deleted row’s due time", "claimed": "claimed: that deleted rows were due is the word of the function that deleted them",
+	}
+)
+
+// zero is the policy's lines that must be zero, and the transactions of those that are not.
+func (s *Section) zero(p *report.Policy, at place, name string) {
+	t := Table{Name: name + "zero", Caption: "Lines that must be zero", Columns: []Column{{Name: "line"}, {"number", true}, {Name: "what it counts; if not assessed, why"}}}
+	for j := range p.Zero {
+		z := &p.Zero[j]
+		means := z.About.Means()
+		if f := z.Figure; f.NotAssessed != "" {
+			means += " Not assessed: " + f.NotAssessed.Text()
+			if f.AtMost != nil {
+				means += fmt.Sprintf(" At most it is %s.", Number(*f.AtMost))
+			}
+		}
+		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: z.About.Title()}, zeroCell(z, at.in("zero", j)), {Text: means}}})
+	}
+	s.table(t)
+	for j := range p.Zero {
+		z := &p.Zero[j]
+		s.table(Table{
+			Name: fmt.Sprintf("%szero-%s", name, z.About), Caption: z.About.Title() + ": the transactions", Columns: transactionColumns,
+			Rows: listed(&z.Transactions, at.in("zero", j, "transactions"), transaction),
+		})
+	}
+}
+
+var transactionColumns = []Column{{Name: "committed (UTC)"}, {"transaction", true}, {Name: "position"}, {Name: "table"}, {"rows", true}, {"record of the log", true}}
+
+func transaction(t *report.Transaction, at place) []Cell {
+	return []Cell{
+		instant(t.At, at.in("at")), ref(int64(t.XID), at.in("xid")), text(t.Commit, at.in("commit_lsn")), text(t.Table, at.in("table")),
+		count(t.Rows, at.in("rows")), ref(t.Leaf, at.in("leaf")),
+	}
+}
+
+// ref is a number that names something: it has no commas.
+func ref(n int64, at place) Cell {
+	c := count(n, at)
+	c.Text = c.Raw
+	return c
+}
+
+// balance is the roll-forward as a sum.
+func balance(f *report.RollForward, at place) []Row {
+	row := func(what string, value report.Figure, member, from, kind string) Row {
+		return Row{kind, []Cell{{Text: what}, figure(value, at.in(member)), {Text: from}}}
+	}
+	start, end := "", ""
+	if f.Start != nil {
+		start = "count of " + moment(f.Start.Taken) + " UTC"
+	}
+	if f.End != nil {
+		end = "count of " + moment(f.End.Taken) + " UTC"
+	}
+	return []Row{
+		row("due at the start", f.DueStart, "due_at_start", start, ""),
+		row("due but for a hold, at the start", f.HeldStart, "held_at_start", start, ""),
+		row("+ fell due less refreshed", f.FellDue, "fell_due_less_refreshed", "derived: what makes the others come out", "net"),
+		row("− deleted by the policy", f.ByPolicy, "deleted_by_policy", "the log, between the two counts", ""),
+		row("− deleted by users", f.ByUsers, "deleted_by_users", "the log, between the two counts", ""),
+		row("= due at the end", f.DueEnd, "due_at_end", end, "sum"),
+		row("and due but for a hold, at the end", f.HeldEnd, "held_at_end", end, ""),
+		row("in quarantine at the start (among the due)", f.QuarantineStart, "quarantined_at_start", start, ""),
+		row("in quarantine at the end (among the due)", f.QuarantineEnd, "quarantined_at_end", end, ""),
+	}
+}
+
+// The columns of what a policy deleted.
+var deletedColumns = []Column{{"by row", true}, {"by drop", true}, {"overwritten", true}, {"of other tables, by cascade", true}}
+
+func deletedCells(byRow, byDrop, soft, cascaded int64, at place) []Cell {
+	return []Cell{count(byRow, at.in("by_row")), count(byDrop, at.in("by_drop")), count(soft, at.in("soft")), count(cascaded, at.in("cascaded"))}
+}
+
+// deleted is what the policy deleted.
+func (m *maker) deleted(s *Section, p *report.Policy, at place, name string, i int) {
+	d := &p.Deleted
+	at = at.in("deleted")
+	byDay := map[string]*Bar{}
+	for j := range d.Days {
+		byDay[d.Days[j].Day] = &Bar{Label: d.Days[j].Day, Parts: []int64{d.Days[j].ByRow, d.Days[j].ByDrop}}
+	}
+	if bars := m.bars(fmt.Sprintf("days-%d", i+1), "Rows that it deleted, by day", byDay); bars != nil {
+		s.Blocks = append(s.Blocks, Block{Bars: bars, Keys: [2]string{"by row", "by dropping partitions"}})
+	}
+	total := Row{"sum", append([]Cell{{Text: "all"}}, deletedCells(d.ByRow, d.ByDrop, d.Soft, d.Cascaded, at)...)}
+	by := func(what, caption string, out []Row) {
+		if len(out) > 1 || len(out) == 1 && what == "day" {
+			s.table(Table{Name: name + what, Caption: caption, Columns: append([]Column{{Name: what}}, deletedColumns...), Rows: append(out, total)})
+		}
+	}
+	by("day", "Deleted, by day", rows(d.Days, func(j int, x *report.Day) []Cell {
+		at := at.in("days", j)
+		return append([]Cell{text(x.Day, at.in("day")).whole()}, deletedCells(x.ByRow, x.ByDrop, x.Soft, x.Cascaded, at)...)
+	}))
+	by("table", "Deleted, by table", listed(&d.Tables, at.in("tables"), func(x *report.TableDeleted, at place) []Cell {
+		return append([]Cell{text(x.Table, at.in("table"))}, deletedCells(x.ByRow, x.ByDrop, x.Soft, x.Cascaded, at)...)
+	}))
+	by("version", "Deleted, by version of the policy", rows(d.Versions, func(j int, x *report.VersionDeleted) []Cell {
+		at := at.in("versions", j)
+		return append([]Cell{count(x.Version, at.in("version"))}, deletedCells(x.ByRow, x.ByDrop, x.Soft, x.Cascaded, at)...)
+	}))
+	s.table(Table{Name: name + "partitions", Caption: "Partitions that it dropped, by its own count", Columns: []Column{
+		{Name: "partition"},
+		{"rows", true},
+		{Name: "oldest (UTC)"},
+		{Name: "newest (UTC)"},
+		{Name: "dropped (UTC)"},
+		{"record of the log", true},
+	}, Rows: listed(&d.Partitions, at.in("partitions"), func(x *report.DroppedPartition, at place) []Cell {
+		return []Cell{
+			text(x.Table, at.in("table")), count(x.Rows, at.in("rows")), instant(x.Oldest, at.in("oldest")), instant(x.Newest, at.in("newest")),
+			instant(x.At, at.in("at")), ref(x.Leaf, at.in("leaf")),
+		}
+	})})
+}
+
+// figures are the policy's other figures.
+func figures(p *report.Policy, at place) []Row {
+	row := func(what string, f report.Figure, c Cell) Row {
+		return Row{Cells: []Cell{{Text: what}, c, {Text: f.NotAssessed.Text()}}}
+	}
+	t, u, q := &p.Timeliness, &p.Users, &p.Quarantine
+	late, users, in := at.in("timeliness"), at.in("users"), at.in("quarantine")
+	plain := func(what string, f report.Figure, at place) Row { return row(what, f, figure(f, at)) }
+	return []Row{
+		row("half of the deletions came within", t.P50, seconds(t.P50, late.in("p50_seconds"))),
+		row("95 of 100 came within", t.P95, seconds(t.P95, late.in("p95_seconds"))),
+		row("the latest came after", t.Worst, seconds(t.Worst, late.in("worst_seconds"))),
+		row("the oldest due row that is still there", t.OldestPresent, seconds(t.OldestPresent, late.in("oldest_present_seconds"))),
+		plain("deleted by users", u.Deleted, users.in("deleted")),
+		plain("of them, rows that were due", u.Due, users.in("due")),
+		plain("of them, rows that were not due yet", u.NotDue, users.in("not_due")),
+		plain("of them, rows under a hold", u.Held, users.in("held")),
+		plain("truncated", u.Truncates, users.in("truncates")),
+		plain("moved to another partition: no deletions", u.Moves, users.in("moves")),
+		plain("in quarantine at the start", q.AtStart, in.in("at_start")),
+		plain("went into quarantine", report.Number(q.Entered), "").from(in.in("entered")),
+		plain("left it", report.Number(q.Left), "").from(in.in("left")),
+		plain("in quarantine at the end", q.AtEnd, in.in("at_end")),
+	}
+}
+
+// from says where the row's number is.
+func (r Row) from(at place) Row {
+	r.Cells[1].From = string(at)
+	return r
+}
+
+// changes are what became of the policy.
+func (s *Section) changes(p *report.Policy, at place, name string) {
+	s.table(Table{Name: name + "versions", Caption: "Versions: in force at the start, or made in the period", Columns: []Column{
+		{"version", true},
+		{Name: "made (UTC)"},
+		{Name: "by"},
+		{Name: "reason"},
+		{Name: "terms"},
+		{"record of the log", true},
+	}, Rows: listed(&p.Versions, at.in("versions"), func(v *report.Version, at place) []Cell {
+		return []Cell{
+			count(v.Version, at.in("version")), instant(v.Made, at.in("made")), text(v.By, at.in("by")), text(v.Reason, at.in("reason")),
+			{Text: terms(v)},
+			ref(v.Leaf, at.in("leaf")),
+		}
+	})})
+	s.table(Table{Name: name + "states", Caption: "Changes of its state", Columns: []Column{
+		{Name: "at (UTC)"},
+		{Name: "state"},
+		{"version", true},
+		{Name: "by"},
+		{Name: "reason"},
+		{Name: "how"},
+		{"record of the log", true},
+	}, Rows: listed(&p.States, at.in("states"), func(c *report.StateChange, at place) []Cell {
+		return []Cell{
+			instant(c.At, at.in("at")), text(c.State, at.in("state")), count(c.Version, at.in("version")), text(c.By, at.in("by")), text(c.Reason, at.in("reason")),
+			byHand(c.ByHand), ref(c.Leaf, at.in("leaf")),
+		}
+	})})
+	s.table(Table{Name: name + "pauses", Caption: "Pauses", Columns: []Column{
+		{Name: "from (UTC)"},
+		{Name: "to (UTC)"},
+		{"length in the period", true},
+		{Name: "by"},
+		{Name: "reason"},
+	}, Rows: listed(&p.Pauses, at.in("pauses"), func(x *report.Pause, at place) []Cell {
+		long := seconds(report.Number(x.Seconds), "")
+		long.From = string(at.in("seconds"))
+		return []Cell{instant(x.From, at.in("from")), instant(x.To, at.in("to")), long, text(x.By, at.in("by")), text(x.Reason, at.in("reason"))}
+	})})
+	s.counts(p, at, name)
+}
+
+// counts are what the executor counted, and the floors.
+func (s *Section) counts(p *report.Policy, at place, name string) {
+	s.table(Table{Name: name + "snapshots", Caption: "Counts of what was due: the executor’s word", Columns: []Column{
+		{Name: "taken (UTC)"},
+		{"version", true},
+		{"due", true},
+		{"of them, past the latitude", true},
+		{"held", true},
+		{"in quarantine", true},
+		{Name: "not counted, why"},
+		{"record of the log", true},
+	}, Rows: listed(&p.Snapshots, at.in("snapshots"), func(x *report.Snapshot, at place) []Cell {
+		return []Cell{
+			instant(x.Taken, at.in("taken")), count(x.Version, at.in("version")), count(x.Due, at.in("due")), count(x.Overdue, at.in("overdue")),
+			count(x.Held, at.in("held")), count(x.Quarantined, at.in("quarantined")), text(x.NotCounted, at.in("not_counted")), ref(x.Leaf, at.in("leaf")),
+		}
+	})})
+	s.table(Table{Name: name + "floors", Caption: "Floors of lapse.yaml, below which nothing is deleted", Columns: []Column{
+		{"version", true},
+		{Name: "table"},
+		{Name: "at least"},
+		{"deleted below it", true},
+	}, Rows: listed(&p.Floors, at.in("floors"), func(x *report.RetainedAtLeast, at place) []Cell {
+		return []Cell{count(x.Version, at.in("version")), text(x.Table, at.in("table")), text(x.Least, at.in("least")), figure(x.Below, at.in("deleted_below"))}
+	})})
+}
+
+func byHand(is bool) Cell {
+	if is {
+		return Cell{Text: "by hand, with no command", Tone: Warn}
+	}
+	return Cell{Text: "by a command"}
+}
+
+// terms says when a version's rows are due.
+func terms(v *report.Version) string {
+	t := v.Terms
+	if t == nil {
+		return "the log does not say"
+	}
+	var parts []string
+	add := func(name, value string) {
+		if value != "" {
+			parts = append(parts, strings.TrimSpace(name+" "+visible(value)))
+		}
+	}
+	add("", t.Kind)
+	add("column", t.Column)
+	add("path", t.Path)
+	add("after", t.After)
+	add("span", t.Span)
+	add("ttl column", t.TTLColumn)
+	add("default", t.TTLDefault)
+	add("sidecar", t.Sidecar)
+	add("zone", t.Zone)
+	if t.Where {
+		parts = append(parts, "with a condition")
+	}
+	add("", t.Schedule)
+	add("window", t.Window)
+	add("sets", t.Sets)
+	add("latitude", t.Latitude)
+	return strings.Join(parts, " · ")
+}

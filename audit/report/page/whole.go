@@ -1,0 +1,199 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+
+	"lapse/audit/report"
+)
+
+// people is what people did that is of no single policy: holds, halts, and changes by hand.
+func (m *maker) people() Section {
+	s := Section{ID: "holds", Title: "Holds, halts and changes by hand"}
+	m.holds(&s)
+	m.switches(&s)
+	if len(s.Blocks) == 0 {
+		s.Lead = "There were none in the period."
+	}
+	return s
+}
+
+func (m *maker) holds(s *Section) {
+	root := place("")
+	s.table(Table{Name: "holds", Caption: "Legal holds that were in force in the period, or ended in it", Columns: []Column{
+		{"hold", true},
+		{Name: "matter"},
+		{Name: "table"},
+		{Name: "what is held"},
+		{Name: "placed (UTC)"},
+		{Name: "by"},
+		{Name: "state at the end"},
+		{Name: "effective from"},
+		{Name: "policies that it touches"},
+	}, Rows: listed(&m.Holds, root.in("holds"), func(h *report.Hold, at place) []Cell {
+		held := Cell{Text: "rows by a condition"}
+		if h.Keys > 0 {
+			held = count(h.Keys, at.in("keys")).with(" keys")
+		}
+		return []Cell{
+			ref(h.Hold, at.in("hold")), text(h.Matter, at.in("matter")), text(h.Table, at.in("table")), held, instant(h.Placed, at.in("placed")),
+			text(h.By, at.in("by")), text(h.State, at.in("state")), text(h.Position, at.in("position")),
+			{Text: visible(strings.Join(h.Policies, ", "))},
+		}
+	})})
+	var changes []Row
+	for i := range m.Holds.Items {
+		h := &m.Holds.Items[i]
+		changes = append(changes, listed(&h.States, root.in("holds", "items", i, "states"), func(c *report.HoldChange, at place) []Cell {
+			return []Cell{
+				ref(h.Hold, root.in("holds", "items", i, "hold")), instant(c.At, at.in("at")), text(c.State, at.in("state")),
+				instant(c.Until, at.in("enforced_until")), text(c.By, at.in("by")), text(c.Reason, at.in("reason")), ref(c.Leaf, at.in("leaf")),
+			}
+		})...)
+	}
+	s.table(Table{Name: "hold-changes", Caption: "What became of holds", Columns: []Column{
+		{"hold", true},
+		{Name: "at (UTC)"},
+		{Name: "state"},
+		{Name: "enforced until (UTC)"},
+		{Name: "by"},
+		{Name: "reason"},
+		{"record of the log", true},
+	}, Rows: changes})
+}
+
+// switches are the halts, and what was changed by hand.
+func (m *maker) switches(s *Section) {
+	root := place("")
+	s.table(Table{Name: "halts", Caption: "All policies at once", Columns: []Column{
+		{Name: "at (UTC)"},
+		{Name: "what"},
+		{Name: "by"},
+		{Name: "reason"},
+		{"record of the log", true},
+	}, Rows: listed(&m.Halts, root.in("halts"), func(h *report.Halt, at place) []Cell {
+		what := "go on"
+		if h.Halted {
+			what = "stopped"
+		}
+		if h.Alarm {
+			what += ", by the auditor’s alarm"
+		}
+		return []Cell{instant(h.At, at.in("at")), {Text: what}, text(h.By, at.in("by")), text(h.Reason, at.in("reason")), ref(h.Leaf, at.in("leaf"))}
+	})})
+	s.table(Table{Name: "by-hand", Caption: "Changes of Lapse’s own tables that no command makes", Columns: []Column{
+		{Name: "at (UTC)"},
+		{Name: "what"},
+		{Name: "operation"},
+		{Name: "policy"},
+		{"transaction", true},
+		{"record of the log", true},
+	}, Rows: listed(&m.ByHand, root.in("by_hand"), func(e *report.HandEdit, at place) []Cell {
+		return []Cell{
+			instant(e.At, at.in("at")),
+			{Text: visible(e.What + ", " + e.Row)},
+			text(e.Op, at.in("op")), text(e.Policy, at.in("policy")),
+			ref(int64(e.XID), at.in("xid")), ref(e.Leaf, at.in("leaf")),
+		}
+	})})
+}
+
+// coverage is what was read, and what may still have the rows.
+func (m *maker) coverage() Section {
+	s := Section{ID: "coverage", Title: "Coverage, restores and what may still have deleted rows"}
+	c, root := &m.Coverage, place("")
+	at := root.in("coverage")
+	said := func(what string, cell Cell) Row { return Row{Cells: []Cell{{Text: what}, cell}} }
+	s.table(Table{Name: "coverage", Caption: "What was read of the period", Columns: []Column{{Name: "what"}, {"value", true}}, Rows: []Row{
+		said("first record with a time (UTC)", instant(c.First, at.in("first"))),
+		said("last record with a time (UTC)", instant(c.Last, at.in("last"))),
+		said("transactions", count(c.Transactions, at.in("transactions"))),
+		said("heartbeats of the auditor", count(c.Heartbeats, at.in("heartbeats"))),
+		said("times that the database’s clock was set back", count(c.SetBack, at.in("clock_set_back"))),
+		said("records of kinds that this report does not know", count(c.Unread, at.in("records_of_other_kinds"))),
+	}})
+	s.table(Table{Name: "gaps", Caption: "Gaps", Columns: []Column{
+		{Name: "found (UTC)"},
+		{Name: "why"},
+		{Name: "topic"},
+		{Name: "from"},
+		{Name: "to"},
+		{"record of the log", true},
+	}, Rows: listed(&c.Gaps, at.in("gaps"), func(g *report.Gap, at place) []Cell {
+		return []Cell{
+			instant(g.At, at.in("at")), text(g.Reason, at.in("reason")), text(g.Topic, at.in("topic")), text(g.From, at.in("from")), text(g.To, at.in("to")),
+			ref(g.Leaf, at.in("leaf")),
+		}
+	})})
+	s.table(Table{Name: "table-changes", Caption: "Changes of what is published", Columns: []Column{
+		{Name: "at (UTC)"},
+		{Name: "table"},
+		{Name: "change"},
+		{Name: "the log tells why rows are gone"},
+		{"record of the log", true},
+	}, Rows: listed(&c.Tables, at.in("tables"), func(x *report.TableChange, at place) []Cell {
+		change := text(x.Change, at.in("change"))
+		if x.Former != "" {
+			change = change.with(", formerly " + visible(x.Former))
+			change.From = ""
+		}
+		told := map[bool]string{true: "yes", false: "no"}[x.Told]
+		return []Cell{instant(x.At, at.in("at")), text(x.Table, at.in("table")), change, {Text: told}, ref(x.Leaf, at.in("leaf"))}
+	})})
+	s.table(Table{Name: "unproven", Caption: "Claims that prove nothing", Columns: transactionColumns, Rows: listed(&c.Unproven, at.in("unproven"), transaction)})
+	m.rewinds(&s)
+	s.residue(&m.Residue, root.in("residue"))
+	return s
+}
+
+// rewinds are the restores.
+func (m *maker) rewinds(s *Section) {
+	root := place("")
+	s.table(Table{Name: "rewinds", Caption: "Restores: the database went back to an earlier state", Columns: []Column{
+		{Name: "at (UTC)"},
+		{Name: "why"},
+		{Name: "never happened: from"},
+		{Name: "to"},
+		{"rows back that users had deleted", true},
+		{"record of the log", true},
+	}, Rows: listed(&m.Rewinds, root.in("rewinds"), func(r *report.Rewind, at place) []Cell {
+		return []Cell{
+			instant(r.At, at.in("at")), text(r.Reason, at.in("reason")), text(r.From, at.in("from")), text(r.To, at.in("to")), count(r.Users, at.in("deleted_by_users")),
+			ref(r.Leaf, at.in("leaf")),
+		}
+	})})
+	var back []Row
+	for i := range m.Rewinds.Items {
+		r := &m.Rewinds.Items[i]
+		for j := range r.Policies {
+			p, at := &r.Policies[j], root.in("rewinds", "items", i, "policies", j)
+			back = append(back, Row{Cells: []Cell{
+				text(p.Policy, at.in("policy")), instant(r.At, root.in("rewinds", "items", i, "at")), count(p.BroughtBack, at.in("brought_back")),
+				count(p.DeletedSince, at.in("deleted_since")), instant(p.FirstSince, at.in("first_since")), instant(p.LastSince, at.in("last_since")),
+			}})
+		}
+	}
+	s.table(Table{Name: "brought-back", Caption: "What restores brought back, and what was deleted since: which rows, no number tells", Columns: []Column{
+		{Name: "policy"},
+		{Name: "restore (UTC)"},
+		{"rows back that it had deleted", true},
+		{"rows that it deleted since", true},
+		{Name: "first (UTC)"},
+		{Name: "last (UTC)"},
+	}, Rows: back})
+}
+
+// residue is where deleted rows may still be.
+func (s *Section) residue(r *report.Residue, at place) {
+	row := func(what string, f report.Figure, at place) Row {
+		c := figure(f, at)
+		return Row{Cells: []Cell{{Text: what}, c, {Text: f.NotAssessed.Text()}}}
+	}
+	s.table(Table{Name: "residue", Caption: "What may still have deleted rows", Columns: []Column{{Name: "where"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: []Row{
+		row("the table’s own files, until vacuum", r.VacuumHorizon, at.in("vacuum_horizon")),
+		row("archived write-ahead log", r.WALArchive, at.in("wal_archive")),
+		row("backups", r.Backups, at.in("backups")),
+	}})
+	s.Blocks[len(s.Blocks)-1].Text = fmt.Sprintf("A row that is deleted from its table is not erased from the disk, from backups or from copies. %s",
+		"What is said here is measured where it says so, and otherwise declared by the people who run the database.")
+}
