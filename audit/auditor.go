@@ -67,8 +67,17 @@ func New(config Config) (*Auditor, error) {
 	if err := a.route(replication.Identity{}).Validate(); err != nil {
 		return nil, err
 	}
+	a.metrics.of(a)
 	a.setNotReady("not started")
 	return a, nil
+}
+
+// sinkStalled is for how long the sink has taken nothing of what waits; 0 without a sink.
+func (a *Auditor) sinkStalled() time.Duration {
+	if p := a.publisher.Load(); p != nil {
+		return (*p).Stalled()
+	}
+	return 0
 }
 
 // Ready is nil while the auditor streams, Kafka answers, the server answers, and heartbeats come back, or while it stands by for another

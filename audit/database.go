@@ -113,8 +113,8 @@ func (d *Database) Close() {
 	}
 }
 
-// SlotLag measures how much log PostgreSQL keeps for a slot, each time the metrics are read: while the auditor is stuck, it is the server
-// that knows. Where it cannot be asked, there is no value rather than an old one.
+// SlotLag measures how much log PostgreSQL keeps for a slot, and how much more it may, each time the metrics are read: while the auditor is
+// stuck, it is the server that knows. Where it cannot be asked, there is no value rather than an old one.
 func (d *Database) SlotLag(slot string) prometheus.Collector { return slotLag{d, slot} }
 
 type slotLag struct {
@@ -126,8 +126,15 @@ var slotLagBytes = prometheus.NewDesc("lapse_slot_lag_bytes",
 	"Bytes of the write-ahead log that the slot has not confirmed (of=confirmed) or that the server keeps because of it (of=restart).",
 	[]string{"of"}, nil)
 
+var slotHeadroom = prometheus.NewDesc("lapse_slot_headroom_ratio",
+	"Share of max_slot_wal_keep_size that is left before PostgreSQL gives the slot up: 1 if nothing is kept, 0 if it is lost or about to be. "+
+		"No value where the size is unlimited.", nil, nil)
+
 // Describe implements prometheus.Collector.
-func (s slotLag) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- slotLagBytes }
+func (s slotLag) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- slotLagBytes
+	descriptions <- slotHeadroom
+}
 
 // Collect implements prometheus.Collector.
 func (s slotLag) Collect(metrics chan<- prometheus.Metric) {
@@ -141,6 +148,21 @@ func (s slotLag) Collect(metrics chan<- prometheus.Metric) {
 	if err != nil || !state.Exists {
 		return
 	}
+	if left, limited := headroomOf(&state); limited {
+		metrics <- prometheus.MustNewConstMetric(slotHeadroom, prometheus.GaugeValue, left)
+	}
 	metrics <- prometheus.MustNewConstMetric(slotLagBytes, prometheus.GaugeValue, float64(state.Behind()), "confirmed")
 	metrics <- prometheus.MustNewConstMetric(slotLagBytes, prometheus.GaugeValue, float64(state.Held()), "restart")
+}
+
+// headroomOf is the share of what the server may keep for a slot that is left. limited is false where it may keep everything.
+func headroomOf(s *replication.SlotState) (left float64, limited bool) {
+	if s.Lost() {
+		return 0, true
+	}
+	if s.SafeWALSize == nil {
+		return 0, false
+	}
+	left = max(float64(*s.SafeWALSize), 0)
+	return left / max(left+float64(s.Held()), 1), true
 }

@@ -33,7 +33,11 @@ func TestTheSlotsLagIsWhatTheServerSays(t *testing.T) {
 		values := map[string]float64{}
 		for _, family := range families {
 			for _, m := range family.GetMetric() {
-				values[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+				name := family.GetName()
+				if len(m.GetLabel()) == 1 {
+					name = m.GetLabel()[0].GetValue()
+				}
+				values[name] = m.GetGauge().GetValue()
 			}
 		}
 		return values
@@ -45,6 +49,9 @@ func TestTheSlotsLagIsWhatTheServerSays(t *testing.T) {
 	behind := read()
 	if behind["confirmed"] < 20000 || behind["restart"] < behind["confirmed"] {
 		t.Errorf("20,000 rows behind: %v", behind)
+	}
+	if ratio, is := behind["lapse_slot_headroom_ratio"]; is {
+		t.Errorf("the size is unlimited, and the headroom is %v", ratio)
 	}
 	db.Exec(t, "select pg_replication_slot_advance('"+slot+"', pg_current_wal_lsn())")
 	if caughtUp := read(); caughtUp["confirmed"] >= behind["confirmed"] {

@@ -23,6 +23,9 @@ type Metrics struct {
 	standingBy   prometheus.Gauge
 	lag          prometheus.GaugeFunc
 	checkpoint   prometheus.GaugeFunc
+	stalled      prometheus.GaugeFunc
+	bytes        prometheus.Counter
+	keysEnd      prometheus.Gauge
 	kafka        *kafka.Metrics
 	witness      *witness.Metrics
 
@@ -30,6 +33,7 @@ type Metrics struct {
 	since     atomic.Int64                                                   // see setWaiting; Unix microseconds, 0 for nothing
 	unsigned  atomic.Int64                                                   // see setUnsigned; the same
 	serverLag lagTracker
+	sink      atomic.Pointer[func() time.Duration] // for how long it has taken nothing; nil before there is an auditor
 }
 
 // NewMetrics makes the collectors.
@@ -84,8 +88,30 @@ func NewMetrics() *Metrics {
 		}
 		return max(0, time.Since(time.UnixMicro(since)).Seconds())
 	})
+	m.addLimits()
 	m.lookUpCauses()
 	return m
+}
+
+// addLimits makes what says how much is read, and how near the auditor is to a stop.
+func (m *Metrics) addLimits() {
+	m.bytes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "lapse_stream_bytes_total",
+		Help: "Bytes read from the replication slot.",
+	})
+	m.keysEnd = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "lapse_row_keys_end_timestamp_seconds",
+		Help: "When the first month begins that has no key for commitments to rows, in Unix time, as of this auditor's start: it stops then.",
+	})
+	m.stalled = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lapse_sink_stalled_seconds",
+		Help: "Time for which what waits for Kafka or the folder has not been taken there; 0 if nothing waits.",
+	}, func() float64 {
+		if stalled := m.sink.Load(); stalled != nil {
+			return (*stalled)().Seconds()
+		}
+		return 0
+	})
 }
 
 // lookUpCauses fills in byCause: what there can be is in the metrics from the start.
@@ -104,12 +130,19 @@ func (m *Metrics) lookUpCauses() {
 
 // Collectors are all collectors, those of publishing too, for a registry.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.gaps, m.bent, m.standingBy, m.lag, m.checkpoint}
+	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.gaps, m.bent, m.standingBy, m.lag, m.checkpoint, m.stalled, m.bytes, m.keysEnd}
 	return append(append(own, m.kafka.Collectors()...), m.witness.Collectors()...)
 }
 
 // Published is the counter of events alone, by cause and operation: reading it asks nobody.
 func (m *Metrics) Published() prometheus.Collector { return m.published }
+
+// of says whose measurements these are.
+func (m *Metrics) of(a *Auditor) {
+	m.keysEnd.Set(float64(a.config.RowsKeys.End(time.Now()).Unix()))
+	stalled := a.sinkStalled
+	m.sink.Store(&stalled)
+}
 
 // setWaiting records since when something waits; the zero time means that nothing does.
 func (m *Metrics) setWaiting(since time.Time) { m.since.Store(microsOrZero(since)) }

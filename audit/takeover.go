@@ -120,6 +120,7 @@ func (a *Auditor) openStream(ctx context.Context) (*openedStream, error) {
 	defer cancel()
 	o := &openedStream{}
 	config := a.config.Stream
+	config.Received = func(bytes int) { a.metrics.bytes.Add(float64(bytes)) }
 	config.Inspect = func(ctx context.Context, conn *pgx.Conn, _ *replication.Identity) (err error) {
 		if o.catalog, err = history.ReadCatalog(ctx, conn); err == nil {
 			a.standby.saw(o.catalog.NewestBeat(), time.Now())

@@ -11,7 +11,7 @@ import (
 
 // backlogMetrics say what is due and left, from what runs and looks know: no table is read for them.
 type backlogMetrics struct {
-	backlog, oldest, watermark, held, success *prometheus.GaugeVec
+	backlog, oldest, watermark, held, success, lag *prometheus.GaugeVec
 }
 
 func newBacklogMetrics() backlogMetrics {
@@ -24,11 +24,12 @@ func newBacklogMetrics() backlogMetrics {
 		watermark: gauge("watermark_timestamp_seconds", "When the last run ended, no row that fell due before this time was left."),
 		held:      gauge("rows_held", "Rows that were due and held when the last run ended."),
 		success:   gauge("last_success_timestamp_seconds", "When a run of the policy last ended that tried all due rows, or a look found none; rows in quarantine are ignored."),
+		lag:       gauge("schedule_lag_seconds", "For how long a run of the policy has been due that is not over; 0 for none. Time outside its window counts."),
 	}
 }
 
 func (b *backlogMetrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{b.backlog, b.oldest, b.watermark, b.held, b.success}
+	return []prometheus.Collector{b.backlog, b.oldest, b.watermark, b.held, b.success, b.lag}
 }
 
 // goesOn records how far a run is, where it is known how much there was.
@@ -88,6 +89,23 @@ func (b *backlogMetrics) outsideRuns(p *record.InForce, at bool, now time.Time) 
 	b.oldest.WithLabelValues(name, table).Set(p.OverdueFor(now).Seconds())
 }
 
+// late records for how long an armed policy's run has been due that is not over: what others did, the catalog knows once lookedInterval at most.
+func (b *backlogMetrics) late(p *record.InForce, now time.Time) {
+	next, err := p.NextRun()
+	if err == nil {
+		next, err = p.Schedule.Opens(next)
+	}
+	if err != nil || p.State != schemas.Armed {
+		b.lag.DeleteLabelValues(string(p.Name), p.TableName)
+		return
+	}
+	lag := now.Sub(next)
+	if p.Unfinished == nil && lag < lookedInterval+factsInterval {
+		lag = 0
+	}
+	b.lag.WithLabelValues(string(p.Name), p.TableName).Set(max(0, lag.Seconds()))
+}
+
 // lookedAtAll reports whether a look that found nothing due saw every due row: those in quarantine are left out of it.
 func lookedAtAll(p *record.InForce) bool { return p.Quarantine.Rows == 0 && p.PutAside == 0 }
 
@@ -102,7 +120,7 @@ func (b *backlogMetrics) nothingDue(p *record.InForce, now time.Time) {
 
 // forget drops the gauges of a policy that is no longer in force.
 func (b *backlogMetrics) forget(name schemas.PolicyName) {
-	for _, g := range []*prometheus.GaugeVec{b.backlog, b.oldest, b.watermark, b.held, b.success} {
+	for _, g := range []*prometheus.GaugeVec{b.backlog, b.oldest, b.watermark, b.held, b.success, b.lag} {
 		g.DeletePartialMatch(prometheus.Labels{"policy": string(name)})
 	}
 }

@@ -27,7 +27,7 @@ func TestTheExecutorsMetricsHaveTheirNames(t *testing.T) {
 	}
 	for _, want := range strings.Fields(`rows_deleted_total rows_cascaded_total batches_total batch_seconds batch_size run_seconds expired_backlog_rows
 		oldest_expired_age_seconds watermark_timestamp_seconds rows_held skips_total throttle_seconds_total limit_reached_total policy_state
-		last_success_timestamp_seconds`) {
+		last_success_timestamp_seconds schedule_lag_seconds deletion_stopped paused held_back rows_quarantined oldest_quarantined_age_seconds`) {
 		if !slices.Contains(names, want) {
 			t.Errorf("there is no metric lapse_%s", want)
 		}

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,8 +21,17 @@ type Metrics struct {
 	backlog                                              backlogMetrics
 	quarantined, oldestQuarantined                       *prometheus.GaugeVec
 	paused                                               prometheus.Gauge
+	stopped                                              *prometheus.GaugeVec
 	stays                                                *prometheus.GaugeVec
+
+	mu     sync.Mutex
+	reason guard.Reason                     // of stopped, while it is 1
+	tables map[schemas.PolicyName]string    // of the policies in force
+	gone   map[schemas.PolicyName]time.Time // until when series are dropped that the last turn of a dropped policy makes again
 }
+
+// goneFor is longer than the turn that may be under way when its policy is dropped.
+const goneFor = time.Minute
 
 // Outcomes of a batch: a label of batches_total.
 const (
@@ -47,6 +57,7 @@ func newMetrics() *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "lapse", Name: name, Help: help, Buckets: buckets}, labels())
 	}
 	return &Metrics{
+		tables: map[schemas.PolicyName]string{}, gone: map[schemas.PolicyName]time.Time{},
 		backlog:      newBacklogMetrics(),
 		deleted:      counter("rows_deleted_total", "Rows deleted from the policy's table."),
 		cascaded:     counter("rows_cascaded_total", "Rows that foreign keys took along."),
@@ -63,6 +74,10 @@ func newMetrics() *Metrics {
 		paused: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "lapse", Name: "paused", Help: "1 while every deletion in the database is paused, by a person or by the auditor's alarm.",
 		}),
+		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "lapse", Name: "deletion_stopped",
+			Help: "1 while this executor deletes nothing in the whole database, by the reason: paused_all (a person), alarm (the auditor), slot_lost and the like.",
+		}, []string{"reason"}),
 		oldestQuarantined: gauge("oldest_quarantined_age_seconds", "Time since the first of them was tried first; 0 for none."),
 	}
 }
@@ -81,7 +96,8 @@ func labels(more ...string) []string { return append([]string{"policy", "table"}
 
 // Collectors are to be registered by the caller.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return append(m.backlog.collectors(), m.quarantined, m.oldestQuarantined, m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state, m.paused, m.stays)
+	return append(m.backlog.collectors(), m.quarantined, m.oldestQuarantined, m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits,
+		m.batchSeconds, m.runSeconds, m.batchSize, m.state, m.paused, m.stopped, m.stays)
 }
 
 // committed counts a batch that is durable.
@@ -107,13 +123,24 @@ func (m *Metrics) heldBack(p *record.InForce, stays []record.Stay) {
 	}
 }
 
-// allPaused says whether every deletion is paused.
-func (m *Metrics) allPaused(a *guard.Answer) {
-	is := 0.0
-	if a.Stops() && (a.Reason == guard.PausedAll || a.Reason == guard.Alarmed) {
+// answered says whether every deletion is paused, and why this process deletes nothing.
+func (m *Metrics) answered(a *guard.Answer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	is, reason := 0.0, guard.Reason("")
+	if a.Stops() {
+		reason = a.Reason
+	}
+	if reason == guard.PausedAll || reason == guard.Alarmed {
 		is = 1
 	}
 	m.paused.Set(is)
+	if m.reason != "" {
+		m.stopped.WithLabelValues(string(m.reason)).Set(0)
+	}
+	if m.reason = reason; reason != "" {
+		m.stopped.WithLabelValues(string(reason)).Set(1)
+	}
 }
 
 // limited counts a run that reached a limit.
@@ -137,13 +164,42 @@ func (m *Metrics) in(p *record.InForce, state schemas.State) {
 	}
 }
 
-// forget drops the gauges of a policy that is no longer in force. Counters stay: they count what was done.
+// inForce drops the series of policies that are no longer in force, and of tables that have another name.
+func (m *Metrics) inForce(policies []record.InForce, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	tables := make(map[schemas.PolicyName]string, len(policies))
+	for i := range policies {
+		tables[policies[i].Name] = policies[i].TableName
+		delete(m.gone, policies[i].Name)
+	}
+	for name, table := range m.tables {
+		switch renamed, is := tables[name]; {
+		case !is:
+			m.gone[name] = now.Add(goneFor)
+		case renamed != table:
+			m.forget(name)
+		}
+	}
+	for name, until := range m.gone {
+		m.forget(name)
+		if now.After(until) {
+			delete(m.gone, name)
+		}
+	}
+	m.tables = tables
+}
+
+// forget drops all series of a policy.
 func (m *Metrics) forget(name schemas.PolicyName) {
 	of := prometheus.Labels{"policy": string(name)}
-	m.state.DeletePartialMatch(of)
-	m.batchSize.DeletePartialMatch(of)
+	for _, c := range []*prometheus.CounterVec{m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits} {
+		c.DeletePartialMatch(of)
+	}
+	for _, g := range []*prometheus.GaugeVec{m.state, m.batchSize, m.stays, m.quarantined, m.oldestQuarantined} {
+		g.DeletePartialMatch(of)
+	}
+	m.batchSeconds.DeletePartialMatch(of)
+	m.runSeconds.DeletePartialMatch(of)
 	m.backlog.forget(name)
-	m.stays.DeletePartialMatch(of)
-	m.quarantined.DeletePartialMatch(of)
-	m.oldestQuarantined.DeletePartialMatch(of)
 }

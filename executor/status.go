@@ -52,7 +52,7 @@ func (e *Executor) setReady(err error) {
 // answered takes what the guards say of the whole database. That a person has paused every deletion is nothing that the process could do
 // better: it is ready, and says so.
 func (e *Executor) answered(a *guard.Answer) {
-	e.metrics.allPaused(a)
+	e.metrics.answered(a)
 	if !a.Paused() {
 		e.setReady(a.Err())
 		return
@@ -72,12 +72,12 @@ func (e *Executor) Paused() string {
 // observe records the list for readiness, summaries and metrics, and forgets what is no longer in force. It returns, of the versions that it
 // forgets, those whose run this process worked on without seeing its end.
 func (e *Executor) observe(policies []record.InForce) (cut []*policyMemory) {
+	e.metrics.inForce(policies, e.now())
 	inForce := map[versionKey]bool{}
-	names := map[schemas.PolicyName]bool{}
 	status := make([]policyStatus, 0, len(policies))
 	for i := range policies {
 		p := &policies[i]
-		inForce[versionKey{p.ID, p.Version}], names[p.Name] = true, true
+		inForce[versionKey{p.ID, p.Version}] = true
 		is, line := e.memory(p).pauses.now(), policyStatus{policy: p.Name, table: p.TableName, version: p.Version, state: p.State}
 		switch {
 		case p.State != schemas.Armed:
@@ -99,9 +99,6 @@ func (e *Executor) observe(policies []record.InForce) (cut []*policyMemory) {
 			if m.run.now().open {
 				cut = append(cut, m)
 			}
-		}
-		if !names[m.name] {
-			e.metrics.forget(m.name)
 		}
 	}
 	return cut

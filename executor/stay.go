@@ -92,6 +92,7 @@ func (w *worker) measureStays(policies []record.InForce, a *guard.Answer) {
 		w.metrics.heldBack(p, w.allStays(p, a))
 		m := w.memory(p)
 		run := m.run.now()
+		w.metrics.backlog.late(m.quiet.since(p), w.now())
 		w.metrics.backlog.outsideRuns(m.quiet.since(p), working[p.ID] || run.at(p.Unfinished), w.now())
 	}
 }

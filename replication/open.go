@@ -33,6 +33,8 @@ type StreamConfig struct {
 	// the very server that streams; also where the slot turns out to be in use. The connection knows the simple protocol
 	// only. Its error ends Open. nil: nothing is asked.
 	Inspect func(ctx context.Context, conn *pgx.Conn, identity *Identity) error
+	// Received is called with each number of bytes that came from the server, by the goroutine that reads the stream. nil: nobody counts.
+	Received func(bytes int)
 	// Logger gets what is worth knowing and no error; nil discards it.
 	Logger *slog.Logger
 }
@@ -143,7 +145,8 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	}
 	interval := min(config.StatusInterval, timeout/3)
 	s := &Stream{
-		slot: slot.Name, identity: identity, startedAt: slot.Confirmed, sent: slot.Confirmed, log: config.Logger,
+		counts: config.Received,
+		slot:   slot.Name, identity: identity, startedAt: slot.Confirmed, sent: slot.Confirmed, log: config.Logger,
 		liveness: newLiveness(), wakeups: make(chan struct{}, 1), senderTimeout: timeout,
 		status:  statuses{interval: interval, sent: slot.Confirmed, sentAt: time.Now()},
 		decoder: newDecoder(identity.TimelineOf),

@@ -45,9 +45,13 @@ func (s *Stream) read(ctx context.Context, until time.Time, wake <-chan struct{}
 		return ErrWoken
 	default:
 	}
+	before := s.wire.end()
 	switch err := s.wire.fill(); {
 	case err == nil:
 		s.received()
+		if s.counts != nil {
+			s.counts(int(s.wire.end() - before))
+		}
 		return nil
 	case isTimeout(err):
 		return ctx.Err()

@@ -34,6 +34,7 @@ type Stream struct {
 	senderTimeout time.Duration // of the server, for this session
 	liveness      liveness
 	receivedAt    atomic.Int64 // last byte from the server, since liveness.began
+	counts        func(int)    // StreamConfig.Received
 	asking        atomic.Bool  // see Ask
 	stop          stopWatch
 	wakeups       chan struct{} // see Wake

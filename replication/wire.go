@@ -140,6 +140,9 @@ func (w *wire) skip(f frame) {
 	w.r = int(f.end - w.base)
 }
 
+// end is the position in the connection up to which bytes have come.
+func (w *wire) end() int64 { return w.base + int64(w.w) }
+
 // room says whether fill may keep reading ahead without making the buffer larger than limit.
 func (w *wire) room(limit int) bool { return w.w-w.r < limit }
 

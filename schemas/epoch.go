@@ -36,5 +36,14 @@ func (e Epoch) Next() Epoch { return EpochOf(e.Begin().AddDate(0, 1, 0)) }
 // EpochKeys are the keys of the months that have one. That of a destroyed month is there, and nil.
 type EpochKeys map[Epoch]Key
 
+// End is when the first month begins, from that of now on, that has no key.
+func (k EpochKeys) End(now time.Time) time.Time {
+	month := EpochOf(now)
+	for k[month] != nil {
+		month = month.Next()
+	}
+	return month.Begin()
+}
+
 // Epochs are the months, the first one first.
 func (k EpochKeys) Epochs() []Epoch { return slices.Sorted(maps.Keys(k)) }

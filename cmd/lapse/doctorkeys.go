@@ -20,11 +20,9 @@ func examineKeys(keys config.KeySource, now time.Time) []doctor.Finding {
 		return nil
 	}
 	f := doctor.Finding{Check: "keys", Grade: doctor.OK}
-	until := schemas.EpochOf(now)
-	for epochs[until] != nil {
-		until = until.Next()
-	}
-	switch left := until.Begin().Sub(now); {
+	end := epochs.End(now)
+	until := schemas.EpochOf(end)
+	switch left := end.Sub(now); {
 	case left <= 0:
 		f.Grade, f.Text = doctor.Fail, fmt.Sprintf("the key named rows has no key of %s: the auditor publishes nothing of this month", until)
 	case left < keysWarning:

@@ -342,6 +342,7 @@ topics: { system: %[5]s.system, user: %[5]s.user, log: %[5]s.log, partitions: 3 
 		if err = errors.Join(err, user.Wait()); err != nil {
 			t.Fatal(err)
 		}
+		lintMetrics(t, d.metrics(ctx))
 		d.stop()
 		m.lapse("audit", "--once")
 		w.compare(broker, name)

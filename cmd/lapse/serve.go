@@ -75,7 +75,7 @@ func (a *app) webPart(ctx context.Context, address string, ready []readiness, me
 	if address == "" {
 		return nil, nil
 	}
-	registry, err := newRegistry(measured)
+	registry, err := newRegistry(measured, readyNow(ready))
 	if err != nil {
 		return nil, err
 	}

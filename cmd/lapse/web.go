@@ -45,6 +45,22 @@ func buildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
+// readyNow says of each part whether /readyz would find it ready.
+func readyNow(parts []readiness) (all []prometheus.Collector) {
+	for _, p := range parts {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "lapse", Name: "ready", Help: "1 while the part of this process does its job or stands by for another one, as /readyz says, 0 while it does not.",
+			ConstLabels: prometheus.Labels{"part": p.part},
+		}, func() float64 {
+			if p.ready() != nil {
+				return 0
+			}
+			return 1
+		}))
+	}
+	return all
+}
+
 // newRegistry has the process's own measurements and those of its parts.
 func newRegistry(parts ...[]prometheus.Collector) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
