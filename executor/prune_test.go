@@ -69,6 +69,10 @@ func TestAfterAYearOfBatchesTheCatalogIsAsLargeAsAfterAMonth(t *testing.T) {
 		if year := size(); year > 2*month {
 			t.Errorf("after a month of batches it has %d bytes, after a year %d", month, year)
 		}
+		days := one[string](t, db, "select format('%s days of %s to %s rows', count(*), min(deleted), max(deleted)) from lapse.deleted_day")
+		if want := "34 days of 1000 to 1000 rows"; days != want {
+			t.Errorf("what was removed is %s, want %s", days, want)
+		}
 		due := one[int](t, db, "select count(*) from sessions")
 		once(t, newExecutor(t, db), "p")
 		if left := one[int](t, db, "select count(*) from sessions"); left != due-5 {

@@ -31,7 +31,7 @@ var (
 		"publication", "published",
 	}
 	executorReads = []string{
-		"allowance", "batch", "batch_result", "breaker", "clock", "deleter", "dropped", "memory", "pruning", "run", "shard", "worker",
+		"allowance", "batch", "batch_result", "breaker", "clock", "deleted_day", "deleter", "dropped", "memory", "pruning", "run", "shard", "worker",
 	}
 	quarantineRead = []string{
 		"policy_id", "leaf", "sqlstate", "relation", "constraint_name", "tries", "entered_at", "tried_at", "retry_at",

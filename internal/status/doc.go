@@ -9,6 +9,7 @@
 //	work.go        what executors say of it, and what its next run waits for
 //	halt.go        the switch for all policies
 //	holds.go       legal holds, as numbers
+//	days.go        what was deleted, by day
 //	text.go        sizes and times for a person
 //
 // JSON tags are the contract of --json. Texts may hold what a login wrote, line breaks too: who shows them escapes them.

@@ -82,6 +82,18 @@ create trigger pruned after delete on lapse.batch referencing old table as gone
 create trigger pruned after delete on lapse.batch_result referencing old table as gone
   for each statement execute function lapse.check_pruned();
 
+-- What prune removes from the ledger stays as a number, for a year: how many rows each policy deleted on which day. It is no evidence.
+create table lapse.deleted_day (
+  policy_id int not null,
+  day       date not null,
+  deleted   bigint not null check (deleted >= 0),
+  primary key (policy_id, day)
+);
+comment on table lapse.deleted_day is 'How many rows each policy deleted on a day, of batches that are no longer in the ledger. No evidence: the log is. Written by prune.';
+comment on column lapse.deleted_day.policy_id is 'The policy.';
+comment on column lapse.deleted_day.day is 'The day, in UTC, on which the batches began.';
+comment on column lapse.deleted_day.deleted is 'Rows that they deleted from the policy''s table.';
+
 -- prune removes ledger rows and runs that are older than so many days, some thousands at a time, and returns how many rows it
 -- removed: none says that nothing is left to do, or that somebody else is at it. The batch that a shard was entered with last stays
 -- while the shard is not done: somebody may not know yet what became of it. So does each policy's last run, which schedule, clock and
@@ -114,7 +126,14 @@ begin
                 and o.batch not in (select s.batch from lapse.shard s where not s.done and s.batch is not null)
               order by o.started_at
               limit 5000)
-    returning b.batch)
+    returning b.batch, b.policy_id, b.started_at),
+  counted as (
+    insert into lapse.deleted_day as d (policy_id, day, deleted)
+    select r.policy_id, (r.started_at at time zone 'UTC')::date, sum(o.deleted)
+      from removed r
+      join lapse.batch_result o on o.batch = r.batch
+     group by 1, 2
+    on conflict on constraint deleted_day_pkey do update set deleted = d.deleted + excluded.deleted)
   select coalesce(array_agg(r.batch), '{}') into gone from removed r;
   delete from lapse.batch_result r where r.batch = any (gone);
   runs := array(select o.run
@@ -140,6 +159,7 @@ begin
    where q.number in (select c.number from lapse.quarantine_change c where c.changed_at < horizon order by c.changed_at limit 5000);
   delete from lapse.snapshot s
    where s.number in (select o.number from lapse.snapshot o where o.at < horizon order by o.at limit 5000);
+  delete from lapse.deleted_day d where d.day < (clock_timestamp() at time zone 'UTC')::date - 400;
   -- What the checks found of a leaf that is gone: a table whose partitions are dropped leaves an entry for each of them.
   delete from lapse.examined e
    where e.id in (select x.id from lapse.examined x where not exists (select from pg_class c where c.oid = x.leaf) for update skip locked);
