@@ -109,5 +109,6 @@ var reasons = map[Reason]string{
 	NotInLog:         "The log has no record that says what the policy is.",
 	NotStated:        "The log does not say how it was before the period.",
 	FloorNotCompared: "The log has the floor and not the age of each deleted row.",
+	Withheld:         "Numbers below five are not said, nor what would give one away.",
 	ResultMissing:    "A batch has no result of its own: how many rows it says it deleted is not known.",
 }

@@ -60,10 +60,26 @@ func figure(f report.Figure, from place) Cell {
 	switch {
 	case f.Value != nil:
 		return count(*f.Value, from.in("value"))
+	case f.NotAssessed == report.Withheld:
+		return Cell{Text: withheld(f), From: string(from)}
 	case f.AtLeast != nil:
-		return Cell{Text: Number(*f.AtLeast) + " or more", From: string(from.in("at_least"))}
+		return Cell{Text: Number(*f.AtLeast) + " or more", From: string(from)}
 	default:
 		return Cell{Text: notAssessed}
+	}
+}
+
+// withheld is a number of a redacted report, by what may be said of it.
+func withheld(f report.Figure) string {
+	switch {
+	case f.AtLeast == nil:
+		return string(report.Withheld)
+	case f.AtMost == nil:
+		return Number(*f.AtLeast) + " or more"
+	case *f.AtLeast == 1 && *f.AtMost == 4:
+		return "<5"
+	default:
+		return Number(*f.AtLeast) + " to " + Number(*f.AtMost)
 	}
 }
 

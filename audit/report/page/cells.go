@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,17 +61,23 @@ func lookUp(in any, pointer string) (any, bool) {
 	return in, true
 }
 
-// says reports whether a text says a value: a number begins it, with or without commas; an instant may be cut to the second.
+// says reports whether a text says a value: a number, with or without commas and what it is of; an instant may be cut to the second.
 func says(text string, value any) bool {
 	switch x := value.(type) {
 	case json.Number:
-		number, _, _ := strings.Cut(text, " ")
-		return strings.ReplaceAll(number, ",", "") == string(x)
+		n, err := x.Int64()
+		number, of, _ := strings.Cut(text, " ")
+		return err == nil && strings.ReplaceAll(number, ",", "") == string(x) &&
+			(slices.Contains([]string{"", "keys", "more"}, of) || text == seconds(report.Number(n), "").Text)
 	case string:
 		if text == visible(x) || text == gradeWords[report.Grade(x)] && text != "" {
 			return true
 		}
 		return !report.Instant(x).Time().IsZero() && text == moment(report.Instant(x))
+	case map[string]any: // a figure that is no number
+		var f report.Figure
+		again, err := json.Marshal(x)
+		return err == nil && json.Unmarshal(again, &f) == nil && text == figure(f, "").Text
 	}
 	return false
 }

@@ -83,3 +83,39 @@ func TestADigitThatIsEditedInAPageOfAnotherBuildIsFound(t *testing.T) {
 		}
 	}
 }
+
+func TestARedactedPageNamesNobody(t *testing.T) {
+	t.Parallel()
+	r, _ := example(t)
+	redacted, err := r.Redact()
+	if err != nil {
+		t.Fatal(err)
+	}
+	canonical, err := redacted.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewRedacted(redacted, "test")
+	page, err := d.HTML(canonical, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to := os.Getenv("LAPSE_PAGE"); to != "" {
+		if err := os.WriteFile(to+".redacted.html", page, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := CompareValues(page, canonical); err != nil {
+		t.Error(err)
+	}
+	files := d.CSV()
+	for i := range r.Policies {
+		for _, name := range []string{r.Policies[i].Name, r.Policies[i].Table, r.Log.Database + "<", "alice", "OPS-"} {
+			for _, text := range append(files, File{"html", page}) {
+				if bytes.Contains(text.Content, []byte(name)) {
+					t.Errorf("%s is in %s", name, text.Name)
+				}
+			}
+		}
+	}
+}

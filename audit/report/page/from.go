@@ -207,7 +207,10 @@ func some(names []string) string {
 
 // steps are the commands that check the report.
 func (m *maker) steps() []Step {
-	key := m.Log.PublicKey
+	return steps(m.Log.PublicKey)
+}
+
+func steps(key string) []Step {
 	if key == "" || strings.ContainsAny(key, " \n'") {
 		key = "NAME+HASH+KEY"
 	}

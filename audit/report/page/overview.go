@@ -22,7 +22,7 @@ func (m *maker) zeroLines() Section {
 		p := &m.Policies[i]
 		row := Row{Cells: []Cell{text(p.Name, policyAt(i).in("name"))}}
 		for j := range p.Zero {
-			row.Cells = append(row.Cells, zeroCell(&p.Zero[j], policyAt(i).in("zero", j)))
+			row.Cells = append(row.Cells, zeroCell(p.Zero[j].Figure, policyAt(i).in("zero", j)))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -32,35 +32,44 @@ func (m *maker) zeroLines() Section {
 	}
 }
 
-func zeroCell(z *report.ZeroLine, at place) Cell {
-	c := figure(z.Figure, at.in("figure"))
+func zeroCell(f report.Figure, at place) Cell {
+	c := figure(f, at.in("figure"))
 	switch {
-	case z.Figure.Value == nil:
-		c.Tone = Open
-	case *z.Figure.Value != 0:
+	case f.NotAssessed == report.Withheld || f.Value != nil && *f.Value != 0:
 		c.Tone = Fail
+	case f.Value == nil:
+		c.Tone = Open
 	}
 	return c
 }
 
+const rollForwardLead = "It runs between two counts, each made in one snapshot of the database, and not between the ends of the period: " +
+	"due and held at the start, with what fell due less what was refreshed, less the deletions, is due and held at the end. " +
+	"“Fell due less refreshed” is derived from the others. It has the rows that fell due, less those that were given a later due time, " +
+	"and the rows that users deleted before they were due."
+
+var rollForwardColumns = []Column{
+	{Name: "policy"},
+	{"due at the start", true},
+	{"held at the start", true},
+	{"fell due less refreshed (derived)", true},
+	{"deleted by the policy", true},
+	{"deleted by users", true},
+	{"due at the end", true},
+	{"held at the end", true},
+	{"in quarantine at the end", true},
+}
+
 // rollForward is every policy's, in one table.
 func (m *maker) rollForward() Section {
-	t := &Table{Name: "rollforward", Caption: "Rows that were due, from the first count of the period to the last", Columns: []Column{
-		{Name: "policy"},
-		{"due at the start", true},
-		{"fell due less refreshed (derived)", true},
-		{"deleted by the policy", true},
-		{"deleted by users", true},
-		{"due at the end", true},
-		{"held at the end", true},
-		{"in quarantine at the end", true},
-	}}
+	t := &Table{Name: "rollforward", Caption: "Rows that were due, from the first count of the period to the last", Columns: rollForwardColumns}
 	for _, i := range m.order {
 		p, at := &m.Policies[i], policyAt(i).in("roll_forward")
 		f := &p.RollForward
 		t.Rows = append(t.Rows, Row{Cells: []Cell{
 			text(p.Name, policyAt(i).in("name")),
 			figure(f.DueStart, at.in("due_at_start")),
+			figure(f.HeldStart, at.in("held_at_start")),
 			figure(f.FellDue, at.in("fell_due_less_refreshed")),
 			figure(f.ByPolicy, at.in("deleted_by_policy")),
 			figure(f.ByUsers, at.in("deleted_by_users")),
@@ -69,12 +78,7 @@ func (m *maker) rollForward() Section {
 			figure(f.QuarantineEnd, at.in("quarantined_at_end")),
 		}})
 	}
-	return Section{
-		ID: "rollforward", Title: "Roll-forward", Blocks: []Block{{Table: t}},
-		Lead: "It runs between two counts, each made in one snapshot of the database, and not between the ends of the period. " +
-			"“Fell due less refreshed” is derived from the others: what is needed for them to come out. It has the rows that fell due, less those " +
-			"that were given a later due time, and the rows that users deleted before they were due.",
-	}
+	return Section{ID: "rollforward", Title: "Roll-forward", Blocks: []Block{{Table: t}}, Lead: rollForwardLead}
 }
 
 // deletions are those of the whole database.

@@ -111,7 +111,7 @@ func (s *Section) zero(p *report.Policy, at place, name string) {
 				means += fmt.Sprintf(" At most it is %s.", Number(*f.AtMost))
 			}
 		}
-		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: z.About.Title()}, zeroCell(z, at.in("zero", j)), {Text: means}}})
+		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: z.About.Title()}, zeroCell(z.Figure, at.in("zero", j)), {Text: means}}})
 	}
 	s.table(t)
 	for j := range p.Zero {
@@ -153,12 +153,12 @@ func balance(f *report.RollForward, at place) []Row {
 	}
 	return []Row{
 		row("due at the start", f.DueStart, "due_at_start", start, ""),
-		row("due but for a hold, at the start", f.HeldStart, "held_at_start", start, ""),
+		row("and held at the start: due but for a hold", f.HeldStart, "held_at_start", start, ""),
 		row("+ fell due less refreshed", f.FellDue, "fell_due_less_refreshed", "derived: what makes the others come out", "net"),
 		row("− deleted by the policy", f.ByPolicy, "deleted_by_policy", "the log, between the two counts", ""),
 		row("− deleted by users", f.ByUsers, "deleted_by_users", "the log, between the two counts", ""),
 		row("= due at the end", f.DueEnd, "due_at_end", end, "sum"),
-		row("and due but for a hold, at the end", f.HeldEnd, "held_at_end", end, ""),
+		row("and held at the end: due but for a hold", f.HeldEnd, "held_at_end", end, "sum"),
 		row("in quarantine at the start (among the due)", f.QuarantineStart, "quarantined_at_start", start, ""),
 		row("in quarantine at the end (among the due)", f.QuarantineEnd, "quarantined_at_end", end, ""),
 	}

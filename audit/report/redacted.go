@@ -1,0 +1,284 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// Redacted is a report without names, and without any number below five but zero.
+//
+// What it shows is a function of its cells with 1, 2, 3 and 4 made one: a total is said as the range that follows from its parts as they are
+// shown, and no more. So two databases that differ only in which of these a cell has give the same bytes, and nobody can tell them
+// apart: not by sums, not by the rule. Numbers of one thing on the whole of a month overlap with no other edition's, which is why it is made
+// of one month, and of all policies.
+type Redacted struct {
+	Kind   string      `json:"kind"` // "redacted_report"
+	Schema int         `json:"schema"`
+	Period Period      `json:"period"`
+	Log    RedactedLog `json:"log"`
+	// By number.
+	Policies []RedactedPolicy `json:"policies"`
+	Gaps     int64            `json:"gaps"`     // stretches of the write-ahead log that nobody read
+	Restores int64            `json:"restores"` // how often the database went back to an earlier state
+}
+
+// RedactedLog is what somebody needs who has the log.
+type RedactedLog struct {
+	Name      string      `json:"name"`
+	PublicKey string      `json:"public_key"`
+	Opening   *Checkpoint `json:"opening"`
+	Closing   Checkpoint  `json:"closing"`
+}
+
+// RedactedPolicy is one policy without its name.
+type RedactedPolicy struct {
+	Code     string            `json:"code"` // the policy's number, which is the same in every edition
+	State    string            `json:"state"`
+	Evidence string            `json:"evidence"`
+	Action   string            `json:"action"`
+	Verdict  Grade             `json:"verdict"`
+	Findings []RedactedFinding `json:"findings"`
+	Zero     []RedactedZero    `json:"zero"` // 0, below 5, or 5 or more
+	// RollForward has no times: they would name a count.
+	RollForward RedactedRollForward `json:"roll_forward"`
+	Deleted     RedactedDeleted     `json:"deleted"`
+	Quarantine  Figure              `json:"quarantined_at_end"`
+}
+
+// RedactedFinding is one without its number.
+type RedactedFinding struct {
+	Grade Grade  `json:"grade"`
+	About About  `json:"about"`
+	Why   Reason `json:"why,omitempty"`
+}
+
+// RedactedZero is one without its transactions.
+type RedactedZero struct {
+	About  About  `json:"about"`
+	Figure Figure `json:"figure"`
+}
+
+// RedactedRollForward is the balance.
+type RedactedRollForward struct {
+	DueStart  Figure `json:"due_at_start"`
+	HeldStart Figure `json:"held_at_start"`
+	ByPolicy  Figure `json:"deleted_by_policy"`
+	ByUsers   Figure `json:"deleted_by_users"`
+	DueEnd    Figure `json:"due_at_end"`
+	HeldEnd   Figure `json:"held_at_end"`
+	FellDue   Figure `json:"fell_due_less_refreshed"`
+}
+
+// RedactedDeleted is what the policy deleted.
+type RedactedDeleted struct {
+	Rows     Figure        `json:"rows"`
+	ByRow    Figure        `json:"by_row"`
+	ByDrop   Figure        `json:"by_drop"`
+	Soft     Figure        `json:"soft"`
+	Cascaded Figure        `json:"cascaded"`
+	Days     []RedactedDay `json:"days"` // every day of the period
+}
+
+// RedactedDay is one day.
+type RedactedDay struct {
+	Day      string `json:"day"`
+	ByRow    Figure `json:"by_row"`
+	ByDrop   Figure `json:"by_drop"`
+	Soft     Figure `json:"soft"`
+	Cascaded Figure `json:"cascaded"`
+}
+
+// Withheld is why a redacted report does not say a number.
+const Withheld Reason = "withheld"
+
+const (
+	redactedKind = "redacted_report"
+	fewest       = 5 // what is below is not said
+)
+
+// Redact makes the edition for others. It refuses a report that is not of one month in UTC and of all policies: what two editions have in common
+// would give away what one of them leaves out.
+func (r *Report) Redact() (*Redacted, error) {
+	from, to := r.Period.From.Time().UTC(), r.Period.To.Time().UTC()
+	if from.Day() != 1 || !from.Equal(from.Truncate(24*time.Hour)) || !to.Equal(from.AddDate(0, 1, 0)) {
+		return nil, errors.New("a redacted report is of one whole month in UTC: two periods that overlap would give away what each leaves out; use --month")
+	}
+	if len(r.Only) > 0 {
+		return nil, errors.New("a redacted report is of all policies: editions of one month are alike")
+	}
+	out := &Redacted{
+		Kind: redactedKind, Schema: Schema, Period: r.Period, Log: RedactedLog{r.Log.Name, r.Log.PublicKey, r.Log.Opening, r.Log.Closing},
+		Gaps: r.Coverage.Gaps.Len(), Restores: r.Rewinds.Len(),
+	}
+	all := make([]*Policy, len(r.Policies))
+	for i := range all {
+		all[i] = &r.Policies[i]
+	}
+	slices.SortStableFunc(all, func(a, b *Policy) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name)) })
+	for i, p := range all {
+		code := fmt.Sprintf("policy %d", p.ID)
+		if p.ID == 0 { // the log does not say its number
+			code = fmt.Sprintf("policy without a number, %d", i+1)
+		}
+		out.Policies = append(out.Policies, *p.redact(code, from, to))
+	}
+	return out, nil
+}
+
+func (p *Policy) redact(code string, from, to time.Time) *RedactedPolicy {
+	out := &RedactedPolicy{
+		Code: code, State: p.State, Evidence: p.Evidence, Action: p.Action, Verdict: p.Verdict, Deleted: p.Deleted.redact(from, to),
+		Quarantine: p.Quarantine.AtEnd.cell(),
+	}
+	for _, f := range p.Findings {
+		out.Findings = append(out.Findings, RedactedFinding{f.Grade, f.About, f.Why})
+	}
+	for _, z := range p.Zero {
+		out.Zero = append(out.Zero, RedactedZero{z.About, z.Figure.few()})
+	}
+	f := &p.RollForward
+	r := &out.RollForward
+	*r = RedactedRollForward{f.DueStart.cell(), f.HeldStart.cell(), f.ByPolicy.cell(), f.ByUsers.cell(), f.DueEnd.cell(), f.HeldEnd.cell(), f.FellDue}
+	// What the policy deleted between two counts is nearly a sum of days: what lies outside of them must not come out either.
+	if outside := p.Deleted.Rows + p.Deleted.Soft - f.ByPolicy.least(); f.ByPolicy.Value != nil && (out.Deleted.hidden() || outside > 0 && outside < fewest) {
+		r.ByPolicy = NotAssessed(Withheld)
+	}
+	for _, part := range []Figure{r.DueStart, r.HeldStart, r.ByPolicy, r.ByUsers, r.DueEnd, r.HeldEnd} {
+		if f.FellDue.Value != nil && part.NotAssessed != "" {
+			r.FellDue = NotAssessed(Withheld)
+		}
+	}
+	if r.FellDue.NotAssessed != Withheld {
+		r.FellDue.AtLeast, r.FellDue.AtMost = nil, nil
+	}
+	return out
+}
+
+// redact counts on every day of the period, so that a day that is not there says nothing.
+func (d *Deleted) redact(from, to time.Time) RedactedDeleted {
+	days := map[string]Day{}
+	for _, day := range d.Days {
+		days[day.Day] = day
+	}
+	var out RedactedDeleted
+	for at := from; at.Before(to); at = at.AddDate(0, 0, 1) {
+		name := at.Format(time.DateOnly)
+		day := days[name]
+		delete(days, name)
+		out.Days = append(out.Days, RedactedDay{name, hide(day.ByRow), hide(day.ByDrop), hide(day.Soft), hide(day.Cascaded)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(days)) { // a clock that was set back
+		day := days[name]
+		out.Days = append(out.Days, RedactedDay{name, hide(day.ByRow), hide(day.ByDrop), hide(day.Soft), hide(day.Cascaded)})
+	}
+	for i := range out.Days {
+		day := &out.Days[i]
+		out.ByRow, out.ByDrop = plus(out.ByRow, day.ByRow), plus(out.ByDrop, day.ByDrop)
+		out.Soft, out.Cascaded = plus(out.Soft, day.Soft), plus(out.Cascaded, day.Cascaded)
+	}
+	out.Rows = plus(out.ByRow, out.ByDrop)
+	return out
+}
+
+// hidden reports whether some day is.
+func (d *RedactedDeleted) hidden() bool {
+	return slices.ContainsFunc([]Figure{d.Rows, d.Soft, d.Cascaded}, func(f Figure) bool { return f.Value == nil })
+}
+
+// hide is a number as it may be shown.
+func hide(n int64) Figure {
+	if n == 0 || n >= fewest {
+		return Number(n)
+	}
+	least, most := int64(1), int64(fewest-1)
+	return Figure{NotAssessed: Withheld, AtLeast: &least, AtMost: &most}
+}
+
+// cell is hide of a figure. Of one that was not assessed only the reason is left.
+func (f Figure) cell() Figure {
+	if f.Value != nil {
+		return hide(*f.Value)
+	}
+	return NotAssessed(f.NotAssessed)
+}
+
+// few is a figure by size alone.
+func (f Figure) few() Figure {
+	if f.Value != nil && *f.Value >= fewest {
+		least := int64(fewest)
+		return Figure{NotAssessed: Withheld, AtLeast: &least}
+	}
+	return f.cell()
+}
+
+// plus is a sum as far as its parts are shown. The zero value is an empty sum.
+func plus(a, b Figure) Figure {
+	if a == (Figure{}) {
+		a = Number(0)
+	}
+	least, most := a.least()+b.least(), a.most()+b.most()
+	if least == most {
+		return Number(least)
+	}
+	return Figure{NotAssessed: Withheld, AtLeast: &least, AtMost: &most}
+}
+
+// least and most are 0 where nothing is known.
+func (f Figure) least() int64 {
+	if f.Value != nil {
+		return *f.Value
+	}
+	if f.AtLeast != nil {
+		return *f.AtLeast
+	}
+	return 0
+}
+
+func (f Figure) most() int64 {
+	if f.Value != nil {
+		return *f.Value
+	}
+	if f.AtMost != nil {
+		return *f.AtMost
+	}
+	return 0
+}
+
+// Canonical is its canonical JSON, by the rules of a report's.
+func (r *Redacted) Canonical() ([]byte, error) {
+	fillLists(reflect.ValueOf(r).Elem())
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), nil
+}
+
+// ParseRedacted reads canonical JSON. It refuses any other text of the same report.
+func ParseRedacted(text []byte) (*Redacted, error) {
+	var r Redacted
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		return nil, fmt.Errorf("read a redacted report: %w", err)
+	}
+	if r.Kind != redactedKind || r.Schema != Schema {
+		return nil, fmt.Errorf("read a redacted report: it is a %q of schema %d; this program reads schema %d", r.Kind, r.Schema, Schema)
+	}
+	if again, err := r.Canonical(); err != nil || !bytes.Equal(again, text) {
+		return nil, errors.Join(err, errors.New("read a redacted report: it is not in canonical form: somebody has edited it"))
+	}
+	return &r, nil
+}
+
+// IsRedacted reports whether a text is meant to be a redacted report.
+func IsRedacted(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(text), []byte(`{"kind":"`+redactedKind+`"`))
+}
