@@ -11,7 +11,7 @@ import (
 
 // backlogMetrics say what is due and left, from what runs and looks know: no table is read for them.
 type backlogMetrics struct {
-	backlog, oldest, watermark, held, success, lag *prometheus.GaugeVec
+	backlog, oldest, watermark, held, success, lag, latitude *prometheus.GaugeVec
 }
 
 func newBacklogMetrics() backlogMetrics {
@@ -25,11 +25,12 @@ func newBacklogMetrics() backlogMetrics {
 		held:      gauge("rows_held", "Rows that were due and held when the last run ended."),
 		success:   gauge("last_success_timestamp_seconds", "When a run of the policy last ended that tried all due rows, or a look found none; rows in quarantine are ignored."),
 		lag:       gauge("schedule_lag_seconds", "For how long a run of the policy has been due that is not over; 0 for none. Time outside its window counts."),
+		latitude:  gauge("latitude_seconds", "How long after they fall due rows are to be gone, as the policy says; 0 where it says nothing."),
 	}
 }
 
 func (b *backlogMetrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{b.backlog, b.oldest, b.watermark, b.held, b.success, b.lag}
+	return []prometheus.Collector{b.backlog, b.oldest, b.watermark, b.held, b.success, b.lag, b.latitude}
 }
 
 // goesOn records how far a run is, where it is known how much there was.
@@ -89,8 +90,9 @@ func (b *backlogMetrics) outsideRuns(p *record.InForce, at bool, now time.Time) 
 	b.oldest.WithLabelValues(name, table).Set(p.OverdueFor(now).Seconds())
 }
 
-// late records for how long an armed policy's run has been due that is not over: what others did, the catalog knows once lookedInterval at most.
+// late records the policy's latitude, and for how long an armed policy's run has been due that is not over: what others did, the catalog knows once lookedInterval at most.
 func (b *backlogMetrics) late(p *record.InForce, now time.Time) {
+	b.latitude.WithLabelValues(string(p.Name), p.TableName).Set(p.Latitude.Seconds())
 	next, err := p.NextRun()
 	if err == nil {
 		next, err = p.Schedule.Opens(next)
@@ -120,7 +122,7 @@ func (b *backlogMetrics) nothingDue(p *record.InForce, now time.Time) {
 
 // forget drops the gauges of a policy that is no longer in force.
 func (b *backlogMetrics) forget(name schemas.PolicyName) {
-	for _, g := range []*prometheus.GaugeVec{b.backlog, b.oldest, b.watermark, b.held, b.success, b.lag} {
+	for _, g := range []*prometheus.GaugeVec{b.backlog, b.oldest, b.watermark, b.held, b.success, b.lag, b.latitude} {
 		g.DeletePartialMatch(prometheus.Labels{"policy": string(name)})
 	}
 }

@@ -78,7 +78,7 @@ func TestEveryFileAndTargetThatTheDocumentationNamesIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := regexp.MustCompile(`(?:^|[\s` + "`" + `(])make ([a-z]+(?:-[a-z]+)*)`)
-	path := regexp.MustCompile("`((?:audit|bench|cmd|docs|examples|executor|internal|planner|replication|schemas|scripts)/[\\w./-]+|[\\w./-]+\\.(?:go|tmpl)|[0-9]{4}_[\\w]+\\.sql)`")
+	path := regexp.MustCompile("`((?:audit|bench|cmd|deploy|docs|examples|executor|internal|planner|replication|schemas|scripts)/[\\w./-]+|[\\w./-]+\\.(?:go|tmpl)|[0-9]{4}_[\\w]+\\.sql)`")
 	for file, text := range documentation(t) {
 		for _, block := range code.FindAllString(text, -1) {
 			for _, named := range target.FindAllStringSubmatch(block, -1) {

@@ -59,7 +59,8 @@ func measurements(t *testing.T) []measurement {
 
 const metricsHead = `# Metrics
 
-For people who watch Lapse by Prometheus: each metric at ` + "`/metrics`" + `, its labels, and what it says.
+For people who watch Lapse by Prometheus: each metric at ` + "`/metrics`" + `, its labels, and what it says. ` + "`deploy/prometheus/rules.yml`" + ` has the
+alerts, [runbook.md](runbook.md) what to do about each, ` + "`deploy/grafana/lapse.json`" + ` a dashboard.
 
 Series are bounded by the policies in force, and go when a policy is dropped. Counters of deleted rows begin with what the catalog has on
 record, so a restart loses none. Beside these there are Go's and the process's own. ` + "`go test ./cmd/lapse -run Metrics -update`" + ` writes this page.
