@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -221,6 +222,9 @@ func (a *app) settings() (*config.Settings, error) {
 	file := a.configFile
 	if file == "" {
 		file, _ = a.env("LAPSE_CONFIG")
+	}
+	if _, err := os.Stat("lapse.yaml"); err == nil && file == "" && a.variables != nil {
+		a.log.Warn("the lapse.yaml in this folder is not read, since nothing names it", "fix", "export LAPSE_CONFIG=$PWD/lapse.yaml, or --config lapse.yaml")
 	}
 	s, err := config.Load(file, a.overrides, a.env)
 	if err != nil {
