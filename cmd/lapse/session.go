@@ -165,7 +165,8 @@ func (e *connectError) what() string {
 func passing(err error) bool {
 	var failed *pgconn.ConnectError
 	var refused *superuserError
-	if errors.As(err, &refused) || errors.Is(err, errNotPinned) {
+	var nowhere *connectError
+	if errors.As(err, &refused) || errors.Is(err, errNotPinned) || errors.As(err, &nowhere) && nowhere.unsaid {
 		return false
 	}
 	switch schemas.StateOf(err) {
