@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// A superuser's login is for init, apply, doctor and uninstall. In a session of anybody else's, code of a table's owner that is evaluated
+// A superuser's login is for init, apply, import, doctor and uninstall. In a session of anybody else's, code of a table's owner that is evaluated
 // after all (a cast, an operator, the text of a function that was changed a moment ago) can do what the login can do. So
 // every other command refuses such a login on each of its connections, the replication stream's included, before it asks
 // for anything else. LAPSE_SUPERUSER=allow lets it pass, with one warning in the log.
@@ -31,7 +31,7 @@ func (e *superuserError) Error() string {
 	if e.login != e.superuser {
 		what = fmt.Sprintf("%q is a member of the superuser %q", e.login, e.superuser)
 	}
-	return fmt.Sprintf(`%[1]s: only init, apply, doctor and uninstall take such a login; use the login of database: in lapse.yaml, or, where there is none yet, the one that lapse init makes, or make one:
+	return fmt.Sprintf(`%[1]s: only init, apply, import, doctor and uninstall take such a login; use the login of database: in lapse.yaml, or, where there is none yet, the one that lapse init makes, or make one:
 
 create role %[2]s login replication;
 grant %[3]s, %[4]s, %[5]s to %[2]s;

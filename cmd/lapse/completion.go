@@ -101,7 +101,7 @@ func (a *app) completes(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && !cmd.HasSubCommands() {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
-	if cmd.Flags().Lookup("file") != nil {
+	if file := cmd.Flags().Lookup("file"); file != nil && len(file.Annotations) == 0 {
 		_ = cmd.MarkFlagFilename("file", "yaml", "yml") // fails for a flag that is not there
 	}
 	for _, name := range []string{"now", "policy"} {

@@ -18,6 +18,7 @@
 //	plan.go, plantext.go         what is due
 //	progress.go                  how far a command is that takes long
 //	hold*.go, quarantine.go      rows that are kept, and rows that could not be deleted
+//	import.go                    policies of what deletes rows elsewhere: the systems are in internal/importer
 //	scaffold.go, hide.go         a due time for a table without one; due rows hidden
 //	clock.go                     whether the server's clock is believed
 //	history*.go                  whether log and database are one history

@@ -33,7 +33,7 @@ const resultSchemaFile = "../../schemas/result.schema.json"
 
 // results are what each command prints with --json.
 var results = map[string]any{
-	"init": initReport{}, "doctor": findings{}, "apply": appliedChanges{}, "scaffold": scaffolded{}, "hide": hidden{},
+	"init": initReport{}, "doctor": findings{}, "apply": appliedChanges{}, "scaffold": scaffolded{}, "import": imported{}, "hide": hidden{},
 	"policy list": []status.Line{}, "policy show": shownPolicy{}, "policy history": policyPast{},
 	"policy arm": stateChanges{}, "policy pause": stateChanges{}, "policy resume": stateChanges{},
 	"pause": status.Halt{}, "resume": status.Halt{}, "plan": []plan{},

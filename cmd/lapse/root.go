@@ -101,7 +101,7 @@ Settings come from flags, then the environment (LAPSE_DATABASE_URL, or _OWNER, _
 LAPSE_KAFKA_BROKERS, LAPSE_KEYS, LAPSE_KEY_TAG and its kin, LAPSE_STATE, LAPSE_SLOT, LAPSE_ROLES_PREFIX, LAPSE_HTTP, PG*), then --config
 lapse.yaml (or LAPSE_CONFIG).
 
-A superuser's login is for init, apply, doctor and uninstall; the others refuse one. LAPSE_SUPERUSER=allow in the environment allows it
+A superuser's login is for init, apply, import, doctor and uninstall; the others refuse one. LAPSE_SUPERUSER=allow in the environment allows it
 for throw-away databases.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it found something that needs a person.`,
@@ -133,7 +133,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 	flags.StringVar(&a.logFormat, "log-format", formatText, "`format` of the log on stderr: text or json")
 	flags.StringVar(&a.logLevel, "log-level", "info", "least `level` that is logged: debug, info, warn or error")
 	root.AddCommand(
-		a.initCommand(), a.doctorCommand(), a.applyCommand(), a.scaffoldCommand(), a.hideCommand(), a.policyCommand(), a.pauseCommand(),
+		a.initCommand(), a.doctorCommand(), a.applyCommand(), a.importCommand(), a.scaffoldCommand(), a.hideCommand(), a.policyCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.planCommand(), a.holdCommand(),
 		a.quarantineCommand(), a.clockCommand(), a.historyCommand(), a.statusCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.verifyCommand(), a.proveCommand(), a.keysCommand(), a.uninstallCommand(), a.versionCommand(),
 		a.completionCommand(),

@@ -27,7 +27,7 @@ type session struct {
 	command   string // application_name, unless the connection string has one
 	to        config.ConnString
 	role      string            // "": the login's own
-	superuser bool              // a superuser's login is taken: for init, apply, doctor and uninstall
+	superuser bool              // a superuser's login is taken: for init, apply, import, doctor and uninstall
 	with      map[string]string // further settings
 }
 

@@ -101,7 +101,7 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		"lapse serve":              {{"serve", "--http", "127.0.0.1:0"}},
 	}
 	taking := []string{
-		"lapse init", "lapse apply", "lapse doctor", "lapse uninstall", "lapse events", "lapse verify", "lapse version", "lapse completion",
+		"lapse init", "lapse apply", "lapse import", "lapse doctor", "lapse uninstall", "lapse events", "lapse verify", "lapse version", "lapse completion",
 		"lapse keys list", "lapse keys rotate", "lapse prove",
 	}
 	for _, command := range everyCommand(newRoot(&app{})) {

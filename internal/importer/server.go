@@ -1,0 +1,201 @@
+package importer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
+)
+
+// Server is the session that tables are looked up in and statements are parsed in. Its settings are pinned. No statement of ours has a name:
+// were somebody's code to run after all, it could prepare another one under it.
+type Server struct {
+	conn      *pgx.Conn
+	Database  string
+	Login     string
+	superuser bool
+	sees      bool // what row security hides from others
+	zone      string
+}
+
+// Timeouts are settings of the session: nobody waits long for a table that is locked.
+func Timeouts() map[string]string {
+	return map[string]string{"lock_timeout": "1s", "statement_timeout": "20s"}
+}
+
+// ErrTooOld says that the server cannot parse without running.
+var ErrTooOld = errors.New("PostgreSQL 14 or later is needed, which parses a statement as the body of a function")
+
+// NewServer asks who we are.
+func NewServer(ctx context.Context, conn *pgx.Conn) (*Server, error) {
+	s := &Server{conn: conn}
+	var version int
+	err := s.row(ctx, conn, `
+		select current_setting('server_version_num')::int, current_database()::text, current_user::text, r.rolsuper, r.rolsuper or r.rolbypassrls,
+		       current_setting('log_timezone')
+		  from pg_roles r
+		 where r.rolname = current_user`).Scan(&version, &s.Database, &s.Login, &s.superuser, &s.sees, &s.zone)
+	if err != nil {
+		return nil, fmt.Errorf("ask the server who we are: %w", err)
+	}
+	if version < 140000 {
+		return nil, ErrTooOld
+	}
+	return s, nil
+}
+
+// queryer is a connection or a transaction.
+type queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func (s *Server) row(ctx context.Context, q queryer, sql string, args ...any) pgx.Row {
+	return q.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
+}
+
+func collect[T any](ctx context.Context, q queryer, sql string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}
+
+// undone runs work in a transaction that is rolled back.
+func (s *Server) undone(ctx context.Context, work func(tx pgx.Tx) error) error {
+	tx, err := s.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(tx), tx.Rollback(context.WithoutCancel(ctx)))
+}
+
+// settings are what a statement means depends on.
+type settings struct {
+	SearchPath, Zone, DateStyle, IntervalStyle string
+	assumedZone                                bool // the server's: neither role nor database has one
+}
+
+// settingsOf are those of a session of a role in this database. A path's "$user" is the role.
+func (s *Server) settingsOf(ctx context.Context, role string) (settings, error) {
+	set := settings{SearchPath: `"$user", public`, Zone: s.zone, DateStyle: "ISO, MDY", IntervalStyle: "postgres", assumedZone: true}
+	rows, err := collect[struct{ Name, Value string }](ctx, s.conn, `
+		select lower(split_part(c.setting, '=', 1)), substr(c.setting, strpos(c.setting, '=') + 1)
+		  from pg_db_role_setting s
+		 cross join lateral unnest(s.setconfig) c(setting)
+		 where s.setdatabase in (0, (select d.oid from pg_database d where d.datname = current_database()))
+		   and s.setrole in (0, coalesce((select r.oid from pg_roles r where r.rolname = $1), 0))
+		 order by s.setrole <> 0, s.setdatabase <> 0`, role)
+	if err != nil {
+		return set, fmt.Errorf("read the settings of role %s: %w", role, err)
+	}
+	for _, r := range rows {
+		switch r.Name {
+		case "search_path":
+			set.SearchPath = r.Value
+		case "timezone":
+			set.Zone, set.assumedZone = r.Value, false
+		case "datestyle":
+			set.DateStyle = r.Value
+		case "intervalstyle":
+			set.IntervalStyle = r.Value
+		}
+	}
+	set.SearchPath = strings.ReplaceAll(set.SearchPath, `"$user"`, schemas.Identifier(role))
+	return set, nil
+}
+
+// body is what PostgreSQL writes of a statement, parsed as in a session with these settings: see the package. problem is for whom the
+// statement is.
+func (s *Server) body(ctx context.Context, statement string, set settings) (normal, problem string, err error) {
+	const name = "pg_temp.lapse_import"
+	sql := "create function " + name + "() returns void language sql begin atomic\n" + statement + "\n;end"
+	err = s.undone(ctx, func(tx pgx.Tx) error {
+		// One statement, or PostgreSQL refuses it here, where nothing is looked up.
+		if _, err := tx.Conn().Prepare(ctx, "", sql); err != nil {
+			return err
+		}
+		run, err := s.runner(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := assume(ctx, tx, set); err != nil {
+			return err
+		}
+		if err := run(sql); err != nil {
+			return err
+		}
+		if err := assume(ctx, tx, pinned); err != nil {
+			return err
+		}
+		return s.row(ctx, tx, `
+			select pg_catalog.pg_get_function_sqlbody(p.oid)
+			  from pg_catalog.pg_proc p
+			 where p.pronamespace = pg_catalog.pg_my_temp_schema() and p.proname = 'lapse_import'`).Scan(&normal)
+	})
+	var server *pgconn.PgError
+	switch {
+	case err == nil:
+		return normal, "", nil
+	case !errors.As(err, &server):
+		return "", "", fmt.Errorf("have a statement parsed: %w", err)
+	case server.Code == schemas.SQLStateReadOnlyTransaction:
+		return "", "", fmt.Errorf("have a statement parsed: %w: connect to the primary", err)
+	case server.Code == schemas.SQLStateLockNotAvailable:
+		return "", "a table is locked: import again", nil
+	}
+	switch server.Code[:2] {
+	case "0A", "22", "2B", "3F", "42", "P0", "XX":
+		return "", "PostgreSQL does not parse it: " + server.Message, nil
+	}
+	return "", "", fmt.Errorf("have a statement parsed: %w", err)
+}
+
+// pinned is what we read under.
+var pinned = settings{SearchPath: "pg_catalog, pg_temp", Zone: "UTC", DateStyle: "ISO, YMD", IntervalStyle: "postgres"}
+
+// assume sets what a statement means depends on, and pins the rest.
+func assume(ctx context.Context, tx pgx.Tx, set settings) error {
+	_, err := tx.Exec(ctx, `
+		select pg_catalog.set_config(name, value, true)
+		  from (values ('search_path', $1::pg_catalog.text), ('timezone', $2::pg_catalog.text), ('datestyle', $3::pg_catalog.text), ('intervalstyle', $4::pg_catalog.text), ('quote_all_identifiers', 'off'),
+		               ('standard_conforming_strings', 'on'), ('backslash_quote', 'safe_encoding'), ('extra_float_digits', '1'),
+		               ('check_function_bodies', 'on'), ('transform_null_equals', 'off'), ('row_security', 'off')) s(name, value)`,
+		pgx.QueryExecModeDescribeExec, set.SearchPath, set.Zone, set.DateStyle, set.IntervalStyle)
+	if err != nil {
+		return fmt.Errorf("set search_path and zone: %w", err)
+	}
+	return nil
+}
+
+// runner runs one statement; for a superuser with the rights of a role that can read and do nothing else, which goes with the transaction.
+func (s *Server) runner(ctx context.Context, tx pgx.Tx) (run func(sql string) error, err error) {
+	if !s.superuser {
+		return func(sql string) error {
+			_, err := tx.Exec(ctx, sql, pgx.QueryExecModeDescribeExec)
+			return err
+		}, nil
+	}
+	role := "lapse_import_" + strings.ToLower(rand.Text())
+	function := "pg_temp." + role
+	_, err = tx.Exec(ctx, `
+		create role `+role+` nologin;
+		grant pg_read_all_data to `+role+`;
+		grant temporary on database `+schemas.Identifier(s.Database)+` to `+role+`;
+		create function `+function+`(statement text) returns void language plpgsql security definer as 'begin execute statement; end';
+		alter function `+function+`(text) owner to `+role, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return nil, fmt.Errorf("make a role that can only read: %w", err)
+	}
+	return func(sql string) error {
+		_, err := tx.Exec(ctx, "select "+function+"($1)", pgx.QueryExecModeDescribeExec, sql)
+		return err
+	}, nil
+}

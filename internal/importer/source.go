@@ -1,0 +1,37 @@
+package importer
+
+import "context"
+
+// Source is a system that lets rows expire.
+type Source struct {
+	Name    string
+	Catalog func(ctx context.Context, s *Server) ([]Item, error)              // what a database has; nil where there is no such catalog in PostgreSQL
+	Text    func(ctx context.Context, s *Server, text string) ([]Item, error) // what a text has
+	Parses  bool                                                              // Text needs a server that has the tables; otherwise s is nil
+}
+
+// Sources are all of them.
+func Sources() []Source {
+	return []Source{
+		{Name: "pg_cron", Catalog: cronCatalog, Text: cronText, Parses: true},
+	}
+}
+
+// Names are the sources' names.
+func Names() []string {
+	var names []string
+	for _, s := range Sources() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Find returns the source of a name.
+func Find(name string) (Source, bool) {
+	for _, s := range Sources() {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Source{}, false
+}
