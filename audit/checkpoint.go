@@ -140,7 +140,7 @@ func DefaultLogName(system uint64, database uint32, topic string) string {
 // readTree reads the log's tree below the fences, and answers the server meanwhile.
 func (s *session) readTree(ctx context.Context, checked *history.Topics) (t *tree.Reader, err error) {
 	a := s.auditor
-	key, err := tree.NewKey(a.config.LogKey, a.config.logName(&s.route.Source))
+	key, err := a.config.treeKey(&s.route.Source)
 	if err != nil {
 		return nil, err
 	}

@@ -65,6 +65,8 @@ type Config struct {
 
 	// LogKey signs the log's checkpoints and links its records.
 	LogKey schemas.Key
+	// FormerLogKeys are those that LogKey follows. The one that the log is under is needed until it has the record that hands it over.
+	FormerLogKeys []schemas.Key
 	// LogName is the origin of the checkpoints, which no other log may have. Default: one made of the database's identity and Log.
 	LogName string
 

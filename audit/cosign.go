@@ -142,7 +142,7 @@ type logBack struct {
 
 func (l *logBack) read(ctx context.Context, from, to int64) (*tree.Tree, error) {
 	a := l.auditor
-	key, err := tree.NewKey(a.config.LogKey, a.config.logName(&l.route.Source)) // of its own: the auditor's is not safe to share
+	key, err := a.config.treeKey(&l.route.Source) // of its own: the auditor's is not safe to share
 	if err != nil {
 		return nil, err
 	}

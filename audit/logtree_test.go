@@ -13,6 +13,7 @@ import (
 	"lapse/audit/tree"
 	"lapse/internal/evidencetest"
 	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
 
@@ -213,5 +214,95 @@ func TestAnotherLogKeyOrNameIsRefused(t *testing.T) {
 		r.refused(t, history.ErrForeignLog, func(c *audit.Config) { c.LogName = "app.example.com/lapse" })
 		r.once(t)
 		r.wantSigned(t, 3)
+	})
+}
+
+var nextLogKey = schemas.Key(bytes.Repeat([]byte{9}, schemas.MinKey))
+
+// rotatedKey is a configuration with the key that follows, and the one that the log is under beside it.
+func rotatedKey(c *audit.Config) {
+	c.LogKey, c.FormerLogKeys = nextLogKey, []schemas.Key{evidencetest.LogKey}
+}
+
+// verifyRotated wants the log to verify by each of its public keys alone, and says how many records hand it over.
+func (r *rig) verifyRotated(t *testing.T) (handovers int) {
+	t.Helper()
+	records := r.readAll(t, r.settings.Log)
+	for i := range records {
+		if bytes.Contains(records[i].Value, []byte(`"rotation":"lapse log key\n`)) {
+			handovers++
+		}
+	}
+	var name string
+	for i := range records {
+		if signed, ok := tree.NoteIn(records[i].Value); ok {
+			of, err := tree.Peek(signed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name = of.Origin
+		}
+	}
+	for _, secret := range []schemas.Key{evidencetest.LogKey, nextLogKey} {
+		public, err := tree.NewKey(secret, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &tree.Stream{Place: r.settings.Log, Verifier: public.Verifier()}
+		if _, err := s.Begin(nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range records {
+			record := asRead(r.settings.Log, records[i])
+			if _, err := s.Record(record, int64(i), !record.IsFence()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		found, err := s.End()
+		if err != nil || found.Newest.Size != found.Records || found.Foreign != 0 {
+			t.Errorf("by the public key %s: %+v, %v", public.Public(), found, err)
+		}
+	}
+	return handovers
+}
+
+// Whichever record or answer the auditor dies before, the log is handed over once.
+func TestALogIsHandedOverOnceWhereverTheAuditorDies(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{theRoute, afterRoute} {
+		t.Run("before "+before, func(t *testing.T) {
+			t.Parallel()
+			pgtest.On(t, pgtest.Heavy(t, 18), func(t *testing.T, db *pgtest.DB) {
+				r := newRig(t, db, kafkatest.Broker(t))
+				r.routes = 2
+				w := r.begun(t)
+				r.settings.Chosen.NextLogKey = true
+				r.dies(t, before)
+				r.commit(t, w, 3, user)
+				r.once(t, rotatedKey)
+				if n := r.verifyRotated(t); n != 1 {
+					t.Errorf("%d records hand the log over", n)
+				}
+			})
+		})
+	}
+}
+
+// The log goes on under another key from a record on that both have signed. Without the former key nothing goes on, until it is there.
+func TestALogGoesOnUnderAnotherKey(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.routes = 2
+		w := r.begun(t)
+		r.refused(t, history.ErrForeignLog, func(c *audit.Config) { c.LogKey = nextLogKey })
+		r.commit(t, w, 3, user)
+		for range 2 {
+			r.once(t, rotatedKey)
+			r.commit(t, w, 3, system)
+		}
+		r.refused(t, history.ErrForeignLog) // the former one is none any more
+		r.once(t, func(c *audit.Config) { c.LogKey = nextLogKey })
+		if n := r.verifyRotated(t); n != 1 {
+			t.Errorf("%d records hand the log over", n)
+		}
 	})
 }

@@ -64,6 +64,7 @@ type chosen struct {
 	Format     string
 	Partitions int
 	OtherKey   bool // otherHashKey
+	NextLogKey bool // nextLogKey
 }
 
 var otherHashKey = schemas.Key(bytes.Repeat([]byte{8}, schemas.MinKey))
@@ -71,6 +72,9 @@ var otherHashKey = schemas.Key(bytes.Repeat([]byte{8}, schemas.MinKey))
 func (c chosen) apply(config *audit.Config) {
 	config.Format, config.Partitions = c.Format, cmp.Or(c.Partitions, partitions)
 	config.HashKey, config.FormerHashKeys = evidencetest.HashKey, []schemas.Key{otherHashKey}
+	if c.NextLogKey {
+		rotatedKey(config)
+	}
 	if c.OtherKey {
 		config.HashKey, config.FormerHashKeys = otherHashKey, []schemas.Key{evidencetest.HashKey}
 	}

@@ -33,10 +33,15 @@ func (a *Auditor) route(id replication.Identity) *evidence.Route {
 
 		RowsKeys: evidence.RowsKeysOf(c.RowsKeys),
 	}
-	if key, err := tree.NewKey(c.LogKey, c.logName(&route.Source)); err == nil { // an error ends the start when the log's tree is read
+	if key, err := c.treeKey(&route.Source); err == nil { // an error ends the start when the log's tree is read
 		route.PublicKey = key.Public()
 	}
 	return route
+}
+
+// treeKey is the log's key, with those that it follows.
+func (c *Config) treeKey(source *evidence.Source) (*tree.Key, error) {
+	return tree.NewKey(c.LogKey, c.logName(source), c.FormerLogKeys...)
 }
 
 // hashKeys are the hash keys that there are.

@@ -83,6 +83,8 @@ func (r *relay) logAll(ctx context.Context) error {
 //
 //	crash before the record is acknowledged    it is in the log or not, and nothing was routed by it
 //	crash after that                           the next start finds it in force
+//
+// Where the key named log is another one, the record is the last that the former key links and signs, and has a note that both have signed.
 func (r *relay) follow(ctx context.Context, from evidence.Reach) error {
 	if r.next == nil || r.found.Touched(from) {
 		return nil
@@ -93,12 +95,21 @@ func (r *relay) follow(ctx context.Context, from evidence.Reach) error {
 	r.rows = rows.NewCommitter(r.route, r.rowsKeys)
 	r.writer.SetRoute(r.route, r.hashKey)
 	at := evidence.LogPosition{Reach: r.last.Reach, Seq: r.last.Seq + 1}
-	r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: r.now().UTC().Truncate(time.Millisecond)}, at, false))
+	content := &evidence.RouteContent{Route: r.route, At: r.now().UTC().Truncate(time.Millisecond)}
+	if t := r.checkpoints.tree; t != nil {
+		rotation, err := t.Succeed()
+		if err != nil {
+			return err
+		}
+		content.Rotation = string(rotation)
+	}
+	r.enqueue(r.writer.Write(content, at, false))
 	if err := r.logAll(ctx); err != nil {
 		return err
 	}
 	r.log.Info("events have another route", "version", r.route.Version, "from", at.Reach.String(), "format", r.route.Format, "former_format", former.Format,
-		"partitions", r.route.System.Partitions, "former_partitions", former.System.Partitions, "other_hash_key", r.route.HashKey != former.HashKey)
+		"partitions", r.route.System.Partitions, "former_partitions", former.System.Partitions, "other_hash_key", r.route.HashKey != former.HashKey,
+		"other_log_key", content.Rotation != "")
 	return nil
 }
 

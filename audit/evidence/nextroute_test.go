@@ -25,18 +25,36 @@ func following() *evidence.Route {
 
 // routeRecord is the record of a route after one that reaches a position.
 func routeRecord(route *evidence.Route) []byte {
+	return recordOf(&evidence.RouteContent{Route: route, At: commitTime}, route)
+}
+
+func recordOf(content *evidence.RouteContent, route *evidence.Route) []byte {
 	beat := exampleHeartbeat()
 	former := *beat
 	former.Nonce = beat.Former
 	writer := evidence.NewLogWriter(&exampleRoute, evidencetest.HashKey, uuid.MustParse("0198f1d0-0000-7000-8000-0000000000aa"), &former)
 	writer.SetRoute(route, evidencetest.HashKey)
 	at := evidence.LogPosition{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C2B00}, Seq: 1}
-	return writer.Write(&evidence.RouteContent{Route: route, At: commitTime}, at, false).Value
+	return writer.Write(content, at, false).Value
 }
+
+// exampleRotation is the note of a change of the log's key.
+const exampleRotation = "lapse log key\nof app.example.com/lapse\napp.example.com/lapse+1f2e3d4c+AWVhc3R=\napp.example.com/lapse+4c3d2e1f+AW5leHQ=\n\n" +
+	"— app.example.com/lapse Hy49TGVhc3Q=\n— app.example.com/lapse TD0uH25leHQ=\n"
+
+var rotationRecord = recordOf(&evidence.RouteContent{Route: following(), At: commitTime, Rotation: exampleRotation}, following())
 
 func TestARouteIsReadBackFromItsRecord(t *testing.T) {
 	t.Parallel()
 	golden(t, "log-route", "log-route-next", routeRecord(following()))
+	golden(t, "log-route", "log-route-rotation", rotationRecord)
+	record, err := evidence.ParseLogRecord(rotationRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := record.Content.(*evidence.RouteContent); c.Rotation != exampleRotation {
+		t.Errorf("the change of the log's key is read as %q", c.Rotation)
+	}
 	raw := *following()
 	raw.Source.Database, raw.Source.Encoding = "caf\xe9 \uef81", "SQL_ASCII"
 	for name, route := range map[string]*evidence.Route{"the first": &exampleRoute, "the next": following(), "of a database in no encoding": &raw} {

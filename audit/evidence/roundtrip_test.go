@@ -218,7 +218,7 @@ func (d drawn) contents(route *Route) []Content {
 		transaction.Rows = &RowsRoot{Epoch: "2026-11", Count: d.Uint64(), First: d.Uint32(), Root: []byte(d.text())}
 	}
 	return []Content{
-		origin, &RouteContent{Route: route}, transaction,
+		origin, &RouteContent{Route: route}, &RouteContent{Route: route, Rotation: "lapse log key\nof …\n"}, transaction,
 		newDropContent(d.tx(), drop), d.policy(), d.hold(), d.quarantine(), d.snapshot(), coverage, d.tables(), d.marker(Gap), d.marker(Rewind),
 	}
 }

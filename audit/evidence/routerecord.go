@@ -17,6 +17,8 @@ import (
 type RouteContent struct {
 	Route *Route // nil in a record that was read: see LogRecord.Routing
 	At    time.Time
+	// Rotation is the signed note with which the log's key hands the log over to the one that the route names; empty where that is the same.
+	Rotation string
 
 	routing []byte // as it was read
 }
@@ -29,18 +31,24 @@ func (*RouteContent) read() (*Heartbeat, replication.Ancestry) { return nil, nil
 func (c *RouteContent) append(b []byte, _ TextForm) []byte {
 	b = append(b, `,"routing":`...)
 	if c.Route == nil {
-		return append(b, c.routing...)
+		b = append(b, c.routing...)
+	} else {
+		b = c.Route.appendRouting(b)
 	}
-	return c.Route.appendRouting(b)
+	if c.Rotation != "" {
+		b = appendText(append(b, `,"rotation":`...), c.Rotation, UTF8Text)
+	}
+	return b
 }
 
 // parse keeps the bytes. They are read when somebody needs the route, since one that cannot be read is refused by name.
 func (c *RouteContent) parse(record []byte, _ TextForm) error {
 	var j struct {
-		Routing json.RawMessage `json:"routing"`
+		Routing  json.RawMessage `json:"routing"`
+		Rotation string          `json:"rotation"`
 	}
 	err := json.Unmarshal(record, &j)
-	c.routing = j.Routing
+	c.routing, c.Rotation = j.Routing, j.Rotation
 	return err
 }
 

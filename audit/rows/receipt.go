@@ -317,3 +317,10 @@ func (d *Deletion) LogName() string {
 	}
 	return c.Origin
 }
+
+// SignedBy reports whether the receipt's checkpoint has the signature of a key.
+func (d *Deletion) SignedBy(log note.Verifier) bool {
+	_, signed, _ := bytes.Cut([]byte(d.Proof), []byte("\n\n"))
+	_, err := tree.Open(signed, log)
+	return err == nil
+}

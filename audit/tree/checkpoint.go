@@ -72,17 +72,24 @@ func (s *Snapshot) Sign(offset int64) (value, signed []byte, err error) {
 }
 
 // Resume is the tree of a checkpoint in the log, and the offset from which on its next leaf is found. ok is false for anything but a
-// checkpoint that this key has made.
+// checkpoint that this key has made, or a former one.
 func (k *Key) Resume(value []byte) (t *Tree, offset int64, ok bool) {
 	var c checkpointJSON
-	if json.Unmarshal(value, &c) != nil || c.Kind != KindCheckpoint || len(c.Link) != linkSize || !equalMACs(c.Seal, k.seal(c.sealed())) {
+	if json.Unmarshal(value, &c) != nil || c.Kind != KindCheckpoint || len(c.Link) != linkSize {
+		return nil, 0, false
+	}
+	ring, sealed := k, c.sealed()
+	for k != nil && !equalMACs(c.Seal, k.seal(sealed)) {
+		k = k.former
+	}
+	if k == nil {
 		return nil, 0, false
 	}
 	signed, err := Open([]byte(c.Note), k.verifier)
 	if err != nil {
 		return nil, 0, false
 	}
-	t = &Tree{key: k, edge: edge{signed.Size, c.Edge}, link: link(c.Link)}
+	t = &Tree{key: k, ring: ring, edge: edge{signed.Size, c.Edge}, link: link(c.Link)}
 	return t, c.Offset, t.edge.fits() && t.edge.root() == signed.Root
 }
 
@@ -104,6 +111,10 @@ func NoteIn(value []byte) (signed []byte, ok bool) {
 
 // Open verifies a signed note: the log's own signature, whatever others there are.
 func Open(signed []byte, verifier note.Verifier) (*Checkpoint, error) {
+	verifier, err := verifierOf(signed, verifier)
+	if err != nil {
+		return nil, err
+	}
 	n, err := note.Open(signed, note.VerifierList(verifier))
 	if err != nil {
 		return nil, fmt.Errorf("the signature of %s: %w", verifier.Name(), err)

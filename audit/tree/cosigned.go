@@ -38,10 +38,18 @@ func CosignedIn(value []byte) (signed []byte, ok bool) {
 	return []byte(c.Note), true
 }
 
-// HasCosigned reports whether this key has sealed a cosigned checkpoint.
+// HasCosigned reports whether this key, or a former one, has sealed a cosigned checkpoint.
 func (k *Key) HasCosigned(value []byte) bool {
 	var c cosignedJSON
-	return json.Unmarshal(value, &c) == nil && c.Kind == KindCosigned && equalMACs(c.Seal, k.seal(append([]byte(forCosigned), c.Note...)))
+	if json.Unmarshal(value, &c) != nil || c.Kind != KindCosigned {
+		return false
+	}
+	for text := append([]byte(forCosigned), c.Note...); k != nil; k = k.former {
+		if equalMACs(c.Seal, k.seal(text)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Witness is the key with which a witness cosigns (C2SP's tlog-cosignature).

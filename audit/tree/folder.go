@@ -58,6 +58,8 @@ type Verified struct {
 	Seen []Seen
 	// Cosigned is how many leaves the newest checkpoint has that the quorum has cosigned; 0 without a quorum.
 	Cosigned int64
+	// By is the key that has signed the newest: the reader's, or one that follows it or that it follows.
+	By note.Verifier
 }
 
 // Verify reads the whole folder once, in memory that does not grow with it, and makes every tree of it again from the entries
@@ -68,6 +70,10 @@ func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
 		return nil, err
 	}
 	seen := newSeen(f.Witnesses, f.Quorum)
+	f, err = f.underItsKeys(ctx, signed)
+	if err != nil {
+		return nil, err
+	}
 	newest, err := seen.open(signed, f.Verifier)
 	if err != nil {
 		return nil, fault(CheckpointFile, -1, "it does not verify: %v", err)
@@ -92,7 +98,8 @@ func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
 	if seen.cosigned == 0 && f.Quorum > 0 {
 		return nil, fault(CheckpointFile, -1, "neither it nor a former one has cosignatures of %d of the %d witnesses", f.Quorum, len(f.Witnesses))
 	}
-	return &Verified{*newest, v.former.fit, v.known.fit, seen.of, seen.cosigned}, nil
+	by, err := verifierOf(signed, f.Verifier)
+	return &Verified{*newest, v.former.fit, v.known.fit, seen.of, seen.cosigned, by}, err
 }
 
 // largestFile is what the entries beside a full tile have at most, each after its length in two bytes. No tile is larger, and no checkpoint.
@@ -209,4 +216,71 @@ func (f *Folder) tile(t tlog.Tile, leaf int64) ([]byte, error) {
 // IsTree reports whether a file of the folder, by its name with slashes, is one of the tree's.
 func IsTree(name string) bool {
 	return name == CheckpointFile || name == FormerFile || strings.HasPrefix(path.Clean(name), "tile/")
+}
+
+// underItsKeys is the folder with all keys that its log is under, where the reader's alone does not verify its newest checkpoint, or not its
+// first one. The entries are read for them; that they are the tree's is verified after that, as it is of all.
+func (f *Folder) underItsKeys(ctx context.Context, signed []byte) (*Folder, error) {
+	newest, err := Peek(signed)
+	if err != nil || f.oneKey(signed) {
+		return f, nil //nolint:nilerr // opening it says so
+	}
+	keys := &Succession{Verifier: f.Verifier}
+	for n := int64(0); ; n++ {
+		t, ok := tileOf(0, n, newest.Size)
+		if !ok {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := f.keysIn(t, keys); err != nil {
+			return nil, err
+		}
+	}
+	if !keys.known || len(keys.until) == 0 {
+		return f, nil
+	}
+	under := *f
+	under.Verifier = keys
+	return &under, nil
+}
+
+// keysIn takes the changes of the key in the entries beside a tile. What cannot be read is found by who makes the tree.
+func (f *Folder) keysIn(t tlog.Tile, keys *Succession) error {
+	rest, err := f.bundle(t)
+	if err != nil {
+		return err
+	}
+	for i := range t.W {
+		var entry []byte
+		if entry, rest, err = torchwood.ReadTileEntry(rest); err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		leaf := firstLeaf(t, i)
+		if leaf == 0 {
+			if err := keys.begin(originKey(entry)); err != nil {
+				return fault(torchwood.TilePath(bundleAt(t)), leaf, "the log's key: %v", err)
+			}
+		}
+		r, err := rotationIn(entry)
+		if err == nil && r != nil {
+			err = keys.rotate(leaf, r)
+		}
+		if err != nil {
+			return fault(torchwood.TilePath(bundleAt(t)), leaf, "%v", err)
+		}
+	}
+	return nil
+}
+
+// oneKey reports whether the reader's key verifies the newest checkpoint and the first one: then there was no other.
+func (f *Folder) oneKey(signed []byte) bool {
+	if _, err := Open(signed, f.Verifier); err != nil {
+		return false
+	}
+	first := former{}
+	err := first.open(f, newSeen(nil, 0))
+	defer first.close()
+	return err == nil || first.stop == nil // without the file, which is found missing later, there is nothing to compare
 }

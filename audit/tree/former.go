@@ -71,11 +71,23 @@ func peekLine(line []byte) (*Checkpoint, error) {
 	return Peek([]byte(j.Note))
 }
 
+// openAny verifies a signed note by a key or, where the log's keys are at hand, by any of those; by is the key.
+func openAny(signed []byte, verifier note.Verifier, key *Key) (c *Checkpoint, by note.Verifier, err error) {
+	if c, err = Open(signed, verifier); err == nil {
+		return c, verifier, nil
+	}
+	if by := key.By(signed); by != nil {
+		c, err = Open(signed, by.verifier)
+		return c, by.verifier, err
+	}
+	return nil, nil, err
+}
+
 // list reads those that the reader has.
-func (c *former) list(f *Folder, newest *Checkpoint) error {
+func (c *former) list(f *Folder, newest *Checkpoint, key *Key) error {
 	var all []*Checkpoint
 	for _, signed := range f.Known {
-		checkpoint, err := Open(signed, f.Verifier)
+		checkpoint, _, err := openAny(signed, f.Verifier, key)
 		if err != nil {
 			return fmt.Errorf("a checkpoint that you have: %w", err)
 		}

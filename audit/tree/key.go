@@ -21,6 +21,8 @@ type Key struct {
 	verifier note.Verifier
 	public   string
 	mac      hash.Hash
+
+	former *Key // the key before this one that is at hand; nil for none
 }
 
 // What is derived from the key, each from its own text: none of them says anything of another.
@@ -29,8 +31,9 @@ const (
 	forLinks      = "lapse leaf links "
 )
 
-// NewKey derives a log's key. name is the origin of its checkpoints: not empty, without spaces and plus signs.
-func NewKey(key schemas.Key, name string) (*Key, error) {
+// NewKey derives a log's key. name is the origin of its checkpoints: not empty, without spaces and plus signs. former are keys that the log may
+// be under yet, or may have been under.
+func NewKey(key schemas.Key, name string, former ...schemas.Key) (*Key, error) {
 	if err := key.Check(); err != nil {
 		return nil, fmt.Errorf("log %w", err)
 	}
@@ -52,7 +55,36 @@ func NewKey(key schemas.Key, name string) (*Key, error) {
 	}
 	k.signer, err = note.NewSigner(fmt.Sprintf("PRIVATE+KEY+%s+%08x+%s", name, k.verifier.KeyHash(),
 		base64.StdEncoding.EncodeToString(append([]byte{algEd25519}, seed...))))
+	if err != nil || len(former) == 0 {
+		return k, err
+	}
+	k.former, err = NewKey(former[0], name, former[1:]...)
 	return k, err
+}
+
+// of is the key with a public key, this one or a former one; nil for none.
+func (k *Key) of(public string) *Key {
+	for ; k != nil && k.public != public; k = k.former {
+	}
+	return k
+}
+
+// By is the key that has signed a note, this one or a former one; nil for none.
+func (k *Key) By(signed []byte) *Key {
+	for ; k != nil; k = k.former {
+		if _, err := Open(signed, k.verifier); err == nil {
+			break
+		}
+	}
+	return k
+}
+
+// All are this key and the former ones.
+func (k *Key) All() (all []*Key) {
+	for ; k != nil; k = k.former {
+		all = append(all, k)
+	}
+	return all
 }
 
 // algEd25519 is signed-note's number of it.

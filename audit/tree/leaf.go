@@ -32,6 +32,7 @@ type Leaf struct {
 	Index int64
 	hash  tlog.Hash
 	link  link
+	key   *Key // that the log is under from the next leaf on
 }
 
 // AppendHeaders adds to a record's headers those that a leaf's has.

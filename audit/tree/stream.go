@@ -26,6 +26,7 @@ type Stream struct {
 	Witnesses []*Witness
 	Quorum    int
 
+	keys   *Succession
 	reader Reader
 	behind edge // the tree up to the last checkpoint
 	ahead  []aheadLeaf
@@ -70,6 +71,7 @@ type Streamed struct {
 // Begin begins at the log's first record; or after a checkpoint, as Streamed.State has it: then from is the offset to read from.
 func (s *Stream) Begin(state []byte) (from int64, err error) {
 	s.reader.Tree, s.seen, s.found.LongestLeaf = New(s.Key), newSeen(s.Witnesses, s.Quorum), -1
+	s.keys = &Succession{Verifier: s.Verifier, keys: []note.Verifier{s.Verifier}}
 	if state != nil {
 		if from, err = s.resume(state); err != nil {
 			return 0, err
@@ -77,7 +79,7 @@ func (s *Stream) Begin(state []byte) (from int64, err error) {
 	}
 	s.behind = s.reader.Tree.edge.clone()
 	known := &Folder{Known: s.Known, Verifier: s.Verifier}
-	if err := s.known.list(known, &Checkpoint{Size: 1<<63 - 1}); err != nil {
+	if err := s.known.list(known, &Checkpoint{Size: 1<<63 - 1}, s.Key); err != nil {
 		return 0, err
 	}
 	s.known.file = s.Place
@@ -95,10 +97,14 @@ func (s *Stream) resume(state []byte) (from int64, err error) {
 	if err := json.Unmarshal(state, &c); err != nil || c.Kind != KindCheckpoint {
 		return 0, errors.New("the state of a former verification: it has no checkpoint")
 	}
-	signed, err := s.seen.open([]byte(c.Note), s.Verifier)
+	signed, by, err := openAny([]byte(c.Note), s.Verifier, s.Key)
+	if err == nil {
+		_, err = s.seen.open([]byte(c.Note), by)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("the state of a former verification: %w", err)
 	}
+	s.keys.keys, s.keys.known = []note.Verifier{by}, by == s.Verifier || s.Key != nil
 	t := s.reader.Tree
 	if t.edge = (edge{signed.Size, c.Edge}); !t.edge.fits() || t.edge.root() != signed.Root {
 		return 0, errors.New("the state of a former verification: it is of another tree than its checkpoint signs")
@@ -108,7 +114,7 @@ func (s *Stream) resume(state []byte) (from int64, err error) {
 		if !ours {
 			return 0, errors.New("the state of a former verification: the key named log has not sealed it")
 		}
-		t.link = again.link
+		t.link, t.key = again.link, again.key
 	}
 	s.reader.Signed = signed.Size
 	s.found.Newest, s.found.Note, s.found.value = signed, []byte(c.Note), state
@@ -131,16 +137,38 @@ func (s *Stream) Record(rec *schemas.Record, offset int64, isRecord bool) (leaf 
 		}
 		return -1, nil
 	}
+	if s.reader.Tree.edge.size == 0 && isRecord {
+		s.begins(rec)
+	}
+	t := s.reader.Tree
 	if !isRecord || !s.reader.Take(rec) {
 		return -1, nil
 	}
-	t := s.reader.Tree
+	if r, err := rotationIn(rec.Value); err != nil || r != nil {
+		if err == nil {
+			err = s.keys.rotate(t.edge.size-1, r)
+		}
+		if err != nil {
+			return -1, fault(s.Place, t.edge.size-1, "%v", err)
+		}
+	}
 	if s.ahead = append(s.ahead, aheadLeaf{t.newest, s.clock}); len(s.ahead) > mostAhead {
 		if err := s.advance(s.behind.size + mostAhead/2); err != nil {
 			return -1, err
 		}
 	}
 	return t.edge.size - 1, nil
+}
+
+// begins takes the key that the log's first record names. Where it is not at hand, the log is read by its public keys alone.
+func (s *Stream) begins(rec *schemas.Record) {
+	public := originKey(rec.Value)
+	if s.keys.begin(public) != nil {
+		return // the log has no such key: nothing of it will verify
+	}
+	if s.Key != nil && public != "" && s.Key.of(public) == nil {
+		s.Key, s.reader.Tree = nil, New(nil)
+	}
 }
 
 // advance has the tree behind grow to a size.
@@ -168,7 +196,7 @@ func (s *Stream) checkpoint(rec *schemas.Record, signed []byte, offset int64) er
 			return s.foreign()
 		}
 	}
-	c, err := s.seen.open(signed, s.Verifier)
+	c, err := s.seen.open(signed, s.keys)
 	if err != nil {
 		return s.foreign()
 	}
@@ -221,7 +249,7 @@ func (s *Stream) cosigned(rec *schemas.Record, signed []byte, offset int64) erro
 	if s.Key != nil && !s.Key.HasCosigned(rec.Value) {
 		return s.foreign()
 	}
-	of, err := Open(signed, s.Verifier)
+	of, err := Open(signed, s.keys)
 	if err != nil {
 		return s.foreign()
 	}
@@ -232,7 +260,7 @@ func (s *Stream) cosigned(rec *schemas.Record, signed []byte, offset int64) erro
 	if !fits {
 		return nil // of one before the state, or that was too late to be compared
 	}
-	if _, err := s.seen.open(signed, s.Verifier); err != nil {
+	if _, err := s.seen.open(signed, s.keys); err != nil {
 		if s.Key == nil {
 			return s.foreign()
 		}
@@ -250,6 +278,9 @@ func (s *Stream) End() (*Streamed, error) {
 		return nil, err
 	}
 	f := &s.found
+	if f.Newest != nil && !s.keys.known {
+		return nil, fault(s.Place, -1, "%v", errOtherKey)
+	}
 	f.Records, f.Known, f.Seen, f.Cosigned = s.behind.size, s.known.fit, s.seen.of, s.seen.cosigned
 	f.Foreign += s.reader.Foreign
 	if s.known.ahead != nil {

@@ -8,7 +8,8 @@ import (
 
 // Tree is the log's tree while it grows. Its memory does not grow with it. It is for one goroutine.
 type Tree struct {
-	key   *Key
+	key   *Key // that the log is under; nil: it is not at hand
+	ring  *Key // the newest
 	edge  edge
 	link  link
 	spans []*Span
@@ -17,7 +18,7 @@ type Tree struct {
 }
 
 // New is the empty tree of a log. For somebody who has no key, key is nil: the leaves have no links then, and it goes by their indexes.
-func New(key *Key) *Tree { return &Tree{key: key} }
+func New(key *Key) *Tree { return &Tree{key: key, ring: key} }
 
 // Size is how many leaves it has.
 func (t *Tree) Size() int64 { return t.edge.size }
@@ -26,8 +27,19 @@ func (t *Tree) Size() int64 { return t.edge.size }
 func (t *Tree) Next(value []byte) Leaf {
 	hash := tlog.RecordHash(Entry(value))
 	l := Leaf{Index: t.edge.size, hash: hash}
-	if t.key != nil {
-		l.link = t.key.next(t.link, l.Index, hash)
+	if t.key == nil {
+		return l
+	}
+	if l.Index == 0 {
+		if first := t.ring.of(originKey(value)); first != nil {
+			t.key = first
+		}
+	}
+	l.link, l.key = t.key.next(t.link, l.Index, hash), t.key
+	if r, err := rotationIn(value); err == nil && r != nil && r.former == t.key.public {
+		if next := t.ring.of(r.next); next != nil {
+			l.key = next
+		}
 	}
 	return l
 }
@@ -35,7 +47,7 @@ func (t *Tree) Next(value []byte) Leaf {
 // Add appends what Next returned.
 func (t *Tree) Add(l Leaf) {
 	t.edge.add(l.hash, t.spans...)
-	t.link, t.newest = l.link, l.hash
+	t.link, t.newest, t.key = l.link, l.hash, l.key
 }
 
 // Follows adds a record of the topic if it is the next leaf of this very chain, and reports whether it is.

@@ -22,7 +22,7 @@ func (v *verification) open() error {
 	if err := v.former.open(v.Folder, v.seen); err != nil {
 		return err
 	}
-	return v.known.list(v.Folder, v.newest)
+	return v.known.list(v.Folder, v.newest, nil)
 }
 
 func (v *verification) close() { v.former.close() }

@@ -177,6 +177,10 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 	if err != nil {
 		return audit.Config{}, invalid(err)
 	}
+	formerSign, err := s.Keys.Former(config.LogKey)
+	if err != nil {
+		return audit.Config{}, invalid(err)
+	}
 	rows, err := s.Keys.EpochKeys()
 	if err == nil && len(rows) == 0 {
 		err = fmt.Errorf("%s has no keys of months: run lapse keys rotate, and give the file to every machine that audits", s.Keys.Place(config.RowsKey))
@@ -191,7 +195,7 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 		Retention: s.Topics.Retention,
 		Safe:      s.Topics.Replication > 0, // a person has asked for it
 		Keys:      []schemas.Key{tag}, HashKey: hash, FormerHashKeys: former, Format: string(s.Format),
-		LogKey: sign, LogName: s.LogName,
+		LogKey: sign, FormerLogKeys: formerSign, LogName: s.LogName,
 		Proofs: s.Topics.Proofs, ProofRetention: s.Proofs, RowsKeys: rows,
 		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
 	}

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+
+	"golang.org/x/mod/sumdb/note"
 
 	"lapse/audit/evidence"
 	"lapse/audit/tree"
-	"lapse/internal/config"
 	"lapse/schemas"
 )
 
@@ -18,6 +18,15 @@ type exportedTree struct {
 	Root      string  `json:"root"`
 	Former    string  `json:"former_sha256"` // of the file with the checkpoints before the newest
 	PublicKey *string `json:"public_key"`    // null where the key named log was not at hand
+}
+
+// under reports whether the manifest names the key that the newest checkpoint is signed by, if it names one.
+func (t *exportedTree) under(by note.Verifier) bool {
+	if t.PublicKey == nil {
+		return true
+	}
+	named, err := note.NewVerifier(*t.PublicKey)
+	return err == nil && named.Name() == by.Name() && named.KeyHash() == by.KeyHash()
 }
 
 // treeExport writes the log's tree beside the topics' files.
@@ -48,8 +57,8 @@ func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partition
 // and records count that it has made; without it, lapse verify finds what somebody else wrote.
 func (c *consumer) newestCheckpoint(ctx context.Context, end int64) (*treeExport, error) {
 	x := &treeExport{}
-	secret, err := c.settings.Keys.Load(config.LogKey)
-	if err != nil && !errors.Is(err, config.ErrNoKey) {
+	keys, err := logKeysOf(c.settings)
+	if err != nil {
 		return nil, err
 	}
 	err = c.client.Backward(ctx, c.settings.Topics.Log, 0, end, func(rec *schemas.Record, _ int64) (bool, error) {
@@ -57,8 +66,8 @@ func (c *consumer) newestCheckpoint(ctx context.Context, end int64) (*treeExport
 		if of == nil {
 			return true, nil
 		}
-		if secret != nil {
-			key, err := tree.NewKey(secret, of.Origin)
+		if keys != nil {
+			key, err := keys(of.Origin)
 			if err != nil {
 				return true, nil //nolint:nilerr // no log has such a name
 			}
@@ -141,8 +150,8 @@ func (x *treeExport) close() (*exportedTree, error) {
 		return nil, fmt.Errorf("export the log's tree: %w", err)
 	}
 	of := &exportedTree{Log: x.of.Origin, Records: x.of.Size, Root: x.of.Root.String(), Former: x.FormerSum()}
-	if x.key != nil {
-		public := x.key.Public()
+	if signer := x.key.By(x.newest); signer != nil {
+		public := signer.Public()
 		of.PublicKey = &public
 	}
 	return of, nil

@@ -36,26 +36,34 @@ func checkKeys(s *config.Settings, i *site.Installation, names ...config.KeyName
 // otherKey says where the key is that is not the one on record.
 func otherKey(s *config.Settings, e *site.KeysError) error {
 	err := fmt.Errorf("%s: %w", s.Keys.Place(config.KeyName(e.Name)), e)
-	if e.Name == string(config.HashKey) {
-		err = fmt.Errorf("%w; if this key replaces it, keep the former one next to it, in a file whose name begins with hash-", err)
+	if e.Name == string(config.HashKey) || e.Name == string(config.LogKey) {
+		err = fmt.Errorf("%w; if this key replaces it, keep the former one next to it, in a file whose name begins with %s-", err, e.Name)
 	}
 	return err
 }
 
-// fingerprints are those of the keys, as the database may have them on record. Another hash key may follow the recorded one, which
+// fingerprints are those of the keys, as the database may have them on record. Another key named hash or log may follow the recorded one, which
 // is then among the former ones; the log says from which position on.
 func fingerprints(s *config.Settings, i *site.Installation, names ...config.KeyName) (map[string]string, error) {
 	given, err := s.Keys.Fingerprints(names...)
-	if err != nil || i == nil || given[string(config.HashKey)] == "" {
+	if err != nil || i == nil {
 		return given, err
 	}
-	former, err := s.Keys.Former(config.HashKey)
-	for _, key := range former {
-		if recorded := i.Keys[string(config.HashKey)]; key.Fingerprint() == recorded {
-			given[string(config.HashKey)] = recorded
+	for _, name := range []config.KeyName{config.HashKey, config.LogKey} {
+		if given[string(name)] == "" {
+			continue
+		}
+		former, err := s.Keys.Former(name)
+		if err != nil {
+			return given, err
+		}
+		for _, key := range former {
+			if recorded := i.Keys[string(name)]; key.Fingerprint() == recorded {
+				given[string(name)] = recorded
+			}
 		}
 	}
-	return given, err
+	return given, nil
 }
 
 // lackingKeys refuses to make keys for a database that is installed: with a second set, what was deleted under the first

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -143,15 +144,34 @@ func (a *app) publicKey(ctx context.Context, s *config.Settings) (string, error)
 		}
 		name = audit.DefaultLogName(uint64(system), oid, s.Topics.Log)
 	}
-	secret, err := s.Keys.Load(config.LogKey)
+	keys, err := logKeysOf(s)
+	if err == nil && keys == nil {
+		_, err = s.Keys.Load(config.LogKey)
+	}
 	if err != nil {
 		return "", err
 	}
-	key, err := tree.NewKey(secret, name)
+	key, err := keys(name)
 	if err != nil {
 		return "", err
 	}
 	return key.Public(), nil
+}
+
+// logKeysOf makes the key named log that of a log of some name, with those that it follows; nil where it is not at hand.
+func logKeysOf(s *config.Settings) (of func(name string) (*tree.Key, error), err error) {
+	secret, err := s.Keys.Load(config.LogKey)
+	if errors.Is(err, config.ErrNoKey) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	former, err := s.Keys.Former(config.LogKey)
+	if err != nil {
+		return nil, err
+	}
+	return func(name string) (*tree.Key, error) { return tree.NewKey(secret, name, former...) }, nil
 }
 
 // print is what a person reads.
@@ -182,34 +202,47 @@ func (l *keyList) print(a *app) (err error) {
 type rotatedKeys struct {
 	Added []schemas.Epoch `json:"added"`
 	Until schemas.Epoch   `json:"until"` // the last month with a key
+	Log   *rotatedLog     `json:"log"`   // null without --log
+}
+
+// rotatedLog is what became of the key named log.
+type rotatedLog struct {
+	Fingerprint string `json:"fingerprint"` // of the key that follows
+	Former      string `json:"former"`      // the file with the one that it follows
 }
 
 func (a *app) keysRotateCommand() *cobra.Command {
 	var others []string
+	var log bool
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Make the keys of the next twelve months",
+		Short: "Make the keys of the next twelve months, or another key for the log",
 		Long: `Adds to the file of the key named rows a random key for each month that it lacks, up to a year from now. Run it once a year; lapse doctor
 says when. A key that is there never changes, and a destroyed one stays destroyed. Then give the file to every machine that audits, and start
 the auditors again: each month has one key, and an auditor with another one is refused.
 
-The keys named tag and log stay as long as the database and the log do. For hash see "Another route" in docs/configuration.md.`,
+With --log it makes another key named log, and keeps the former one beside it. The next start of the auditor writes a record that both keys have signed:
+up to it the log is under the former key, and from then on under the next. Without the former key that start is refused. The log's name stays. Before it, give
+each witness the next public key, which lapse keys list shows; publish it beside the former one. Nothing else has to be done: either
+public key verifies the log.
+
+The key named tag stays as long as the database does. For hash see "Another route" in docs/configuration.md.`,
 		Example: `  lapse keys rotate
+  lapse keys rotate --log
   lapse keys rotate --epoch 2031-02`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.does(func(*cobra.Command, []string) error {
-		var epochs []schemas.Epoch
-		for _, text := range others {
-			epoch, err := schemas.ParseEpoch(text)
-			if err != nil {
-				return wrongUsage("--epoch: %v", err)
-			}
-			epochs = append(epochs, epoch)
+		epochs, err := parseEpochs(others)
+		if err != nil {
+			return err
 		}
 		s, err := a.settings()
 		if err != nil {
 			return err
+		}
+		if log {
+			return a.rotateLog(s)
 		}
 		added, err := s.Keys.AddMonths(time.Now(), epochs...)
 		if err != nil {
@@ -220,7 +253,7 @@ The keys named tag and log stay as long as the database and the log do. For hash
 			return err
 		}
 		all := keys.Epochs()
-		result := rotatedKeys{added, all[len(all)-1]}
+		result := rotatedKeys{Added: added, Until: all[len(all)-1]}
 		if a.asJSON {
 			return a.printJSON(result)
 		}
@@ -233,6 +266,34 @@ The keys named tag and log stay as long as the database and the log do. For hash
 		return err
 	})
 	cmd.Flags().StringArrayVar(&others, "epoch", nil, "also the key of this `month`, such as 2031-02; may be repeated")
+	cmd.Flags().BoolVar(&log, "log", false, "make another key for the log instead")
+	cmd.MarkFlagsMutuallyExclusive("epoch", "log")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+func parseEpochs(texts []string) (epochs []schemas.Epoch, err error) {
+	for _, text := range texts {
+		epoch, err := schemas.ParseEpoch(text)
+		if err != nil {
+			return nil, wrongUsage("--epoch: %v", err)
+		}
+		epochs = append(epochs, epoch)
+	}
+	return epochs, nil
+}
+
+// rotateLog makes another key for the log.
+func (a *app) rotateLog(s *config.Settings) error {
+	key, former, err := s.Keys.RotateLog()
+	if err != nil {
+		return invalid(err)
+	}
+	result := rotatedKeys{Added: []schemas.Epoch{}, Log: &rotatedLog{key.Fingerprint(), former}}
+	if a.asJSON {
+		return a.printJSON(result)
+	}
+	_, err = fmt.Fprintf(a.out, "%s has another key, %s; the former one is in %s: give both files to every machine that audits, and the public key of lapse keys list to\n"+
+		"witnesses and readers. The auditor's next start writes the change into the log, signed by both\n", s.Keys.Place(config.LogKey), key.Fingerprint(), former)
+	return err
 }

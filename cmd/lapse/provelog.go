@@ -11,15 +11,14 @@ import (
 	"lapse/audit/evidence"
 	"lapse/audit/rows"
 	"lapse/audit/tree"
-	"lapse/internal/config"
 	"lapse/replication"
 	"lapse/schemas"
 )
 
 // findCheckpoint finds the newest checkpoint, and the log's key where that is at hand.
 func (p *prover) findCheckpoint(ctx context.Context) (err error) {
-	secret, err := p.settings.Keys.Load(config.LogKey)
-	if err != nil && !errors.Is(err, config.ErrNoKey) {
+	keys, err := logKeysOf(p.settings)
+	if err != nil {
 		return err
 	}
 	if s, is := p.source.(*folderSource); is {
@@ -29,8 +28,8 @@ func (p *prover) findCheckpoint(ctx context.Context) (err error) {
 		if p.newest, err = tree.Peek(p.signed); err != nil {
 			return invalid(fmt.Errorf("the export's checkpoint: %w", err))
 		}
-		if secret != nil {
-			p.log, err = tree.NewKey(secret, p.newest.Origin)
+		if keys != nil {
+			p.log, err = keys(p.newest.Origin)
 		}
 		return err
 	}

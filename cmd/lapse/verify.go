@@ -202,7 +202,7 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	}
 	result.Log, result.Records, result.Root, result.Checkpoints = of.Origin, of.Size, of.Root.String(), 1+of.Former+of.Known
 	result.seen(of.Seen, of.Cosigned)
-	if t := manifest.Tree; files.sink == nil && (t.Log != of.Origin || t.Records != of.Size || t.Root != result.Root || t.PublicKey != nil && *t.PublicKey != result.PublicKey) {
+	if t := manifest.Tree; files.sink == nil && (t.Log != of.Origin || t.Records != of.Size || t.Root != result.Root || !t.under(of.By)) {
 		return &tree.Fault{File: exportManifest, Leaf: -1, What: "it names another tree than the checkpoint, or another key"}
 	}
 	if files.sink == nil {
@@ -270,14 +270,19 @@ func (v *verifier) key(manifest *exported, result *verified) (note.Verifier, err
 	}
 	if text == "" {
 		if s, err := v.settings(); err == nil {
-			secret, err := s.Keys.Load(config.LogKey)
-			if err != nil && !errors.Is(err, config.ErrNoKey) {
+			keys, err := logKeysOf(s)
+			if err != nil {
 				return nil, err
 			}
-			if secret != nil {
-				key, err := tree.NewKey(secret, manifest.Tree.Log)
+			if keys != nil {
+				key, err := keys(manifest.Tree.Log)
 				if err != nil {
 					return nil, &tree.Fault{File: exportManifest, Leaf: -1, What: err.Error()}
+				}
+				for _, one := range key.All() {
+					if manifest.Tree.PublicKey != nil && one.Public() == *manifest.Tree.PublicKey {
+						key = one // the log may be under a former key yet
+					}
 				}
 				result.PublicKey = key.Public()
 				return key.Verifier(), nil

@@ -114,7 +114,7 @@ func (o *logVerifier) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	public, err := o.publicKey(newest.Origin)
+	public, err := o.publicKey(newest.Origin, signed)
 	if err != nil {
 		return err
 	}
@@ -157,16 +157,17 @@ func (o *logVerifier) newestNote(ctx context.Context) ([]byte, error) {
 }
 
 // publicKey is the one that is named, or the one of the key at hand.
-func (o *logVerifier) publicKey(origin string) (note.Verifier, error) {
+func (o *logVerifier) publicKey(origin string, signed []byte) (note.Verifier, error) {
 	if o.public == "" && o.key == nil {
 		return nil, wrongUsage("the log's key is not known: give it with --public-key; the auditor logs it at each start")
 	}
 	if o.public == "" {
-		o.result.PublicKey = o.key.Public()
-		return o.key.Verifier(), nil
+		by := o.key.By(signed)
+		o.result.PublicKey = by.Public()
+		return by.Verifier(), nil
 	}
 	public, err := o.verifier.key(&exported{Tree: &exportedTree{Log: origin}}, o.result)
-	if err == nil && o.key != nil && o.key.Public() != o.result.PublicKey {
+	if err == nil && o.key != nil && !slices.ContainsFunc(o.key.All(), func(k *tree.Key) bool { return k.Public() == o.result.PublicKey }) {
 		o.key = nil // of another log
 	}
 	return public, err

@@ -45,8 +45,8 @@ func TestTheLogIsVerifiedWhereItIs(t *testing.T) {
 	s.userDeletes(44, 45)
 	s.m.lapse("audit", "--once")
 	again := s.verified(t, "verify", "--json", "--known", "verified.json", "--known", kept, "--save", "verified.json")
-	if again.Records <= first.Records || again.Checkpoints >= first.Checkpoints+2 || again.Events >= first.Events || again.Cosigned != again.Records {
-		t.Errorf("from %d records on it finds %+v", first.Records, again)
+	if again.Records <= first.Records || again.Events >= first.Events || again.Cosigned != again.Records {
+		t.Errorf("from %+v on it finds %+v", first, again)
 	}
 	s.verified(t, "verify", "--json", "--known", "verified.json") // nothing is new
 	says(t, s.m.exits(exitPerson, "verify", "--dir", "out", "--ask"), "this is not the newest")

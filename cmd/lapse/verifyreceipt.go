@@ -9,8 +9,6 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lapse/audit/rows"
-	"lapse/audit/tree"
-	"lapse/internal/config"
 )
 
 // notShown is what no receipt shows.
@@ -40,12 +38,14 @@ func (v *verifier) receipt(name, key string) error {
 	if err != nil {
 		return invalid(fmt.Errorf("%s: %w", name, err))
 	}
-	log, public, err := v.keyOf(&receipt.Deletions[0])
+	keys, err := v.keysOf(&receipt.Deletions[0])
 	if err != nil {
 		return err
 	}
-	result := &verified{PublicKey: public, Log: log.Name(), NotChecked: notShown}
+	result := &verified{NotChecked: notShown}
 	for i := range receipt.Deletions {
+		log := keys.of(&receipt.Deletions[i])
+		result.PublicKey, result.Log = log.public, log.Name()
 		shown, err := receipt.Deletions[i].Check(log, filter.of)
 		if err != nil {
 			result.Fault = &foundFault{File: name, What: err.Error()}
@@ -81,29 +81,54 @@ func readReceipt(name string) ([]byte, error) {
 	return text, invalid(err)
 }
 
-// keyOf is the log's public key: the one that is given, or what the key named log comes to for the log that the receipt names.
-func (v *verifier) keyOf(d *rows.Deletion) (note.Verifier, string, error) {
+// publicKey is one of the log's.
+type publicKey struct {
+	note.Verifier
+	public string
+}
+
+// publicKeys are those that the log is, or was, under.
+type publicKeys []publicKey
+
+// of is the key that a receipt is to be checked with: the one that its checkpoint names, if that is there.
+func (all publicKeys) of(d *rows.Deletion) *publicKey {
+	for i := range all {
+		if d.SignedBy(all[i]) {
+			return &all[i]
+		}
+	}
+	return &all[0]
+}
+
+// keysOf are the log's public keys: those that are given, or what the key named log comes to for the log that the receipt names.
+func (v *verifier) keysOf(d *rows.Deletion) (all publicKeys, err error) {
 	text := v.public
 	if content, err := os.ReadFile(text); text != "" && err == nil {
 		text = string(content)
 	}
-	if text = strings.TrimSpace(text); text == "" {
-		if s, err := v.settings(); err == nil {
-			if secret, err := s.Keys.Load(config.LogKey); err == nil {
-				key, err := tree.NewKey(secret, d.LogName())
-				if err != nil {
-					return nil, "", invalid(fmt.Errorf("the receipt names no log: %w", err))
-				}
-				return key.Verifier(), key.Public(), nil
-			}
+	for _, public := range strings.Fields(text) {
+		key, err := note.NewVerifier(public)
+		if err != nil {
+			return nil, invalid(fmt.Errorf("the public key: %w: want NAME+HASH+KEY, as lapse keys list shows it, or a file with it", err))
 		}
-		return nil, "", wrongUsage("--public-key is missing: the log's, as its owner has published it")
+		all = append(all, publicKey{key, public})
 	}
-	key, err := note.NewVerifier(text)
-	if err != nil {
-		return nil, "", invalid(fmt.Errorf("the public key: %w: want NAME+HASH+KEY, as lapse keys list shows it, or a file with it", err))
+	if len(all) > 0 {
+		return all, nil
 	}
-	return key, text, nil
+	if s, err := v.settings(); err == nil {
+		if keys, err := logKeysOf(s); err == nil && keys != nil {
+			key, err := keys(d.LogName())
+			if err != nil {
+				return nil, invalid(fmt.Errorf("the receipt names no log: %w", err))
+			}
+			for _, one := range key.All() {
+				all = append(all, publicKey{one.Verifier(), one.Public()})
+			}
+			return all, nil
+		}
+	}
+	return nil, wrongUsage("--public-key is missing: the log's, as its owner has published it")
 }
 
 // printReceipt is what a person reads.

@@ -208,6 +208,39 @@ func (s KeySource) Make() ([]KeyName, error) {
 	return made, syncFolder(s.Dir)
 }
 
+// RotateLog replaces the key named log. It keeps the former key in a file beside it, with its fingerprint in the name.
+//
+//	crash before the former key has its second name    nothing has changed
+//	crash before the next key is in place              the key is there under both names, and maybe the next one as .log.next: run it again
+func (s KeySource) RotateLog() (next schemas.Key, former string, err error) {
+	if _, set := s.lookup(LogKey); set {
+		return nil, "", fmt.Errorf("key log comes from %s: set that to another key, and %s_FORMER to this one", LogKey.variable(), LogKey.variable())
+	}
+	key, err := s.Load(LogKey)
+	if err != nil {
+		return nil, "", err
+	}
+	path := filepath.Join(s.Dir, string(LogKey))
+	former = filepath.Join(s.Dir, fmt.Sprintf("%s-%.16s", LogKey, key.Fingerprint()))
+	if err := os.Link(path, former); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, "", fmt.Errorf("keep the former key log: %w", err)
+	}
+	if err := syncFolder(s.Dir); err != nil {
+		return nil, "", err
+	}
+	made := filepath.Join(s.Dir, ".log.next")
+	if _, err := makeKey(made, LogKey); err != nil {
+		return nil, "", err
+	}
+	if next, err = loadKey(made, LogKey); err != nil {
+		return nil, "", err
+	}
+	if err := os.Rename(made, path); err != nil {
+		return nil, "", err
+	}
+	return next, former, syncFolder(s.Dir)
+}
+
 // makeKey writes a temporary file and links it to path: a crash leaves at most the temporary file.
 func makeKey(path string, name KeyName) (fresh bool, err error) {
 	if _, err := os.Lstat(path); err == nil {

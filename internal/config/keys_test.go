@@ -205,3 +205,46 @@ func TestFormerKeysAreBesideTheOneThatFollowedThem(t *testing.T) {
 		t.Errorf("a former key that is none: %v", err)
 	}
 }
+
+// The former key is there under a name of its own before another one is in its place, and a crash in between leaves both.
+func TestTheLogsKeyIsRotatedInSteps(t *testing.T) {
+	dir := t.TempDir()
+	keys := keysIn(t, dir, nothing)
+	if _, err := keys.Make(); err != nil {
+		t.Fatal(err)
+	}
+	first, err := keys.Load(config.LogKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, former, err := keys.RotateLog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := keys.Load(config.LogKey)
+	before, other := keys.Former(config.LogKey)
+	if err != nil || other != nil || string(loaded) != string(next) || string(next) == string(first) || len(before) != 1 || string(before[0]) != string(first) {
+		t.Fatalf("after it there are another key: %v, and %d former ones (%v, %v)", string(loaded) != string(first), len(before), err, other)
+	}
+	if info, err := os.Stat(former); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the former key: %v, %v", info, err)
+	}
+	// A crash before the last step: the key is there under both names, and the next one lies ready.
+	if err := os.Link(filepath.Join(dir, "log"), filepath.Join(dir, fmt.Sprintf("log-%.16s", next.Fingerprint()))); err != nil {
+		t.Fatal(err)
+	}
+	ready := strings.Repeat("cd", schemas.MinKey)
+	if err := os.WriteFile(filepath.Join(dir, ".log.next"), []byte(ready), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, _, err := keys.RotateLog(); err != nil || again[0] != 0xcd {
+		t.Errorf("it does not go on: %v", err)
+	}
+	if before, err := keys.Former(config.LogKey); err != nil || len(before) != 2 {
+		t.Errorf("there are %d former keys (%v)", len(before), err)
+	}
+	variable := keysIn(t, dir, variables(map[string]string{"LAPSE_KEY_LOG": ready}))
+	if _, _, err := variable.RotateLog(); err == nil || !strings.Contains(err.Error(), "LAPSE_KEY_LOG_FORMER") {
+		t.Errorf("of a variable it says %v", err)
+	}
+}
