@@ -34,7 +34,7 @@ const resultSchemaFile = "../../schemas/result.schema.json"
 // results are what each command prints with --json.
 var results = map[string]any{
 	"init": initReport{}, "doctor": findings{}, "apply": appliedChanges{}, "scaffold": scaffolded{}, "import": imported{}, "hide": hidden{},
-	"policy list": []status.Line{}, "policy show": shownPolicy{}, "policy history": policyPast{},
+	"policy list": []status.Line{}, "policy show": status.Shown{}, "policy history": status.Past{},
 	"policy arm": stateChanges{}, "policy pause": stateChanges{}, "policy resume": stateChanges{},
 	"pause": status.Halt{}, "resume": status.Halt{}, "plan": []plan{},
 	"hold place": placedHold{}, "hold move": holds.Record{}, "hold release": holds.Record{}, "hold list": holdList{}, "hold show": shownHold{},

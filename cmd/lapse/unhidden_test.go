@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+
+	"lapse/internal/status"
 )
 
 func TestWhatIsNotSeenIsShown(t *testing.T) {
@@ -28,7 +30,7 @@ func TestWhatIsNotSeenIsShown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(a.printJSON(policyPast{Policy: name}))
+	must(a.printJSON(status.Past{Policy: name}))
 	must(a.answerJSON("lapse policy history", nil))
 	var back struct{ Result struct{ Policy string } }
 	if must(json.Unmarshal(out.Bytes(), &back)); back.Result.Policy != name || bytes.ContainsRune(out.Bytes(), '\u202e') {

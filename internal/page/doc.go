@@ -4,6 +4,9 @@
 //	kept.go      what was read last: the database is asked as often for ten people as for one
 //	protect.go   headers, and which Host is answered
 //	overview.go  the policies, and what holds for the whole database
+//	policy.go    one policy: its functions, versions and runs
+//	days.go      what was deleted by day, counted once a day
+//	chart.go     the pictures of it
 //	pipeline.go  the way of a deletion, as one picture
 //	files        templates, style, and the script that refreshes
 //

@@ -22,6 +22,7 @@ type overview struct {
 	Pipeline []stage
 	Policies []policyRow
 	LeftOver []string
+	Year     *chart // nil: not counted yet
 }
 
 // frame is what every page has.
@@ -51,6 +52,7 @@ type policyRow struct {
 	Lag, Next  string
 	Quarantine string
 	Remarks    []string
+	Spark      *spark // nil: not counted yet
 }
 
 func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
@@ -66,6 +68,12 @@ func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
 	view.Status = &s
 	view.freshness = freshnessOf(found.Err, found.At, s.At)
 	view.fill(p)
+	if days := p.days.get(r.Context(), daysPatience).Value; days != nil {
+		view.Year = yearChart(days.First, days.all(), days.Uncounted, "Rows deleted under all policies")
+		for i := range view.Policies {
+			view.Policies[i].Spark = sparkOf(days.Policies[view.Policies[i].Name])
+		}
+	}
 	p.show(w, http.StatusOK, "overview.tmpl", view)
 }
 

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,13 +16,14 @@ import (
 	"lapse/internal/plaintext"
 	"lapse/internal/status"
 	"lapse/planner/database"
+	"lapse/schemas"
 )
 
 // Config says of what database the page is, and how it is read.
 type Config struct {
 	Database string // its name
-	Slot     string // of the auditor; "" where no audit is required
 	Topics   Topics
+	Roles    schemas.Roles
 	// Connect opens a session that may read the catalog, as the executor may. It should bound its statements.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 	// Status reads what `lapse status` shows.
@@ -49,6 +51,8 @@ const (
 	statusFresh = 3 * time.Second
 	// readLimit bounds one reading: many statements of a database that is slow.
 	readLimit = 8 * time.Second
+	// daysPatience is how long a page waits for what was deleted by day: without it, it is nearly whole.
+	daysPatience = 300 * time.Millisecond
 	// witnessesFresh is longer, because the log is read back for them.
 	witnessesFresh = time.Minute
 )
@@ -64,17 +68,26 @@ var (
 // Page answers. Safe for concurrent use.
 type Page struct {
 	Config
+	ctx       context.Context // until the process stops
 	status    *kept[*status.Status]
 	witnesses *kept[string]
+	days      *kept[*deleted]
 	templates *template.Template
+
+	mutex    sync.Mutex
+	policies map[schemas.PolicyName]*kept[*onePolicy]
 }
 
 // New makes the page. What is being read when ctx ends is given up.
 func New(ctx context.Context, c Config) (*Page, error) {
-	p := &Page{Config: c}
+	p := &Page{Config: c, ctx: ctx, policies: map[schemas.PolicyName]*kept[*onePolicy]{}}
 	p.status = &kept[*status.Status]{ctx: ctx, fresh: statusFresh, limit: readLimit, read: p.readStatus}
 	p.witnesses = &kept[string]{ctx: ctx, fresh: witnessesFresh, limit: readLimit, read: func(ctx context.Context) (string, error) {
 		return c.Witnesses(ctx), nil
+	}}
+	count := counter{days: map[time.Time]day{}}
+	p.days = &kept[*deleted]{ctx: ctx, fresh: daysFresh, limit: readLimit, read: func(ctx context.Context) (*deleted, error) {
+		return read(ctx, p, count.count)
 	}}
 	var err error
 	p.templates, err = template.New("").Funcs(template.FuncMap{"line": plaintext.Line, "text": plaintext.Text}).ParseFS(files, "files/*.tmpl")
@@ -84,10 +97,11 @@ func New(ctx context.Context, c Config) (*Page, error) {
 // Handle adds the page's addresses.
 func (p *Page) Handle(mux *http.ServeMux) {
 	for pattern, handler := range map[string]http.HandlerFunc{
-		"GET /{$}":         p.overview,
-		"GET /page.css":    serveFile,
-		"GET /page.js":     serveFile,
-		"GET /favicon.ico": noIcon,
+		"GET /{$}":             p.overview,
+		"GET /policies/{name}": p.showPolicy,
+		"GET /page.css":        serveFile,
+		"GET /page.js":         serveFile,
+		"GET /favicon.ico":     noIcon,
 	} {
 		mux.Handle(pattern, secured(handler))
 	}

@@ -10,6 +10,8 @@
 //	halt.go        the switch for all policies
 //	holds.go       legal holds, as numbers
 //	days.go        what was deleted, by day
+//	shown.go       one version of a policy, for `lapse policy show`
+//	past.go        its history, for `lapse policy history`
 //	text.go        sizes and times for a person
 //
 // JSON tags are the contract of --json. Texts may hold what a login wrote, line breaks too: who shows them escapes them.

@@ -56,6 +56,23 @@ func readReasons(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyID]stri
 // readLastRuns reads what each policy's last run did, also one that is no measure of the clock any more. What a former version's left
 // nobody goes on with.
 func readLastRuns(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyID]*LastRun, error) {
+	all := map[schemas.PolicyID]*LastRun{}
+	err := readRuns(ctx, conn, "", 1, func(id schemas.PolicyID, r LastRun) { all[id] = &r })
+	return all, err
+}
+
+// ReadRuns reads the last runs of a policy, the newest first.
+func ReadRuns(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyName, most int) ([]LastRun, error) {
+	var all []LastRun
+	err := readRuns(ctx, conn, policy, most, func(_ schemas.PolicyID, r LastRun) { all = append(all, r) })
+	if err != nil {
+		return nil, fmt.Errorf("read the last runs of policy %s: %w", policy, err)
+	}
+	return all, nil
+}
+
+// readRuns reads the last runs of a policy, "" for each of all.
+func readRuns(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyName, most int, add func(schemas.PolicyID, LastRun)) error {
 	rows, err := conn.Query(ctx, `
 		select g.policy_id, r.started_at, r.ended_at, r.due, t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions,
 		       r.left_due, r.left_held, r.left_resting, r.watermark,
@@ -68,22 +85,23 @@ func readLastRuns(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyID]*La
 		            else 'whole' end,
 		       case when r.version = g.version then r.rests_since end, coalesce(r.rests_because, '')
 		  from lapse.gate g
-		 cross join lateral (select * from lapse.run r where r.policy_id = g.policy_id order by r.number desc limit 1) r
-		 cross join lateral lapse.statistics(r.run) t`, goesOn, cutShort)
+		 cross join lateral (select * from lapse.run r where r.policy_id = g.policy_id order by r.number desc limit $4) r
+		 cross join lateral lapse.statistics(r.run) t
+		 where $3 in ('', g.name)
+		 order by r.number desc`, goesOn, cutShort, policy, most)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all, id, r := map[schemas.PolicyID]*LastRun{}, schemas.PolicyID(0), LastRun{}
+	id, r := schemas.PolicyID(0), LastRun{}
 	into := []any{
 		&id, &r.Started, &r.EndedAt, &r.Due, &r.Deleted, &r.Cascaded, &r.Batches, &r.Refreshed, &r.SteppedOver, &r.Partitions,
 		&r.LeftDue, &r.LeftHeld, &r.LeftResting, &r.Watermark, &r.Ended, &r.RestsSince, &r.Rests,
 	}
 	_, err = pgx.ForEachRow(rows, into, func() error {
-		run := r
-		all[id] = &run
+		add(id, r)
 		return nil
 	})
-	return all, err
+	return err
 }
 
 // readAsides counts what runs put aside.

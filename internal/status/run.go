@@ -32,6 +32,9 @@ const (
 	cutShort = "cut short"
 )
 
+// Goes reports whether the run is not over.
+func (r *LastRun) Goes() bool { return r.Ended == goesOn }
+
 // Notes are what a person should know of the run.
 func (r *LastRun) Notes() []string {
 	if r == nil {
