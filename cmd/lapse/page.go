@@ -22,7 +22,7 @@ func (a *app) newPage(ctx context.Context, s *config.Settings, auditor *auditor)
 	}
 	c := page.Config{
 		Database: name, Roles: s.Roles,
-		Topics:   page.Topics{Place: "Kafka", System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log},
+		Topics: page.Topics{Place: "Kafka", System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log},
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			return a.open(ctx, s, session{command: "lapse page", to: s.Database.Executor, role: s.Roles.Executor, with: pageSession})
 		},

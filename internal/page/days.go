@@ -113,7 +113,9 @@ func (c *counter) pruned(ctx context.Context, conn *pgx.Conn, first, begins, now
 		}
 	}
 	for _, d := range found {
-		c.days[d.Day.UTC()].deleted[d.Policy] = d.Deleted
+		if at := c.days[status.Day(d.Day)]; at.deleted != nil {
+			at.deleted[d.Policy] = d.Deleted
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"lapse/internal/status"
@@ -67,13 +68,8 @@ func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
 	s.Witnesses = p.witnessesText(r)
 	view.Status = &s
 	view.freshness = freshnessOf(found.Err, found.At, s.At)
-	view.fill(p)
-	if days := p.days.get(r.Context(), daysPatience).Value; days != nil {
-		view.Year = yearChart(days.First, days.all(), days.Uncounted, "Rows deleted under all policies")
-		for i := range view.Policies {
-			view.Policies[i].Spark = sparkOf(days.Policies[view.Policies[i].Name])
-		}
-	}
+	days := p.days.get(r.Context(), daysPatience).Value
+	view.fill(p, days)
 	p.show(w, http.StatusOK, "overview.tmpl", view)
 }
 
@@ -86,11 +82,22 @@ func (p *Page) witnessesText(r *http.Request) string {
 	return cmp.Or(found.Value, "the log is being read for what they have cosigned")
 }
 
-func (v *overview) fill(p *Page) {
-	s := v.Status
-	v.Pipeline = pipeline(s, p)
+// fill says all of it. days is nil where nothing is counted yet.
+func (v *overview) fill(p *Page, days *deleted) {
+	s, today := v.Status, int64(-1)
+	if days != nil {
+		all := days.all()
+		v.Year = yearChart(days.First, all, days.Uncounted, "Rows deleted under all policies")
+		if last := daysShown - 1; !days.Uncounted[last] {
+			today = all[last]
+		}
+	}
+	v.Pipeline = pipeline(s, p, today)
 	for i := range s.Policies {
 		row := rowOf(&s.Policies[i], s)
+		if days != nil {
+			row.Spark = sparkOf(days.Policies[row.Name])
+		}
 		v.Policies = append(v.Policies, row)
 		if row.Grade == gradeAct {
 			v.Needing = append(v.Needing, row)
@@ -144,7 +151,7 @@ func gradeOf(p *status.Policy) grade {
 	switch {
 	case p.State == schemas.Observing || p.State == schemas.Paused:
 		return gradeIdle
-	case len(p.Stays) > 0 || p.Person() != "" || strings.Contains(p.StateText(), "silent"):
+	case len(p.Stays) > 0 || p.Person() != "" || slices.ContainsFunc([]string{"silent", "stopped", "waiting"}, func(does string) bool { return strings.Contains(p.StateText(), does) }):
 		return gradeLook
 	}
 	return gradeWell

@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -132,10 +133,13 @@ func (p *Page) readStatus(ctx context.Context) (*status.Status, error) {
 	return read(ctx, p, p.Status)
 }
 
-// read opens a connection, and logs what goes wrong.
+// read opens a connection, and logs what goes wrong. A fault of the page is an error, and does not end the process that deletes.
 func read[T any](ctx context.Context, p *Page, ask func(ctx context.Context, conn *pgx.Conn) (T, error)) (answer T, err error) {
 	defer func() {
-		if err != nil && ctx.Err() == nil {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("the page has a fault: %v", fault)
+		}
+		if err != nil && p.ctx.Err() == nil {
 			p.Logger.Warn("the status page cannot read the catalog", "error", err)
 		}
 	}()

@@ -19,6 +19,7 @@ import (
 	"lapse/internal/setup/site"
 	"lapse/internal/status"
 	"lapse/planner/change"
+	"lapse/planner/record"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, catalog.Template(site.Options{})) }
@@ -173,26 +174,129 @@ func TestThePageOnlyReads(t *testing.T) {
 	}
 }
 
-// A database that hangs, refuses or is gone is said at once, with what is known; a database's own words are not shown.
-func TestADatabaseThatDoesNotAnswerIsSaid(t *testing.T) {
+// A database that refuses, or is gone, is said at once; its own words, which may have values, are not shown.
+func TestADatabaseThatRefusesOrIsGoneIsSaid(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
-	var trouble error
-	s := show(t, db, func(c *page.Config) {
-		connect := c.Connect
-		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-			if trouble != nil {
-				return nil, trouble
-			}
-			return connect(ctx)
+	says := func(edit func(*page.Config), want string) {
+		t.Helper()
+		w := show(t, db, edit).ask(http.MethodGet, "/")
+		if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(body, want) || strings.Contains(body, "secret") {
+			t.Errorf("%d, without %q\n%s", w.Code, want, body)
 		}
+	}
+	says(func(c *page.Config) {
 		c.Status = func(ctx context.Context, conn *pgx.Conn) (*status.Status, error) {
 			_, err := conn.Exec(ctx, "select 'secret-value'::int")
 			return nil, err
 		}
-	})
-	w := s.ask(http.MethodGet, "/")
-	if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(body, "SQLSTATE 22P02") || strings.Contains(body, "secret") {
-		t.Errorf("%d\n%s", w.Code, body)
+	}, "SQLSTATE 22P02")
+	says(func(c *page.Config) {
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			return pgx.Connect(ctx, "postgres://secret@127.0.0.1:1/app")
+		}
+	}, "nobody answers at the database")
+	says(func(c *page.Config) {
+		c.Status = func(context.Context, *pgx.Conn) (*status.Status, error) { panic("a fault") }
+	}, "the log of this process says why")
+}
+
+// While the catalog is locked by somebody, the page shows what it knew, and says so; then it goes on.
+func TestACatalogThatIsLockedIsShownAsItWas(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	policies(t, db, 1)
+	s := show(t, db, nil)
+	s.get("/")
+	locker := db.Connect(t)
+	_, err := locker.Exec(t.Context(), "begin; lock table lapse.gate in access exclusive mode")
+	fixture.Must(t, err)
+	says := func(what string, trouble bool) {
+		t.Helper()
+		err := fixture.Until(t.Context(), func() (bool, error) {
+			body := s.get("/")
+			if !strings.Contains(body, `id="policy-t0"`) {
+				return false, fmt.Errorf("the policy is gone from the page:\n%s", body)
+			}
+			return strings.Contains(body, "the database does not answer in time: what is below is older") == trouble, nil
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	says("while it is locked", true)
+	_, err = locker.Exec(t.Context(), "rollback")
+	fixture.Must(t, err)
+	says("afterwards", false)
+}
+
+// With audit: off there is no slot, no topic and nothing that needs somebody for it.
+func TestWithoutAnAuditNothingIsMissing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	policies(t, db, 1)
+	body := html.UnescapeString(show(t, db, func(c *page.Config) {
+		c.Status = func(ctx context.Context, conn *pgx.Conn) (*status.Status, error) {
+			return status.Read(ctx, conn, "", "")
+		}
+	}).get("/"))
+	for _, want := range []string{"off: deletions leave no evidence outside this database", "no slot reads it"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	if strings.Contains(body, `class="act"`) || strings.Contains(body, "lapse.deletes") {
+		t.Errorf("it complains, or names topics:\n%s", body)
+	}
+}
+
+// The page of a policy has what `lapse policy show --sql` and `lapse policy history` print.
+func TestAPolicysPageHasItsFunctionVersionsAndRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	world(t, db)
+	s := show(t, db, running)
+	conn := db.Connect(t)
+	of, err := record.Load(t.Context(), conn, "sessions-30d")
+	fixture.Must(t, err)
+	shown, err := status.ReadShown(t.Context(), conn, catalog.Roles(), of, of.Version, true)
+	fixture.Must(t, err)
+	runs, err := status.ReadRuns(t.Context(), conn, "sessions-30d", 20)
+	fixture.Must(t, err)
+	text := html.UnescapeString(s.get("/policies/sessions-30d"))
+	words := []string{shown.Title(), shown.Made(), shown.Entry}
+	for i := range shown.Functions {
+		f := &shown.Functions[i]
+		words = append(words, status.FunctionTitle(f), f.Comment+strings.TrimRight(f.Text, "\n"))
+	}
+	past := status.PastOf(of)
+	for i := range past.History {
+		words = append(append(words, past.History[i].Text()), past.History[i].Details()...)
+	}
+	for i := range runs {
+		when, rows := runs[i].Text()
+		words = append(words, when, ">"+rows+"<")
+	}
+	if len(shown.Functions) < 4 || len(past.History) < 3 || len(runs) != 20 {
+		t.Errorf("there are %d functions, %d steps, %d runs", len(shown.Functions), len(past.History), len(runs))
+	}
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("the page does not have %q", word)
+		}
+	}
+	if first := strings.Index(text, "lapse.delete_"); first < 0 || first > strings.Index(text, "lapse.find_") {
+		t.Error("the function that deletes does not come first")
+	}
+	// Each name in force has a page, its table's name is text, and a name that was made up has none.
+	for _, name := range []string{longest, markup} {
+		if body := s.get("/policies/" + name); strings.Contains(body, "<img") || strings.Contains(body, "\u202e") {
+			t.Errorf("the page of %s shows a hostile name as it is", name)
+		}
+	}
+	for _, name := range []string{"none", "%3Cscript%3E", "..", "sessions-30d%00"} {
+		if w := s.ask(http.MethodGet, "/policies/"+name); w.Code != http.StatusNotFound && w.Code != http.StatusTemporaryRedirect {
+			t.Errorf("%s: %d", name, w.Code)
+		}
 	}
 }

@@ -12,22 +12,32 @@ type stage struct {
 	Grade  grade
 	Figure string // the number that matters most
 	Unit   string
+	Gauge  *gauge // nil for none
 	Lines  []string
 }
 
-// pipeline is the whole way.
-func pipeline(s *status.Status, p *Page) []stage {
-	return []stage{executorStage(s), logStage(s), auditStage(s), topicsStage(s, p)}
+// gauge is a part of a whole.
+type gauge struct {
+	Percent int
+	Label   string
 }
 
-func executorStage(s *status.Status) stage {
+// pipeline is the whole way. today is how many rows were deleted today, less than 0 where that is not known.
+func pipeline(s *status.Status, p *Page, today int64) []stage {
+	return []stage{executorStage(s, today), logStage(s), auditStage(s), topicsStage(s, p)}
+}
+
+func executorStage(s *status.Status, today int64) stage {
 	runs := 0
 	for i := range s.Executors {
 		if s.Executors[i].Silent == 0 {
 			runs++
 		}
 	}
-	at := stage{Name: "Executor", Grade: gradeWell, Figure: fmt.Sprint(runs), Unit: "running", Lines: []string{s.ExecutorsText()}}
+	at := stage{Name: "Executor", Grade: gradeWell, Figure: "-", Unit: "today's rows are being counted", Lines: []string{"executors: " + s.ExecutorsText()}}
+	if today >= 0 {
+		at.Figure, at.Unit = grouped(today), "rows deleted today"
+	}
 	switch {
 	case len(s.Unattended) > 0:
 		at.Grade = gradeAct
@@ -47,6 +57,7 @@ func logStage(s *status.Status) stage {
 		headroom := "the slot has no limit: max_slot_wal_keep_size"
 		if a.Headroom != nil {
 			headroom = status.Size(*a.Headroom) + " until the slot is lost"
+			at.Gauge = gaugeOf(a.Held, *a.Headroom)
 			if *a.Headroom < a.Held {
 				at.Grade = gradeLook
 			}
@@ -57,6 +68,16 @@ func logStage(s *status.Status) stage {
 		}
 	}
 	return at
+}
+
+// gaugeOf is how much of what may be kept is kept.
+func gaugeOf(held, headroom int64) *gauge {
+	whole := max(held, 0) + max(headroom, 0)
+	if whole == 0 {
+		return nil
+	}
+	percent := int(float64(max(held, 0)) / float64(whole) * 100)
+	return &gauge{percent, fmt.Sprintf("%d %% of what the server may keep for the slot is kept", percent)}
 }
 
 func auditStage(s *status.Status) stage {
@@ -92,16 +113,16 @@ func topicsStage(s *status.Status, p *Page) stage {
 		return at
 	}
 	n := p.Published()
-	at.Grade, at.Figure, at.Unit = gradeWell, fmt.Sprint(n.System+n.User+n.Unverified), "events published by this process"
+	at.Grade, at.Figure, at.Unit = gradeWell, grouped(n.System+n.User+n.Unverified), "events published by this process"
 	at.Lines = []string{
 		"in " + p.Topics.Place,
-		fmt.Sprintf("%s: %d by policies", p.Topics.System, n.System),
-		fmt.Sprintf("%s: %d by others", p.Topics.User, n.User),
+		fmt.Sprintf("%s: %s by policies", p.Topics.System, grouped(n.System)),
+		fmt.Sprintf("%s: %s by others", p.Topics.User, grouped(n.User)),
 		p.Topics.Log + ": the log",
 	}
 	if n.Unverified > 0 {
 		at.Grade = gradeAct
-		at.Lines = append(at.Lines, fmt.Sprintf("%d do not verify", n.Unverified))
+		at.Lines = append(at.Lines, fmt.Sprintf("%s do not verify", grouped(n.Unverified)))
 	}
 	return at
 }

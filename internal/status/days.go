@@ -23,7 +23,7 @@ type DeletedDay struct {
 // it reads all.
 func ReadDeletedDays(ctx context.Context, conn *pgx.Conn, from, before time.Time) ([]DeletedDay, error) {
 	return readDays(ctx, conn, `
-		select d.policy_id, d.day, d.deleted from lapse.deleted_day d where d.day >= $1::date and d.day < $2::date
+		select d.policy_id, d.day, d.deleted from lapse.deleted_day d where d.day >= ($1::timestamptz at time zone 'UTC')::date and d.day < ($2::timestamptz at time zone 'UTC')::date
 		 union all
 		select b.policy_id, (b.started_at at time zone 'UTC')::date, r.deleted
 		  from lapse.batch b
@@ -38,7 +38,7 @@ func ReadDeletedDays(ctx context.Context, conn *pgx.Conn, from, before time.Time
 // ReadPrunedDays is ReadDeletedDays for days before LedgerBegins: it does not read the ledger.
 func ReadPrunedDays(ctx context.Context, conn *pgx.Conn, from, before time.Time) ([]DeletedDay, error) {
 	return readDays(ctx, conn, `
-		select d.policy_id, d.day, d.deleted from lapse.deleted_day d where d.day >= $1::date and d.day < $2::date
+		select d.policy_id, d.day, d.deleted from lapse.deleted_day d where d.day >= ($1::timestamptz at time zone 'UTC')::date and d.day < ($2::timestamptz at time zone 'UTC')::date
 		 union all
 		select p.policy_id, (p.dropped_at at time zone 'UTC')::date, p.rows
 		  from lapse.dropped p
@@ -47,7 +47,7 @@ func ReadPrunedDays(ctx context.Context, conn *pgx.Conn, from, before time.Time)
 
 func readDays(ctx context.Context, conn *pgx.Conn, counted string, from, before time.Time) ([]DeletedDay, error) {
 	all, err := database.Collect[DeletedDay](ctx, conn, `
-		select g.name, x.day::timestamptz, sum(x.deleted)::bigint
+		select g.name, x.day, sum(x.deleted)::bigint
 		  from (`+counted+`) x (policy_id, day, deleted)
 		  join lapse.gate g on g.policy_id = x.policy_id and g.state <> 'dropped'
 		 group by g.name, x.day

@@ -16,11 +16,12 @@ function same(old, next) {
     old.nodeValue = next.nodeValue;
     return;
   }
+  const own = (name) => old.nodeName === "DETAILS" && name === "open"; // that is the reader's
   for (const { name } of [...old.attributes]) {
-    if (!next.hasAttribute(name) && !(old.nodeName === "DETAILS" && name === "open")) old.removeAttribute(name);
+    if (!next.hasAttribute(name) && !own(name)) old.removeAttribute(name);
   }
   for (const { name, value } of [...next.attributes]) {
-    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (old.getAttribute(name) !== value && !own(name)) old.setAttribute(name, value);
   }
   const gone = [...old.childNodes];
   const come = [...next.childNodes];
@@ -31,9 +32,15 @@ function same(old, next) {
   for (const node of come) {
     while (at < gone.length && gone[at].id && !stays.has(gone[at].id)) gone[at++].remove();
     if (node.id && byID.has(node.id)) {
+      // What is moved loses the focus: so what is between goes, unless it stays and only its order is another one.
       const kept = byID.get(node.id);
-      if (gone[at] === kept) at++;
-      else old.insertBefore(kept, gone[at] || null);
+      const to = gone.indexOf(kept, at);
+      if (to >= 0 && !gone.slice(at, to).some((n) => stays.has(n.id))) {
+        while (at < to) gone[at++].remove();
+        at++;
+      } else {
+        old.insertBefore(kept, gone[at] || null);
+      }
       same(kept, node);
     } else if (at < gone.length && !gone[at].id && !node.id) {
       same(gone[at++], node);

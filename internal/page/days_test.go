@@ -1,0 +1,160 @@
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/fixture"
+	"lapse/internal/page"
+	"lapse/internal/pgtest"
+	"lapse/internal/status"
+	"lapse/schemas"
+)
+
+// statements counts those that have a text in them.
+type statements struct {
+	mutex sync.Mutex
+	seen  []string
+}
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.seen = append(s.seen, data.SQL)
+	return ctx
+}
+
+func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (s *statements) with(text string) (n int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, sql := range s.seen {
+		if strings.Contains(sql, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// counted waits until a page has its year.
+func (s *shown) counted(path string) (body string) {
+	s.t.Helper()
+	fixture.Must(s.t, fixture.Until(s.t.Context(), func() (bool, error) {
+		body = s.get(path)
+		return !strings.Contains(body, "is being counted"), nil
+	}))
+	return body
+}
+
+// A year of days is what the ledger has and what was removed from it, each day once; ten people who reload the page cost the database no more than one.
+func TestAYearOfDeletionsIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	world(t, db)
+	db.Exec(t, "insert into lapse.deleted_day select policy_id, current_date - 10, 100 from lapse.gate where name = 'markup'") // half of a day was removed
+	var asked statements
+	s := show(t, db, func(c *page.Config) {
+		running(c)
+		connect := c.Connect
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			conn, err := connect(ctx)
+			if err != nil {
+				return nil, err
+			}
+			config := conn.Config()
+			config.Tracer = &asked
+			_ = conn.Close(ctx)
+			return pgx.ConnectConfig(ctx, config)
+		}
+	})
+	body := s.counted("/policies/sessions-30d")
+	if n := strings.Count(body, ": 36,000 rows<"); n < 28 || n > 31 {
+		t.Errorf("%d days have the rows that the ledger has of each of 30", n)
+	}
+	if n := strings.Count(body, "<rect "); n < 330 {
+		t.Errorf("the year has %d days", n)
+	}
+	total := regexp.MustCompile(`in a year: ([0-9,]+) rows`).FindStringSubmatch(s.counted("/policies/markup"))
+	if total == nil || total[1] != "5,500" {
+		t.Errorf("the policy of three days of two batches, and a hundred rows of a batch that is gone, has %q", total)
+	}
+	before := asked.with("lapse.batch")
+	var people sync.WaitGroup
+	for range 10 {
+		people.Go(func() {
+			for range 5 {
+				s.get("/")
+				s.get("/policies/markup")
+			}
+		})
+	}
+	people.Wait()
+	if more := asked.with("lapse.batch b\n\t\t  join") - before; more > 0 {
+		t.Errorf("reloading read the ledger %d times", more)
+	}
+	if n := asked.with("lapse.worker"); n > 12 { // the status is fresh for three seconds, and this takes less than a minute
+		t.Errorf("fifty reloads asked for the status %d times", n)
+	}
+}
+
+// A day whose batches are too many to count in time is said to be not counted, and is asked for once.
+func TestADayThatCannotBeCountedIsSaid(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	world(t, db)
+	s := show(t, db, func(c *page.Config) {
+		running(c)
+		connect := c.Connect
+		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			conn, err := connect(ctx)
+			if err == nil {
+				_, err = conn.Exec(ctx, "set lock_timeout = 0; set statement_timeout = '300ms'")
+			}
+			return conn, err
+		}
+	})
+	locker := db.Connect(t)
+	_, err := locker.Exec(t.Context(), "begin; lock table lapse.batch_result in access exclusive mode")
+	fixture.Must(t, err)
+	body := s.counted("/policies/sessions-30d")
+	if !strings.Contains(body, "days are not counted") || !strings.Contains(body, "rect") || !strings.Contains(body, "armed") {
+		t.Errorf("it does not say so:\n%s", body)
+	}
+}
+
+// Five hundred policies are a page too, and not a heavy one.
+func TestFiveHundredPoliciesAreOnePage(t *testing.T) {
+	t.Parallel()
+	const n = 500
+	s := show(t, pgtest.New(t, pgtest.Newest(t)), func(c *page.Config) {
+		running(c)
+		read := c.Status
+		c.Status = func(ctx context.Context, conn *pgx.Conn) (*status.Status, error) {
+			s, err := read(ctx, conn)
+			for i := range n {
+				p := status.Policy{}
+				p.Policy, p.Table, p.State = schemas.PolicyName(fmt.Sprint("p-", i)), "public.t", "armed"
+				s.Policies = append(s.Policies, p)
+			}
+			return s, err
+		}
+	})
+	body := s.counted("/")
+	if got := strings.Count(body, `id="policy-`); got != n {
+		t.Errorf("%d rows", got)
+	}
+	if perPolicy := len(body) / n; perPolicy > 2000 {
+		t.Errorf("a policy takes %d bytes", perPolicy)
+	}
+	if w := s.ask(http.MethodGet, "/policies/p-499"); w.Code != http.StatusOK {
+		t.Errorf("%d", w.Code)
+	}
+}

@@ -1,0 +1,89 @@
+package page
+
+import (
+	"flag"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"lapse/internal/fixture"
+	"lapse/internal/status"
+	"lapse/planner/record"
+	"lapse/schemas"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// hostile is a status in which everything that somebody else writes is markup, or hides something.
+func hostile() *status.Status {
+	at := time.Date(2026, 5, 2, 12, 0, 0, 0, time.UTC)
+	started, next := at.Add(-4*time.Minute), at.Add(90*time.Second)
+	const markup = `<script>alert("1")</script>` + "\u202e\n&'`"
+	room := int64(5e9)
+	s := &status.Status{
+		At: at, Paused: &status.Halt{Halted: true, Since: at, By: markup, Reason: markup}, Suspended: markup, Witnesses: markup,
+		Audit:     status.Audit{Required: true, Slot: markup, Exists: true, Active: true, Behind: 100, Held: 16e6, Headroom: &room, LastBeat: &started, History: 1},
+		Executors: []status.Process{{Holder: markup, State: "running", Reason: markup}, {Holder: markup, State: "running", Silent: 40}},
+		Holds:     []status.HeldTable{{Table: markup, Holds: 1}},
+		LeftOver:  []string{markup},
+	}
+	for i, name := range []schemas.PolicyName{"p", schemas.PolicyName(strings.Repeat("longest-", 8)[:63])} {
+		p := status.Policy{Line: status.Line{
+			Policy: name, Version: 1, State: schemas.Armed, Table: markup, Next: &next, Lag: 100,
+			LastRun: &status.LastRun{Started: started, Deleted: 12345, Ended: "not yet", Rests: markup, RestsSince: &started},
+			Stays:   []record.Stay{{Reason: schemas.HeldByGuard, Detail: markup, NeedsPerson: i == 0}},
+		}, Work: []status.Process{{Holder: markup, State: "slow", Reason: markup}}}
+		s.Policies = append(s.Policies, p)
+	}
+	return s
+}
+
+// Whatever a login wrote, or a table is called, is text on the page, on its line, and in the order in which it is written.
+func TestHostileNamesAreText(t *testing.T) {
+	t.Parallel()
+	p, err := New(t.Context(), Config{
+		Database: `<b>app</b>` + "\u202e", Topics: Topics{Place: "Kafka", System: "<i>s</i>", User: "u", Log: "l"}, Logger: slog.New(slog.DiscardHandler),
+		Published: func() Published { return Published{System: 1, User: 2, Unverified: 3} },
+	})
+	fixture.Must(t, err)
+	s := hostile()
+	view := overview{frame: frame{Title: "Lapse: " + p.Database, Database: p.Database}, Status: s}
+	view.freshness = freshnessOf(errSlow, time.Now().Add(-90*time.Minute), s.At)
+	first := time.Date(2025, 5, 3, 0, 0, 0, 0, time.UTC)
+	days := &deleted{First: first, Policies: map[schemas.PolicyName][]int64{"p": make([]int64, daysShown)}, Uncounted: make([]bool, daysShown)}
+	days.Policies["p"][daysShown-2], days.Policies["p"][daysShown-1], days.Uncounted[0] = 1, 1_234_567, true
+	view.fill(p, days)
+	w := httptest.NewRecorder()
+	p.show(w, 200, "overview.tmpl", view)
+	body := w.Body.String()
+	for _, hidden := range []string{"<script>alert", "<b>app", "<i>s", "\u202e"} {
+		if strings.Contains(body, hidden) {
+			t.Errorf("the page has %q", hidden)
+		}
+	}
+	fixture.WantFile(t, *update, "testdata/hostile.html", body)
+}
+
+// A number is read in threes, and a day on which one row was deleted is seen beside one of a million.
+func TestTheYearShowsEachDay(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
+		if got := grouped(n); got != want {
+			t.Errorf("%d is %s", n, got)
+		}
+	}
+	days, uncounted := make([]int64, daysShown), make([]bool, daysShown)
+	days[3], days[364], uncounted[5] = 1, 1<<62, true
+	c := yearChart(time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC), days, uncounted, "Rows")
+	if len(c.Bars) != 3 || c.Bars[0].Height < 1 || c.Bars[2].Height != yearHeight || !c.Bars[1].Unknown || c.Uncounted != 1 {
+		t.Errorf("%+v", c.Bars)
+	}
+	if c.First != "2026-02-27" || c.Last != "2027-02-26" || len(c.Months) != 13 || c.Months[1].Rows != "1" || c.Months[1].Name != "March 2026" {
+		t.Errorf("from %s to %s, %+v", c.First, c.Last, c.Months)
+	}
+	if empty := yearChart(time.Unix(0, 0).UTC(), nil, make([]bool, daysShown), "Rows"); len(empty.Bars) != 0 || empty.Most != "" {
+		t.Errorf("%+v", empty)
+	}
+}
