@@ -76,7 +76,7 @@ func (d *demonstration) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close(context.WithoutCancel(ctx))) }()
-	s := &story{lapse: lapse, dir: dir, env: place.environment(dir), db: db, url: place.url, out: d.out}
+	s := &story{lapse: lapse, dir: dir, env: place.environment(dir), db: db, url: place.url, out: d.out, color: isTerminal(d.out)}
 	defer func() { err = errors.Join(err, s.stopServe()) }()
 	if err := s.tell(told); err != nil {
 		return errors.Join(err, s.showLog())
@@ -86,6 +86,16 @@ func (d *demonstration) run(ctx context.Context) (err error) {
 		return nil
 	}
 	return d.stay(ctx, s, place)
+}
+
+// isTerminal reports whether text that goes there may have colors.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // stay leaves all of it running until the person interrupts.

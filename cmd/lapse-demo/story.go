@@ -31,6 +31,7 @@ type story struct {
 	db    *pgx.Conn
 	url   func(user string) string
 	out   io.Writer
+	color bool // out is a terminal
 
 	serve  *exec.Cmd
 	signal context.CancelFunc // tells serve to stop
@@ -40,26 +41,42 @@ type story struct {
 // tell runs the steps in order. It returns an error if a command fails or a count is not what it must be.
 func (s *story) tell(ctx context.Context) error {
 	for _, step := range []struct {
-		title string
-		do    func(context.Context) error
+		title, why string
+		do         func(context.Context) error
 	}{
-		{"An application with 20,000 sessions and a partitioned table of page views", s.fill},
-		{"Lapse moves in: schema, roles, publications, slot, keys", s.install},
-		{"What may live how long, and what that means now", s.plan},
-		{"Two of the sessions that are due are wanted in a lawsuit: a hold keeps them", s.hold},
-		{"Deleting and auditing, while others delete too", s.run},
-		{"`lapse serve` is killed without warning, and started again", s.crash},
-		{"600 of 1,000 carts fall due at once: the breaker trips, and a person says how many rows may go", s.trip},
-		{"The login that deletes may delete nothing by itself", s.refuse},
-		{"What the topics say", s.count},
+		{"An application with 20,000 sessions and a partitioned table of page views", "Ordinary tables: nothing in them is made for Lapse.", s.fill},
+		{"Lapse moves in: schema, roles, publications, slot, keys", "One command of a superuser. Everything after it runs with logins that can do little.", s.install},
+		{"What may live how long, and what that means now", "A policy is five lines. The plan says what it will delete before anything is deleted.", s.plan},
+		{"Two of the sessions that are due are wanted in a lawsuit: a hold keeps them", "It is in force before the command returns, whatever runs at that moment.", s.hold},
+		{"Deleting and auditing, while others delete too", "Two of the others want their deletions to look like the policy's.", s.run},
+		{"`lapse serve` is killed without warning, and started again", "No row is deleted twice, and no event is lost.", s.crash},
+		{"One session could not be deleted: a payment refers to it", "It waits in quarantine, with its reason, and keeps nothing else from going.", s.resist},
+		{"600 of 1,000 carts fall due at once: the breaker trips, and a person says how many rows may go", "A wrong clock or a wrong column must not empty a table.", s.trip},
+		{"The login that deletes may delete nothing by itself", "It may call functions that delete what is due, and a DBA can read them.", s.refuse},
+		{"What the topics say", "What PostgreSQL's own log has, by who deleted it. The forgers are not taken for the policy.", s.count},
+		{"The log verifies without the database, and without trusting its owner", "Signatures, the tree over all records, and every event against its transaction.", s.verify},
 	} {
 		s.step++
-		fmt.Fprintf(s.out, "\n%d. %s\n\n", s.step, step.title)
+		fmt.Fprintf(s.out, "\n%s\n%s\n\n", s.style(bold, fmt.Sprintf("%d. %s", s.step, step.title)), s.style(dim, "   "+step.why))
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("step %d, %s: %w", s.step, step.title, err)
 		}
 	}
 	return nil
+}
+
+// The styles of text on a terminal, as its escape sequences have them.
+const (
+	bold = "1"
+	dim  = "2"
+	blue = "34"
+)
+
+func (s *story) style(style, text string) string {
+	if !s.color {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
 func (s *story) fill(ctx context.Context) error {
@@ -149,11 +166,19 @@ func (s *story) crash(ctx context.Context) error {
 	}
 	return s.say(ctx, `select 'all due rows are gone after ' || count(*) || ' batches, but for those that are held:' from lapse.batch_result
 		union all select '  session ' || id || ', not seen for ' || extract(day from now() - last_seen) || ' days' || coalesce(', with tag ' || tag, '')
-		  from public.sessions left join public.session_tag on session = id where last_seen + interval '30 days' <= now()`)
+		  from public.sessions left join public.session_tag on session = id where last_seen + interval '30 days' <= now() and id <> 42`)
 }
 
-const dueRowsAreGone = `select not exists (select from public.sessions where last_seen + interval '30 days' <= now() and id not in (17, 1010))
+const dueRowsAreGone = `select not exists (select from public.sessions where last_seen + interval '30 days' <= now() and id not in (17, 1010, 42))
 	and not exists (select from public.page_view where seen + interval '1 year' <= now())`
+
+// resist shows the session that a payment refers to.
+func (s *story) resist(ctx context.Context) error {
+	if err := s.until(ctx, `select exists (select from lapse.quarantine)`); err != nil {
+		return err
+	}
+	return s.commandThatNeedsPerson(ctx, "quarantine", "list")
+}
 
 // trip makes far more rows due than max_fraction allows. Nothing of them goes until somebody says yes.
 func (s *story) trip(ctx context.Context) error {
@@ -163,9 +188,8 @@ func (s *story) trip(ctx context.Context) error {
 	if err := s.until(ctx, `select exists (select from lapse.gate join lapse.breaker using (policy_id) where name = 'carts-90d')`); err != nil {
 		return err
 	}
-	var exit *exec.ExitError
-	if err := s.command(ctx, "status"); !errors.As(err, &exit) || exit.ExitCode() != needsPerson {
-		return errors.Join(fmt.Errorf("lapse status beside a tripped breaker must end with %d", needsPerson), err)
+	if err := s.commandThatNeedsPerson(ctx, "status"); err != nil {
+		return err
 	}
 	fmt.Fprintf(s.out, "   It ends with %d: somebody is needed. Here all 600 may go:\n\n", needsPerson)
 	if err := s.command(ctx, "policy", "arm", "carts-90d", "--accept", "600"); err != nil {
@@ -176,6 +200,14 @@ func (s *story) trip(ctx context.Context) error {
 
 // needsPerson is the exit code of a command that found something that needs a person.
 const needsPerson = 3
+
+func (s *story) commandThatNeedsPerson(ctx context.Context, args ...string) error {
+	var exit *exec.ExitError
+	if err := s.command(ctx, args...); !errors.As(err, &exit) || exit.ExitCode() != needsPerson {
+		return errors.Join(fmt.Errorf("lapse %s must end with %d here", args[0], needsPerson), err)
+	}
+	return nil
+}
 
 func (s *story) refuse(ctx context.Context) error {
 	conn, err := session(ctx, s.url(login))
@@ -203,7 +235,7 @@ func (s *story) startServe(ctx context.Context, http string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(s.out, "   $ lapse serve &")
+	fmt.Fprintln(s.out, s.style(blue, "   $ lapse serve &"))
 	ctx, s.signal = context.WithCancel(context.WithoutCancel(ctx))
 	serve := exec.CommandContext(ctx, s.lapse, "serve", "--http", http)
 	serve.Cancel = func() error { return serve.Process.Signal(syscall.SIGTERM) }
@@ -230,7 +262,7 @@ func (s *story) stopServe() error {
 
 // command runs one lapse command and shows it as a user would have seen it.
 func (s *story) command(ctx context.Context, args ...string) error {
-	fmt.Fprintf(s.out, "   $ lapse %s\n", strings.ReplaceAll(strings.Join(args, " "), s.dir+"/", ""))
+	fmt.Fprintln(s.out, s.style(blue, "   $ lapse "+strings.ReplaceAll(strings.Join(args, " "), s.dir+"/", "")))
 	cmd := exec.CommandContext(ctx, s.lapse, args...)
 	cmd.Env = s.env
 	output, err := cmd.CombinedOutput()

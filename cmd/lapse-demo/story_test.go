@@ -128,7 +128,7 @@ func TestTheStoryIsToldWithoutJava(t *testing.T) {
 	lapse := fixture.BuildLapse(t)
 	t.Setenv("PATH", t.TempDir())
 	b := beginWith(t, lapse, false, "")
-	b.tells("\n9. ")
+	b.tells("\n11. ")
 	if err := b.end(); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
 	b := begin(t, true, freePort(t))
 	b.tells("press Ctrl-C")
 	told := b.text()
-	for step := 1; step <= 9; step++ {
+	for step := 1; step <= 11; step++ {
 		if !strings.Contains(told, fmt.Sprintf("\n%d. ", step)) {
 			t.Errorf("step %d is missing", step)
 		}
@@ -167,6 +167,13 @@ func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
 
 	if !strings.Contains(told, "carts-90d: breaker: 600 of about 1000 rows were due") || !strings.Contains(told, "lapse policy arm carts-90d --accept 600") {
 		t.Error("the tripped breaker is missing")
+	}
+
+	if !strings.Contains(told, "id=42") || !strings.Contains(told, "payment_session_fkey") {
+		t.Error("the row that resists is missing")
+	}
+	if !strings.Contains(told, "verifies: ") || strings.Contains(told, "\x1b[") {
+		t.Error("the export does not verify, or there are colors where there is no terminal")
 	}
 
 	kept := addresses.FindStringSubmatch(told)
