@@ -51,7 +51,7 @@ test-long: servers-or-less ## the demonstration and the measuring from end to en
 	@go test -tags long -count=1 -timeout 10m -run 'TestADjangoSite|TestPgBoss' ./cmd/lapse
 	@go test -tags long -count=1 -timeout 10m -run 'TestPrometheusScrapes|TestTheStaticProgram' ./cmd/lapse
 	@go test -tags long -count=1 -timeout 10m -run 'TestAVerifierThatNobodyHereWrote' ./audit/tree
-	@go test -tags long -count=1 -timeout 10m -run 'TestThePageInARealBrowser' ./internal/page
+	@go test -tags long -count=1 -timeout 10m -run 'TestThePageInARealBrowser|TestChromiumShowsThePage' ./internal/page ./audit/report/page
 	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/deletion ./bench/throughput ./bench/pace ./bench/slot
 
 .PHONY: race

@@ -24,14 +24,14 @@ var (
 type rendered struct {
 	*Document
 	JSON, Witnessed template.JS
-	Signature       string
+	Signature       template.HTML
 }
 
 // HTML writes a document as one file: no script runs in it and nothing is fetched. The report's canonical JSON is embedded, and the
 // signature, which may be empty.
 func (d *Document) HTML(canonical []byte, signature string) ([]byte, error) {
-	if bytes.ContainsAny(canonical, "<>&") {
-		return nil, errors.New("the JSON is not canonical: it could end its element")
+	if bytes.ContainsAny(canonical, "<>&") || strings.ContainsAny(signature, "<>&") {
+		return nil, errors.New("JSON or signature could end its element: neither is as it is written")
 	}
 	page, err := template.New("page").Funcs(template.FuncMap{
 		"style": func() template.CSS { return template.CSS(styles) }, //nolint:gosec // this package's own file
@@ -44,7 +44,7 @@ func (d *Document) HTML(canonical []byte, signature string) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	err = page.Execute(&b, rendered{d, template.JS(canonical), template.JS(witnessed), signature}) //nolint:gosec // see above
+	err = page.Execute(&b, rendered{d, template.JS(canonical), template.JS(witnessed), template.HTML(signature)}) //nolint:gosec // see above
 	return b.Bytes(), err
 }
 

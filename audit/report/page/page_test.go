@@ -31,7 +31,7 @@ func sample() *Document {
 func TestHostileNamesAreInertInAPage(t *testing.T) {
 	t.Parallel()
 	canonical := []byte(`{"name":"\u003c/script\u003e\u003cscript\u003ealert(3)"}`)
-	page, err := sample().HTML(canonical, "— sig\n")
+	page, err := sample().HTML(canonical, "— sig a+b/c=\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestHostileNamesAreInertInAPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Build != `v1<"+>` || !strings.Contains(string(e.JSON), "alert(3)") || e.Signature != "— sig\n" {
+	if e.Build != `v1<"+>` || !strings.Contains(string(e.JSON), "alert(3)") || e.Signature != "— sig a+b/c=\n" {
 		t.Errorf("read back: %q, %q, %q", e.Build, e.JSON, e.Signature)
 	}
 	unsigned, err := sample().HTML(canonical, "")
