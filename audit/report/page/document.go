@@ -10,11 +10,13 @@ import (
 type Document struct {
 	Title    string
 	Build    string // of Lapse, that made it
+	Form     string // see Embedded.Again
 	Facts    []Fact // about the whole of it: period, bounds, witnesses
 	Verdicts []Verdict
 	Unknown  []string // what is not known
 	Verify   []Step   // how to check it
 	Sections []Section
+	Lines    bool // it has lines on which people sign
 
 	Witnesses []report.Witness // beside the report: see New
 }

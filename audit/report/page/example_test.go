@@ -119,3 +119,50 @@ func TestARedactedPageNamesNobody(t *testing.T) {
 		}
 	}
 }
+
+func TestACertificateIsOfOnePolicyOrMatter(t *testing.T) {
+	t.Parallel()
+	r, canonical := example(t)
+	if _, err := NewCertificate(r, "test", ""); err == nil {
+		t.Error("one of four policies was made")
+	}
+	if _, err := NewCertificate(r, "test", "no such matter"); err == nil {
+		t.Error("one of a matter that nobody has was made")
+	}
+	wanted := func(matter, title string) {
+		d, err := NewCertificate(r, "test", matter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := d.HTML(canonical, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if to := os.Getenv("LAPSE_PAGE"); to != "" {
+			if err := os.WriteFile(to+matter+".certificate.html", page, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := CompareValues(page, canonical); err != nil || !bytes.Contains(page, []byte("<h1>"+title)) {
+			t.Errorf("%s: %v", title, err)
+		}
+		e, err := Read(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := e.Again(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second, err := again.HTML(canonical, ""); err != nil || !bytes.Equal(second, page) {
+			t.Errorf("%s: written again of what it says it is another page: %v", title, err)
+		}
+	}
+	wanted(r.Holds.Items[0].Matter, "Certificate of preservation")
+	r.Policies = r.Policies[2:3]
+	var err error
+	if canonical, err = r.Canonical(); err != nil {
+		t.Fatal(err)
+	}
+	wanted("", "Certificate of disposition")
+}

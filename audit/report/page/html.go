@@ -55,13 +55,15 @@ const (
 	signatureBegins = `<script type="text/plain" id="signature">`
 	scriptEnds      = `</script>`
 	buildBegins     = `<meta name="generator" content="lapse `
-	buildEnds       = `" />`
+	formBegins      = `<meta name="form" content="`
+	metaEnds        = `" />`
 )
 
 // Embedded is what a page has in it.
 type Embedded struct {
 	JSON      []byte // canonical, if nobody has edited it
 	Build     string
+	Form      string
 	Signature string
 	Witnesses []report.Witness
 	unsigned  []byte // the page without the signature
@@ -82,12 +84,16 @@ func Read(page []byte) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	build, err := between(text, buildBegins, buildEnds)
+	build, err := between(text, buildBegins, metaEnds)
+	if err != nil {
+		return nil, err
+	}
+	form, err := between(text, formBegins, metaEnds)
 	if err != nil {
 		return nil, err
 	}
 	at := strings.LastIndex(text, signatureBegins) + len(signatureBegins)
-	e := &Embedded{JSON: []byte(canonical), Build: html.UnescapeString(build), Signature: signature, unsigned: []byte(text[:at] + text[at+len(signature):])}
+	e := &Embedded{JSON: []byte(canonical), Build: html.UnescapeString(build), Form: html.UnescapeString(form), Signature: signature, unsigned: []byte(text[:at] + text[at+len(signature):])}
 	if err := json.Unmarshal([]byte(witnessed), &e.Witnesses); err != nil {
 		return nil, fmt.Errorf("what it says of witnesses: %w", err)
 	}
