@@ -33,7 +33,11 @@ func TestABatchLeavesALedgerRowWhoseMACVerifies(t *testing.T) {
 		if done, err = w.batch(t, 10); err != nil || done.Deleted != 10 || done.Cascaded != 10 {
 			t.Errorf("the second batch did %+v, %v; want 10 rows and 10 by cascade", done, err)
 		}
+		what := digestOf(t, w)
 		for _, c := range ledger(t, db) {
+			if c.claim.Functions != what.Keyed(testKey) || c.claim.Functions == what {
+				t.Errorf("batch %v has the digest %x of what ran", c.claim.Batch, c.claim.Functions)
+			}
 			if !c.claim.Verify(testKey, c.mac) {
 				t.Errorf("the MAC of batch %v does not verify", c.claim.Batch)
 			}
@@ -45,6 +49,25 @@ func TestABatchLeavesALedgerRowWhoseMACVerifies(t *testing.T) {
 			t.Errorf("%d ledger rows for 2 batches", rows)
 		}
 	})
+}
+
+// digestOf is the digest, without a key, of what a batch runs.
+func digestOf(t testing.TB, w *work) schemas.Digest {
+	t.Helper()
+	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
+	all, err := functions.Of(&w.policy.Definition, roles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, err := schemas.BatchFunctions(roles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run []schemas.Function
+	for _, name := range []string{functions.DeleteFunction(w.policy.ID, w.policy.Version), functions.FindFunction(w.policy.ID, w.policy.Version)} {
+		run = append(run, all[slices.IndexFunc(all, func(f schemas.Function) bool { return f.Name == name })])
+	}
+	return schemas.DigestOf(append(run, shared...)...)
 }
 
 // entry is a row of the ledger.

@@ -39,7 +39,7 @@ type Claim struct {
 	HoldVersion      HoldVersion
 	Target           uint32   // the table or leaf the batch deletes from
 	Cascades         []uint32 // the relations that foreign keys may take along, ascending
-	Functions        Digest   // what runs in the batch, by text
+	Functions        Digest   // what runs in the batch, by text: see Digest.Keyed
 }
 
 // Canonical returns the bytes that the MAC is over: every field at a fixed width or with its length before it, so that

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -167,8 +168,19 @@ func named(names []string, roles Roles) ([]Function, error) {
 	return all, nil
 }
 
-// Digest is the SHA-256 over functions, in the order given: what ran, in a form that a claim can hold.
+// Digest is over functions, in the order given: what ran, in a form that a claim can hold.
 type Digest [sha256.Size]byte
+
+// Keyed is the digest as a claim has it, under the tag key: policies' texts have values in them, and the log is kept for ever, so that a digest
+// without a key would let its readers try values until one fits. The same text has the same digest in every claim.
+func (d Digest) Keyed(key Key) Digest {
+	h := hmac.New(sha256.New, key)
+	h.Write(append(appendText(nil, functionsFormat), d[:]...))
+	return Digest(h.Sum(nil))
+}
+
+// functionsFormat begins what is under the key: no claim begins like that.
+const functionsFormat = "lapse-functions-1"
 
 // DigestOf returns the digest of functions.
 func DigestOf(functions ...Function) Digest {

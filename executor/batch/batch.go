@@ -147,7 +147,7 @@ func deleteArguments(c *schemas.Claim, mac []byte, l *Lease, holder string, o Or
 }
 
 // claim is what a transaction on a shard says of itself before it does anything.
-func (s *Session) claim(a *Assignment, begun Start) (schemas.Claim, error) {
+func (s *Session) claim(a *Assignment, key schemas.Key, begun Start) (schemas.Claim, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return schemas.Claim{}, fmt.Errorf("make a batch id: %w", err)
@@ -156,14 +156,14 @@ func (s *Session) claim(a *Assignment, begun Start) (schemas.Claim, error) {
 		SystemIdentifier: s.system, DatabaseOID: s.oid, History: begun.history, Timeline: begun.timeline, XID: begun.xid, StartedAt: begun.At, Batch: id,
 		PolicyID: a.Policy, Policy: a.Name, PolicyVersion: a.version, Run: a.Run, Cutoff: a.cutoff,
 		HoldVersion: a.holds, Target: a.Leaf, Cascades: a.Cascades,
-		Functions: a.functions.digest,
+		Functions: a.functions.digest.Keyed(key),
 	}, nil
 }
 
 // call signs the claim, runs the deletion function, checks that the functions are still the same, and checks what they
 // say.
 func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begun Start, o Order) (Result, error) {
-	claim, err := s.claim(a, begun)
+	claim, err := s.claim(a, key, begun)
 	if err != nil {
 		return Result{}, err
 	}

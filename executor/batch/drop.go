@@ -39,7 +39,7 @@ func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, 
 	if err := a.functions.compare(ctx, s.Batches, begun.versions); err != nil {
 		return Result{}, "", err
 	}
-	claim, err := s.claim(a, begun)
+	claim, err := s.claim(a, key, begun)
 	if err != nil {
 		return Result{}, "", err
 	}

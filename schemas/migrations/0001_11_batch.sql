@@ -35,7 +35,7 @@ comment on column lapse.claim.cutoff is 'The instant that the run judges by.';
 comment on column lapse.claim.hold_version is 'Number of the last change of legal holds that the batch knows of.';
 comment on column lapse.claim.target is 'The table or partition to delete from.';
 comment on column lapse.claim.cascades is 'Relations that rows go with by foreign keys.';
-comment on column lapse.claim.functions is 'SHA-256 over the text of the functions that are to run.';
+comment on column lapse.claim.functions is 'HMAC by the tag key over the text of the functions that are to run.';
 
 -- Which shard a batch works on, under which lease, and how many rows it may take. shape says how the batch finds its rows;
 -- step_over, that it is one row which resists: it is entered in the quarantine, and stays.
@@ -162,7 +162,7 @@ comment on column lapse.batch.cutoff is 'The instant that the run judges by.';
 comment on column lapse.batch.hold_version is 'Number of the last change of legal holds that the batch knew of.';
 comment on column lapse.batch.target is 'The table or partition that it deletes from.';
 comment on column lapse.batch.cascades is 'Relations that rows go with by foreign keys.';
-comment on column lapse.batch.functions is 'SHA-256 over the text of the functions that ran.';
+comment on column lapse.batch.functions is 'HMAC by the tag key over the text of the functions that ran.';
 comment on column lapse.batch.system_identifier is 'The cluster''s system identifier.';
 comment on column lapse.batch.database_oid is 'The database.';
 comment on column lapse.batch.history is 'Number of the database''s history.';

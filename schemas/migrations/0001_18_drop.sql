@@ -61,7 +61,7 @@ comment on column lapse.dropped.cutoff is 'The instant at which all of its rows 
 comment on column lapse.dropped.hold_version is 'The holds that were checked.';
 comment on column lapse.dropped.target is 'The partition''s oid. Nothing has it any more, or another relation.';
 comment on column lapse.dropped.cascades is 'As in lapse.batch: what foreign keys would have reached. No row of it went.';
-comment on column lapse.dropped.functions is 'SHA-256 over the text of what ran.';
+comment on column lapse.dropped.functions is 'HMAC by the tag key over the text of what ran.';
 comment on column lapse.dropped.system_identifier is 'The cluster''s identifier.';
 comment on column lapse.dropped.database_oid is 'The database''s oid.';
 comment on column lapse.dropped.history is 'The history that was in force.';
