@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,14 +29,14 @@ type app struct {
 	patient   bool       // how far a long command is, is said
 	width     func() int // of the terminal that results go to; nil where they go elsewhere
 
-	configFile string
-	overrides  config.Overrides
-	logFormat  string
-	logLevel   string
-	asJSON     bool
-	verbose    bool
-	answer     envelope // with asJSON
-	warnings   warnings
+	configFiles []string // more than one for `lapse status`
+	overrides   config.Overrides
+	logFormat   string
+	logLevel    string
+	asJSON      bool
+	verbose     bool
+	answer      envelope // with asJSON
+	warnings    warnings
 
 	log     *slog.Logger // set before a command runs
 	started bool         // the command line was understood
@@ -126,7 +127,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 	root.SetErr(a.err)
 	root.CompletionOptions.DisableDefaultCmd = true
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.configFile, "config", "", "read settings from this `file` (default: LAPSE_CONFIG)")
+	flags.StringArrayVar(&a.configFiles, "config", nil, "read settings from this `file` (default: LAPSE_CONFIG)")
 	flags.StringVar(&a.overrides.Database, "database", "", "connect with this `URL` in every role (default: LAPSE_DATABASE_URL)")
 	flags.StringVar(&a.overrides.Brokers, "brokers", "", "Kafka brokers as `host:port`, comma separated (default: LAPSE_KAFKA_BROKERS)")
 	flags.StringVar(&a.overrides.Keys, "keys", "", "`folder` of the keys (default: LAPSE_KEYS, then the user's configuration folder)")
@@ -219,9 +220,13 @@ func (a *app) logTo(w io.Writer) (*slog.Logger, error) {
 
 // settings reads all that flags, environment and lapse.yaml say.
 func (a *app) settings() (*config.Settings, error) {
-	file := a.configFile
-	if file == "" {
-		file, _ = a.env("LAPSE_CONFIG")
+	file, _ := a.env("LAPSE_CONFIG")
+	switch len(a.configFiles) {
+	case 0:
+	case 1:
+		file = cmp.Or(a.configFiles[0], file)
+	default:
+		return nil, wrongUsage("--config is given %d times: only lapse status shows several databases", len(a.configFiles))
 	}
 	if _, err := os.Stat("lapse.yaml"); err == nil && file == "" && a.variables != nil {
 		a.log.Warn("the lapse.yaml in this folder is not read, since nothing names it", "fix", "export LAPSE_CONFIG=$PWD/lapse.yaml, or --config lapse.yaml")

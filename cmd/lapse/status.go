@@ -13,7 +13,6 @@ import (
 	"lapse/internal/backoff"
 	"lapse/internal/config"
 	"lapse/internal/status"
-	"lapse/planner/database"
 	"lapse/schemas"
 )
 
@@ -31,11 +30,20 @@ no rows of a table: "lapse plan" does. If due rows stay it says why, in one of t
 
 %s
 The exit code is 3 if that needs a person: breaker, held_back, quarantine, guard and clock always, lock and limit once the oldest due row is
-past the policy's latitude (a day if it has none); and if an armed policy is late by more than its latitude while no executor runs. With --watch it refreshes every two seconds until Ctrl-C.`, reasonsHelp()),
-		Example: "  lapse status\n  lapse status --watch\n  lapse status --json",
+past the policy's latitude (a day if it has none); and if an armed policy is late by more than its latitude while no executor runs. With --watch it refreshes every two seconds until Ctrl-C.
+
+With --config given several times it shows a line for each database: how many of its policies delete, how many need a person, the longest
+lag, its executors, and how far its audit is behind; below, what needs a person. A database that cannot be read is named, and ends it with 1.`, reasonsHelp()),
+		Example: "  lapse status\n  lapse status --watch\n  lapse status --json\n  lapse status --config app.yaml --config billing.yaml",
 		Args:    cobra.NoArgs,
 	}
 	cmd.RunE = a.untilStopped(new(bool), func(cmd *cobra.Command) error {
+		if len(a.configFiles) > 1 {
+			if watch {
+				return wrongUsage("--watch takes one --config")
+			}
+			return a.severalStatuses(cmd.Context())
+		}
 		if watch {
 			return a.watchStatus(cmd.Context())
 		}
@@ -68,16 +76,11 @@ func reasonsHelp() string {
 
 // readStatus opens a session and asks.
 func (a *app) readStatus(ctx context.Context) (*status.Status, error) {
-	owner, settings, err := a.openOwner(ctx, "lapse status")
+	s, err := a.settings()
 	if err != nil {
 		return nil, err
 	}
-	defer database.Close(owner.Conn)
-	found, err := a.statusOf(ctx, owner.Conn, settings)
-	if err == nil {
-		found.Witnesses, _ = a.witnessesText(ctx, settings)
-	}
-	return found, err
+	return a.statusOfSettings(ctx, s)
 }
 
 // statusOf asks the database, as the owner of its catalog or with the executor's rights.

@@ -143,12 +143,9 @@ func rowOf(p *status.Policy, s *status.Status) policyRow {
 }
 
 func gradeOf(p *status.Policy) grade {
-	for i := range p.Stays {
-		if p.Stays[i].NeedsPerson {
-			return gradeAct
-		}
-	}
 	switch {
+	case p.NeedsPerson():
+		return gradeAct
 	case p.State == schemas.Observing || p.State == schemas.Paused:
 		return gradeIdle
 	case len(p.Stays) > 0 || p.Person() != "" || slices.ContainsFunc([]string{"silent", "stopped", "waiting"}, func(does string) bool { return strings.Contains(p.StateText(), does) }):

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -136,11 +135,7 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 }
 
 // NeedsPerson reports whether due rows stay until somebody has done something: the command's exit code is 3.
-func (s *Status) NeedsPerson() bool {
-	return len(s.Unattended) > 0 || slices.ContainsFunc(s.Policies, func(p Policy) bool {
-		return slices.ContainsFunc(p.Stays, func(stay record.Stay) bool { return stay.NeedsPerson })
-	})
-}
+func (s *Status) NeedsPerson() bool { return len(s.Unattended) > 0 || len(s.Needing()) > 0 }
 
 // ExecutorsText is the line about the processes that delete.
 func (s *Status) ExecutorsText() string {
