@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -200,6 +201,40 @@ exec unshare --mount --propagation private sh -c '
 		t.Errorf("it runs as somebody: %v\n%s", err, status)
 	}
 	served.stop()
+	s.runsApart(program, root)
+}
+
+// runsApart has executor and auditors run as the chart starts them: each with its own login in the environment, an executor with one key of the
+// four, and a second auditor, which is ready while the first one reads the slot.
+func (s *shop) runsApart(program, root string) {
+	s.t.Helper()
+	part := func(command, role, keys string) *daemon {
+		m := *s.m
+		m.bin, m.env = program, []string{
+			"LAPSE_CONFIG=/etc/lapse/apart.yaml", "LAPSE_KEYS=" + keys, "LAPSE_DATABASE_URL=" + s.db.As(role), "PATH=" + os.Getenv("PATH"), allowSuperuser,
+		}
+		return m.start(command, "--http", "127.0.0.1:0", "--log-format", "json")
+	}
+	text, err := os.ReadFile(filepath.Join(root, "etc/lapse/lapse.yaml"))
+	tag, unread := os.ReadFile(filepath.Join(root, "etc/lapse/keys/tag"))
+	only := filepath.Join(root, "etc/lapse/one")
+	err = errors.Join(err, unread, os.Mkdir(only, 0o755), os.WriteFile(filepath.Join(only, "tag"), tag, 0o440), os.Chown(filepath.Join(only, "tag"), 0, 65532),
+		os.WriteFile(filepath.Join(root, "etc/lapse/apart.yaml"), regexp.MustCompile(`(?m)^(database|keys):.*\n`).ReplaceAll(text, nil), 0o644))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	executor := part("run", "lapse_executor", "/etc/lapse/one")
+	auditor := part("audit", "lapse_auditor", "/etc/lapse/keys")
+	auditor.ready(http.StatusOK)
+	executor.ready(http.StatusOK)
+	second := part("audit", "lapse_auditor", "/etc/lapse/keys")
+	second.ready(http.StatusOK)
+	if metrics := second.metrics(s.t.Context()); !strings.Contains(metrics, "\nlapse_standing_by 1\n") || !strings.Contains(metrics, "\nlapse_ready{part=\"audit\"} 1\n") {
+		s.t.Errorf("the second auditor does not stand by:\n%s", metrics)
+	}
+	for _, d := range []*daemon{executor, auditor, second} {
+		d.stop()
+	}
 }
 
 // emptyRoot is the root of an image as deploy/Dockerfile makes it, with a machine's settings mounted as Kubernetes would: keys that root owns,
