@@ -120,6 +120,7 @@ func readTerms(spec string) *PolicyTerms {
 			Least string `json:"least"`
 		} `json:"floor"`
 		Triggers json.RawMessage `json:"triggers"`
+		Trusted  json.RawMessage `json:"trusted"` // what was found when the triggers were trusted
 	}
 	if json.Unmarshal([]byte(spec), &is) != nil {
 		return nil

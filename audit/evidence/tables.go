@@ -272,3 +272,29 @@ func coverTables(lines []tableLine, tx *replication.Tx, until Reach, ancestry re
 	}
 	return records
 }
+
+// TableChange is what a record of coverage says of a table.
+type TableChange struct {
+	OID                         uint32
+	Table, Root, Change, Former string
+}
+
+// The changes after which a reader of the log does not know which rows a table had.
+const (
+	TableEnds      = tableEnds
+	TableRewritten = tableRewritten
+)
+
+// Tables is what a record says of tables; nil for most.
+func (r *LogRecord) Tables() []TableChange {
+	c, is := r.Content.(*tablesContent)
+	if !is {
+		return nil
+	}
+	changes := make([]TableChange, 0, len(c.Lines))
+	for i := range c.Lines {
+		line := &c.Lines[i]
+		changes = append(changes, TableChange{OID: line.row.OID, Table: line.row.Table, Root: line.row.Root, Change: line.change, Former: line.former})
+	}
+	return changes
+}

@@ -178,6 +178,7 @@ func example() *report.Report {
 				{Leaf: 3105, At: at(3, 2, 1), Table: "public.events_2025_09", Root: "public.events", Change: "ends", Told: true},
 				{Leaf: 5105, At: at(5, 2, 1), Table: "public.events_2026_11", Root: "public.events", Change: "begins"},
 			}},
+			Misdated: report.List[report.Transaction]{Items: []report.Transaction{{Leaf: 61000, XID: 61745, Commit: "0/19CFA40", At: report.At(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)), Rows: 1}}},
 			Unproven: report.List[report.Transaction]{Items: []report.Transaction{{Leaf: 30400, XID: 30900, Commit: "0/19C9A40", At: at(12, 4, 0), Table: "public.carts", Rows: 2}}},
 		},
 		Rewinds: report.List[report.Rewind]{Items: []report.Rewind{{
@@ -219,7 +220,9 @@ func TestTheExampleIsCanonicalAndOfTheSchema(t *testing.T) {
 	if second, err := again.Canonical(); err != nil || string(second) != string(text) {
 		t.Errorf("read and written it is other bytes: %v", err)
 	}
-	checkSchema(t, text)
+	if !*update { // the other test writes the schema
+		checkSchema(t, text)
+	}
 }
 
 func TestAnEditedReportIsRefused(t *testing.T) {

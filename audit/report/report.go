@@ -45,9 +45,9 @@ func (i Instant) Time() time.Time {
 // Period is half-open: a record belongs to it if its time is at From or later, and before To. Each record of a log belongs to one of two
 // periods that follow one another.
 //
-// The time of a record is its commit's, as the database's clock had it. Commits reach the log in another order than their
-// clocks were read, by moments: so a record counts as no earlier than those before it. Where it is earlier by more than
-// an hour the clock was set back, and the record counts where it says.
+// The time of a record is its commit's, as the database's clock had it, but no earlier than the heartbeat before it in the log, and no later,
+// by more than a minute, than the one after it: a session that replays another server's transactions chooses the time of its commits, and
+// not their place. Where the clock was set back by more than an hour, records count where they say.
 type Period struct {
 	From Instant `json:"from"`
 	To   Instant `json:"to"`
@@ -168,6 +168,8 @@ type Coverage struct {
 	Tables       List[TableChange] `json:"tables"`
 	// Unproven are transactions that wrote into the ledger what proves nothing, whether anything was deleted or not.
 	Unproven List[Transaction] `json:"unproven"`
+	// Misdated are transactions that name another time than the heartbeats around them allow. They count where those are.
+	Misdated List[Transaction] `json:"misdated"`
 	// SetBack is how often the database's clock went back by more than a minute.
 	SetBack int64 `json:"clock_set_back"`
 	// Unread are records of kinds that this schema does not know.

@@ -19,7 +19,7 @@ const (
 const (
 	NoEndSnapshot   About = "no_snapshot_at_end"
 	TablesUncovered About = "tables_not_covered"
-	LogBeganLater   About = "log_began_later"
+	NotDescribed    About = "policy_not_in_log"
 	EditedByHand    About = "edited_by_hand"
 	Restored        About = "restored"
 	Quarantined     About = "quarantined"
@@ -27,6 +27,7 @@ const (
 	WasPaused       About = "paused"
 	WasHalted       About = "halted"
 	ClockSetBack    About = "clock_set_back"
+	Misdated        About = "misdated"
 	Unproven        About = "unproven_claims"
 	OtherRecords    About = "records_of_other_kinds"
 )
@@ -51,7 +52,7 @@ var titles = map[About][2]string{
 	BelowFloor:         {"Deleted below a floor", "Rows that were deleted before they had the age that the floors of lapse.yaml keep."},
 	NoEndSnapshot:      {"No count at the end", "What was due was not counted in the last two days of the period."},
 	TablesUncovered:    {"Tables not covered", "A table of the policy, or a partition of it, was not published for a while, or is gone without a record of its rows."},
-	LogBeganLater:      {"The log began later", "The policy was in force before the log says anything of it."},
+	NotDescribed:       {"Not described", "The log has deletions of the policy and no record that says what it is."},
 	EditedByHand:       {"Edited by hand", "Rows of Lapse's own tables were changed by somebody who used no command."},
 	Restored:           {"Restored", "The database was put back to an earlier state: rows that were deleted came back."},
 	Quarantined:        {"In quarantine", "Rows that could not be deleted are set aside."},
@@ -59,6 +60,7 @@ var titles = map[About][2]string{
 	WasPaused:          {"Paused", "The policy was paused for a while."},
 	WasHalted:          {"Halted", "All policies were stopped for a while."},
 	ClockSetBack:       {"Clock set back", "The database's clock went back by more than a minute."},
+	Misdated:           {"Misdated", "Transactions name a time at which the server was not: who replays those of elsewhere chooses it."},
 	Unproven:           {"Claims that prove nothing", "Somebody wrote into the ledger what no key verifies."},
 	OtherRecords:       {"Records of other kinds", "The log has records that this version of the report does not know."},
 }
@@ -82,7 +84,7 @@ const (
 	AcrossRewind     Reason = "rewind_between"
 	NoHistogram      Reason = "no_histogram_in_log"
 	NotRecorded      Reason = "not_recorded"
-	NotInLog         Reason = "policy_not_in_log"
+	NothingDeleted   Reason = "nothing_deleted"
 	NotStated        Reason = "not_stated_before_period"
 	FloorNotCompared Reason = "floor_not_compared"
 	ResultMissing    Reason = "result_missing"
@@ -106,7 +108,7 @@ var reasons = map[Reason]string{
 	AcrossRewind:     "The database was put back to an earlier state in between.",
 	NoHistogram:      "The log has no histogram of lateness.",
 	NotRecorded:      "No record of the log is about it.",
-	NotInLog:         "The log has no record that says what the policy is.",
+	NothingDeleted:   "Nothing was deleted.",
 	NotStated:        "The log does not say how it was before the period.",
 	FloorNotCompared: "The log has the floor and not the age of each deleted row.",
 	Withheld:         "Numbers below five are not said, nor what would give one away.",

@@ -25,6 +25,8 @@ type Stream struct {
 	// Witnesses and Quorum are those of Folder.
 	Witnesses []*Witness
 	Quorum    int
+	// Signed is called with each checkpoint that fits, in their order; nil: nobody wants to know.
+	Signed func(Checkpoint)
 
 	keys   *Succession
 	reader Reader
@@ -222,6 +224,9 @@ func (s *Stream) checkpoint(rec *schemas.Record, signed []byte, offset int64) er
 	}
 	s.found.Newest, s.found.Note, s.found.value = c, signed, rec.Value
 	s.found.Checkpoints++
+	if s.Signed != nil {
+		s.Signed(*c)
+	}
 	if s.roots = append(s.roots, *c); len(s.roots) > mostWaiting {
 		s.roots = s.roots[1:]
 	}

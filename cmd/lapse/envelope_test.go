@@ -41,7 +41,7 @@ var results = map[string]any{
 	"quarantine list": quarantineList{}, "quarantine retry": changedRows{}, "quarantine forgive": changedRows{},
 	"clock": clocks{}, "clock accept": acceptance{}, "history": historyView{}, "history accept": acceptedHistory{},
 	"status": status.Status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": exported{}, "verify": verified{}, "version": versions{},
-	"prove": proven{}, "keys list": keyList{}, "keys rotate": rotatedKeys{}, "keys destroy": destroyedKey{},
+	"prove": proven{}, "report": reported{}, "keys list": keyList{}, "keys rotate": rotatedKeys{}, "keys destroy": destroyedKey{},
 	"uninstall": uninstalled{},
 }
 

@@ -136,7 +136,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 	root.AddCommand(
 		a.initCommand(), a.doctorCommand(), a.applyCommand(), a.importCommand(), a.scaffoldCommand(), a.hideCommand(), a.policyCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.planCommand(), a.holdCommand(),
-		a.quarantineCommand(), a.clockCommand(), a.historyCommand(), a.statusCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.verifyCommand(), a.proveCommand(), a.keysCommand(), a.uninstallCommand(), a.versionCommand(),
+		a.quarantineCommand(), a.clockCommand(), a.historyCommand(), a.statusCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.verifyCommand(), a.proveCommand(), a.reportCommand(), a.keysCommand(), a.uninstallCommand(), a.versionCommand(),
 		a.completionCommand(),
 	)
 	for _, cmd := range append(root.Commands(), root) {

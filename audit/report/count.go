@@ -1,0 +1,216 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"lapse/audit/evidence"
+)
+
+// Count is the second pass: it reads the log again, to the end of the period, and counts.
+type Count struct {
+	bounds *Bounds
+	clock  clock
+	setBy  int64 // how often the clock had been set back before the period
+
+	policies map[int64]*policy
+	byName   map[string]*policy
+	strays   int64 // policies that the log has deletions by, and nothing else: their numbers are negative
+	tables   map[uint32]evidence.TableChange
+	dropped  map[uint32]bool // partitions that a policy dropped
+	found    map[string]*table
+	holds    map[int64]*hold
+	stated   bool           // the quarantine's numbers are known
+	restated evidence.Reach // of the transaction that restated last
+	begun    bool
+	pending  *transaction
+	rewound  []*rewound
+
+	routes   map[int]bool
+	records  int64
+	coverage Coverage
+	halts    List[Halt]
+	halted   bool
+	byHand   List[HandEdit]
+	edited   int64 // of them those of holds and of the switch for all
+}
+
+// Count begins the second pass.
+func (b *Bounds) Count() *Count {
+	c := &Count{
+		bounds: b, policies: map[int64]*policy{}, byName: map[string]*policy{}, tables: map[uint32]evidence.TableChange{}, dropped: map[uint32]bool{},
+		found: map[string]*table{}, holds: map[int64]*hold{}, stated: true, routes: map[int]bool{},
+		clock: clock{limits: b.stretches},
+	}
+	for _, r := range b.rewinds {
+		if r.within {
+			c.rewound = append(c.rewound, newRewound(r))
+		}
+	}
+	for _, g := range b.gaps {
+		if g.within {
+			c.coverage.Gaps.Add(newGap(g))
+		}
+	}
+	return c
+}
+
+// place is where a record is.
+type place struct {
+	leaf   int64
+	at     time.Time
+	moved  bool // the record names another time
+	within bool // of the period
+}
+
+// Record takes the log's next leaf; r is nil where it cannot be read.
+func (c *Count) Record(leaf int64, r *evidence.LogRecord) {
+	at, misdated := c.clock.place(leaf, r)
+	q := &c.bounds.question
+	if leaf >= c.bounds.closing.Records {
+		return
+	}
+	p := place{leaf, at, misdated, leaf >= c.bounds.first && leaf <= c.bounds.last && !at.Before(q.From) && at.Before(q.To)}
+	if leaf < c.bounds.first {
+		c.setBy = c.clock.setBack
+	}
+	if p.within {
+		c.records++
+		c.coverage.SetBack = c.clock.setBack - c.setBy
+	}
+	if r == nil {
+		c.unread(p)
+		return
+	}
+	t, is := r.Content.(*evidence.TransactionContent)
+	if is && t.Further && c.pending != nil {
+		c.pending.join(t)
+		return
+	}
+	c.settle()
+	if p.within {
+		c.routes[r.RouteVersion] = true
+		c.coverage.take(p, r)
+	}
+	if !at.Before(q.To) && leaf > c.bounds.first {
+		return // later than the period, and below its closing checkpoint
+	}
+	if p.within && !c.begun {
+		c.begun = true
+		c.begin()
+	}
+	c.take(p, r)
+}
+
+func (c *Count) take(p place, r *evidence.LogRecord) {
+	switch content := r.Content.(type) {
+	case *evidence.TransactionContent:
+		c.pending = newTransaction(p, r, content)
+	case *evidence.DropContent:
+		c.drop(p, r, content)
+	case *evidence.PolicyContent:
+		c.policy(p, r, content)
+	case *evidence.HoldContent:
+		c.hold(p, content)
+	case *evidence.QuarantineContent:
+		c.quarantine(p, r, content)
+	case *evidence.MarkerContent:
+		c.marker(p, content.Marker)
+	case *evidence.CoverageContent, *evidence.OriginContent, *evidence.RouteContent, *evidence.SnapshotContent:
+		if !known[r.Kind] {
+			c.unread(p)
+		}
+	default:
+		c.tableChanges(p, r)
+	}
+}
+
+// known are the kinds that this schema of the report knows. A record of another kind is read as coverage.
+var known = map[evidence.Kind]bool{
+	evidence.KindOrigin: true, evidence.KindRoute: true, evidence.KindTransaction: true, evidence.KindCoverage: true, evidence.KindGap: true,
+	evidence.KindRewind: true, evidence.KindDrop: true, evidence.KindPolicy: true, evidence.KindHold: true, evidence.KindSnapshot: true, evidence.KindQuarantine: true,
+}
+
+func (c *Count) unread(p place) {
+	if p.within {
+		c.coverage.Unread++
+	}
+}
+
+func (v *Coverage) take(p place, r *evidence.LogRecord) {
+	if v.First == "" {
+		v.First = At(p.at)
+	}
+	v.Last = At(p.at)
+	if r.Heartbeat != nil {
+		v.Heartbeats++
+	}
+}
+
+func newGap(g *marked) Gap {
+	m := g.marker
+	return Gap{Leaf: g.leaf, At: At(m.Time), Reason: string(m.Reason), Topic: m.Topic, From: m.From.String(), To: m.To.String()}
+}
+
+// marker takes a gap or a rewind: from there on the quarantine is not known until it is restated.
+func (c *Count) marker(p place, m *evidence.Marker) {
+	c.stated = c.stated && m.Op == evidence.Gap && m.Reason == evidence.ReasonTopic
+	for _, r := range c.rewound {
+		r.over = r.over || r.Leaf == p.leaf
+	}
+}
+
+// tableChanges takes what a heartbeat found of tables.
+func (c *Count) tableChanges(p place, r *evidence.LogRecord) {
+	for _, t := range r.Tables() {
+		before, had := c.tables[t.OID]
+		if t.Change == evidence.TableEnds {
+			delete(c.tables, t.OID)
+		} else {
+			c.tables[t.OID] = t
+		}
+		root := cmp.Or(t.Root, t.Table)
+		if had && t.Change == evidence.TableEnds {
+			root = cmp.Or(before.Root, before.Table)
+		}
+		on := c.on(root, t.OID)
+		if len(on) == 0 || !p.within {
+			continue
+		}
+		told := t.Change == evidence.TableEnds && c.dropped[t.OID]
+		c.coverage.Tables.Add(TableChange{
+			Leaf: p.leaf, At: At(p.at), Table: t.Table, Root: t.Root, Change: t.Change, Former: t.Former, Told: told,
+		})
+		if (t.Change == evidence.TableEnds || t.Change == evidence.TableRewritten) && !told {
+			for _, policy := range on {
+				policy.uncovered++
+			}
+		}
+	}
+}
+
+// rootOf is the table that a relation's rows belong to, as far as the log has said.
+func (c *Count) rootOf(oid uint32, name string) (root string, partition bool) {
+	if t, found := c.tables[oid]; found {
+		return cmp.Or(t.Root, t.Table), t.Root != ""
+	}
+	return name, false
+}
+
+// on are the policies in force on a table, by its name or its number.
+func (c *Count) on(root string, oid uint32) (all []*policy) {
+	for _, p := range c.policies {
+		if p.state != dropped && (p.tableName(c) == root || p.oid == oid && oid != 0) {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b *policy) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -1,0 +1,268 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Report is what was counted. Its error is a *PeriodError where a policy was asked for that the log does not know.
+func (c *Count) Report() (*Report, error) {
+	c.settle()
+	b := c.bounds
+	c.coverage.SetBack = max(c.coverage.SetBack, 0)
+	r := &Report{
+		Kind: kind, Schema: Schema, Period: Period{From: At(b.question.From), To: At(b.question.To)}, Log: b.origins(), Only: slices.Sorted(slices.Values(b.question.Only)),
+		Coverage: c.coverage, Halts: c.halts, ByHand: c.byHand,
+		Residue: Residue{VacuumHorizon: NotAssessed(NotRecorded), WALArchive: NotAssessed(NotRecorded), Backups: NotAssessed(NotRecorded)},
+	}
+	r.Only = slices.Compact(r.Only)
+	r.Log.Records, r.Log.Routes = c.records, slices.Sorted(maps.Keys(c.routes))
+	all, err := c.chosen()
+	if err != nil {
+		return nil, err
+	}
+	holds := c.shownHolds()
+	for _, p := range all {
+		r.Policies = append(r.Policies, c.finish(p, holds))
+	}
+	for _, h := range holds {
+		for _, p := range all {
+			if h.touches(c, p) && !slices.Contains(h.Policies, p.name) {
+				h.Policies = append(h.Policies, p.name)
+			}
+		}
+		r.Holds.Add(h.Hold)
+	}
+	r.Tables = c.shownTables(all)
+	for _, w := range c.rewound {
+		policies := slices.SortedFunc(maps.Keys(w.policies), byNameAndID)
+		for _, p := range policies {
+			if of := w.policies[p]; slices.Contains(all, p) && of.BroughtBack > 0 {
+				of.Policy = p.name
+				w.Policies = append(w.Policies, *of)
+			}
+		}
+		r.Rewinds.Add(w.Rewind)
+	}
+	return r, nil
+}
+
+// chosen are the policies of the report, in order.
+func (c *Count) chosen() (all []*policy, err error) {
+	var names []string
+	for _, p := range c.policies {
+		if p.touched {
+			all = append(all, p)
+			names = append(names, p.name)
+		}
+	}
+	slices.SortFunc(all, byNameAndID)
+	only := c.bounds.question.Only
+	if len(only) == 0 {
+		return all, nil
+	}
+	slices.Sort(names)
+	for _, name := range only {
+		if !slices.Contains(names, name) {
+			return nil, noPeriod("the log has no policy %q in the period; it has: %s", name, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"))
+		}
+	}
+	return slices.DeleteFunc(all, func(p *policy) bool { return !slices.Contains(only, p.name) }), nil
+}
+
+// shownTables are all that the policies are on, and those that they deleted from.
+func (c *Count) shownTables(all []*policy) (tables []Table) {
+	shown := map[string][]string{}
+	for _, p := range all {
+		if name := p.tableName(c); name != "" {
+			shown[name] = append(shown[name], p.name)
+		}
+		for _, t := range p.from {
+			root := cmp.Or(t.Root, t.Table)
+			shown[root] = append(shown[root], []string{}...)
+		}
+	}
+	if len(c.bounds.question.Only) == 0 {
+		for name := range c.found {
+			shown[name] = append(shown[name], []string{}...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(shown)) {
+		t := Table{Table: name}
+		if found := c.found[name]; found != nil {
+			t = found.Table
+			for _, day := range slices.Sorted(maps.Keys(found.days)) {
+				if d := *found.days[day]; d != (TableDay{Day: day}) {
+					t.Days = append(t.Days, d)
+				}
+			}
+		}
+		t.Policies = slices.Compact(slices.Sorted(slices.Values(shown[name])))
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// shownHolds are those that were in force in the period.
+func (c *Count) shownHolds() (all []*hold) {
+	for _, number := range slices.Sorted(maps.Keys(c.holds)) {
+		if h := c.holds[number]; h.shown {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// touches reports whether a hold is on a table of a policy, or on one that the policy deleted from.
+func (h *hold) touches(c *Count, p *policy) bool {
+	if h.names[p.tableName(c)] || h.oids[p.oid] && p.oid != 0 {
+		return true
+	}
+	for name, t := range p.from {
+		if h.names[name] || h.names[t.Root] && t.Root != "" {
+			return true
+		}
+	}
+	for oid := range h.oids {
+		if t, found := c.tables[oid]; found && t.Root != "" && t.Root == p.tableName(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish is what the report has of a policy.
+func (c *Count) finish(p *policy, holds []*hold) Policy {
+	r := Policy{ID: p.shownID(), Name: p.name, Table: p.tableName(c), State: p.state, Version: p.version, Deleted: p.filled(), States: p.states}
+	if v := p.versions[p.version]; v != nil && v.Terms != nil {
+		t := v.Terms
+		r.Evidence, r.Action, r.Owner, r.Basis, r.Latitude = t.Evidence, t.Action, t.Owner, t.Basis, t.Latitude
+	}
+	for _, number := range slices.Sorted(maps.Keys(p.versions)) {
+		if v := p.versions[number]; v.InForce || v.Leaf >= c.bounds.first {
+			r.Versions.Add(*v)
+		}
+	}
+	for _, h := range holds {
+		if h.touches(c, p) {
+			r.Holds = append(r.Holds, h.Hold.Hold)
+		}
+	}
+	r.Pauses = c.pausesOf(p)
+	r.Quarantine = Quarantine{AtStart: NotAssessed(NotStated), Entered: p.quarantine.entered, Left: p.quarantine.left, AtEnd: NotAssessed(NotStated)}
+	if p.quarantine.startStated {
+		r.Quarantine.AtStart = Number(p.quarantine.start)
+	}
+	if c.stated {
+		r.Quarantine.AtEnd = Number(p.quarantine.rows())
+	}
+	for _, s := range c.bounds.snapshots[p.id] {
+		if s.within || s == p.start {
+			r.Snapshots.Add(s.Snapshot)
+		}
+	}
+	r.Floors = c.floorsOf(p, r.Evidence)
+	r.Users = c.usersOf(p)
+	r.RollForward = c.rollForward(p)
+	c.judge(p, &r)
+	return r
+}
+
+// pausesOf are those that reach into the period.
+func (c *Count) pausesOf(p *policy) (all List[Pause]) {
+	q := &c.bounds.question
+	ended := p.pauses.Items
+	if p.pause != nil {
+		ended = append(slices.Clone(ended), *p.pause)
+	}
+	for _, pause := range ended {
+		from, to := q.From, q.To
+		if t := pause.From.Time(); t.After(from) {
+			from = t
+		}
+		if pause.To != "" && pause.To.Time().Before(to) {
+			to = pause.To.Time()
+		}
+		if !to.After(q.From) || !from.Before(q.To) {
+			continue
+		}
+		pause.Seconds = int64(max(to.Sub(from), 0) / time.Second)
+		all.Add(pause)
+	}
+	all.More += p.pauses.More
+	return all
+}
+
+func (c *Count) usersOf(p *policy) Users {
+	u := &p.users
+	judged, held := Number(0), Number(0)
+	if u.deleted+u.truncates > 0 {
+		judged = NotAssessed(UsersNotJudged)
+	}
+	if u.held {
+		held = NotAssessed(KeysNotInLog)
+	}
+	r := Users{
+		Deleted: c.read(u.deleted), Truncates: c.read(u.truncates), Moves: c.read(u.moves), Unverified: c.read(u.unverified), Due: judged, NotDue: judged, Held: held,
+	}
+	if u.truncates > 0 {
+		r.Deleted = NotAssessed(Truncated)
+		r.Deleted.AtLeast = &u.deleted
+	}
+	if c.gapped() {
+		for _, f := range []*Figure{&r.Due, &r.NotDue, &r.Held} {
+			if f.Value != nil {
+				*f = NotAssessed(InGap)
+			}
+		}
+	}
+	return r
+}
+
+// gapped reports whether a part of the period's write-ahead log was read by nobody.
+func (c *Count) gapped() bool {
+	for _, g := range c.bounds.gaps {
+		if g.within && !g.topic() {
+			return true
+		}
+	}
+	return false
+}
+
+// read is a number of things that were seen; where something was not read, there are at least as many.
+func (c *Count) read(n int64) Figure {
+	if c.gapped() {
+		f := NotAssessed(InGap)
+		f.AtLeast = &n
+		return f
+	}
+	return Number(n)
+}
+
+// rollForward is the balance between two counts.
+func (c *Count) rollForward(p *policy) RollForward {
+	why := NoSnapshot
+	if p.start != nil && p.end != nil && p.start != p.end {
+		why = c.bounds.between(p.start, p.end)
+	}
+	if why != "" {
+		f := NotAssessed(why)
+		return RollForward{
+			NotAssessed: why, DueStart: f, HeldStart: f, QuarantineStart: f, ByPolicy: f, ByUsers: f, DueEnd: f, HeldEnd: f, QuarantineEnd: f, FellDue: f,
+		}
+	}
+	s, e := &p.start.Snapshot, &p.end.Snapshot
+	r := RollForward{
+		Start: s, End: e, DueStart: Number(s.Due), HeldStart: Number(s.Held), QuarantineStart: Number(s.Quarantined), ByPolicy: Number(p.roll.policy), ByUsers: Number(p.roll.users),
+		DueEnd: Number(e.Due), HeldEnd: Number(e.Held), QuarantineEnd: Number(e.Quarantined),
+		FellDue: Number(e.Due + e.Held - s.Due - s.Held + p.roll.policy + p.roll.users),
+	}
+	if p.roll.truncated {
+		r.ByUsers, r.FellDue = NotAssessed(Truncated), NotAssessed(Truncated)
+		r.ByUsers.AtLeast = &p.roll.users
+	}
+	return r
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lapse/audit/report"
+	"lapse/audit/tree"
+	"lapse/audit/verify"
+	"lapse/schemas"
+)
+
+// reportedLog is a log that is read several times, from its topic or from a folder, and verified each time.
+type reportedLog struct {
+	app       *app
+	name      string // of the log's key
+	place     string // that faults are of
+	verifier  note.Verifier
+	key       *tree.Key // nil: not at hand
+	known     [][]byte
+	witnesses []*tree.Witness
+	quorum    int
+	each      func(ctx context.Context, take func(rec *schemas.Record, offset, end int64) error) error
+	close     func()
+
+	found *tree.Streamed // of the last pass
+}
+
+// openReported finds the log, its key, and what others know of it.
+func (r *reporter) openReported(ctx context.Context, v *verified) (log *reportedLog, err error) {
+	if r.dir != "" {
+		log, err = r.openReportedFolder(ctx, v)
+	} else {
+		log, err = r.openReportedTopic(ctx, v)
+	}
+	if err != nil {
+		return nil, err
+	}
+	log.app = r.app
+	for _, name := range r.known {
+		notes, err := knownNotes(name)
+		if err != nil {
+			log.close()
+			return nil, invalid(err)
+		}
+		log.known = append(log.known, notes...)
+	}
+	if len(log.known) == 0 {
+		v.NotChecked = append(v.NotChecked, "whether this is the only log that the key has signed, and nothing is cut off: no checkpoint was given with --known")
+	}
+	if _, log.witnesses, log.quorum, err = r.verifyWitnesses(v); err != nil {
+		log.close()
+	}
+	return log, err
+}
+
+func (r *reporter) openReportedFolder(ctx context.Context, v *verified) (*reportedLog, error) {
+	files, err := r.files(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of := &files.manifest.Files[0]
+	log := &reportedLog{name: files.manifest.Tree.Log, place: of.Name, close: files.close}
+	if log.verifier, err = r.verifier.key(files.manifest, v); err != nil {
+		return nil, err
+	}
+	log.each = func(ctx context.Context, take func(rec *schemas.Record, offset, end int64) error) error {
+		_, err := files.each(ctx, of, func(rec *schemas.Record, lines *exportedLines) error { return take(rec, lines.offset, of.End) })
+		return err
+	}
+	return log, nil
+}
+
+func (r *reporter) openReportedTopic(ctx context.Context, v *verified) (*reportedLog, error) {
+	s, err := r.settings()
+	if err != nil {
+		return nil, err
+	}
+	o := &logVerifier{verifier: r.verifier, result: v, settings: s, topics: consumer{app: r.app, settings: s, order: newOrder(io.Discard, s.Topics.System)}}
+	if o.topics.client, err = r.newClient(s); err != nil {
+		return nil, err
+	}
+	log := &reportedLog{place: s.Topics.Log + "/0", close: func() { o.topics.client.Close() }}
+	signed, err := o.newestNote(ctx)
+	if err == nil {
+		var newest *tree.Checkpoint
+		if newest, err = tree.Peek(signed); err == nil {
+			log.name = newest.Origin
+			log.verifier, err = o.publicKey(newest.Origin, signed)
+		}
+	}
+	if err != nil {
+		log.close()
+		return nil, err
+	}
+	log.key = o.key
+	log.each = func(ctx context.Context, take func(rec *schemas.Record, offset, end int64) error) error {
+		readers, err := o.topics.partitionsOf(ctx, s.Topics.Log)
+		if err != nil {
+			return err
+		}
+		l := readers[0]
+		return o.topics.each(ctx, l, func(rec *schemas.Record, offset int64) error { return take(rec, offset, l.end) })
+	}
+	return log, nil
+}
+
+// pass reads the log once: every record is a leaf of one tree, each checkpoint signs that tree as it was, and the records follow one another.
+// signed is nil where nobody wants the checkpoints.
+func (l *reportedLog) pass(ctx context.Context, step string, take taker, signed func(report.Checkpoint)) error {
+	stream := &tree.Stream{Place: l.place, Verifier: l.verifier, Key: l.key, Known: l.known, Witnesses: l.witnesses, Quorum: l.quorum}
+	if signed != nil {
+		stream.Signed = func(c tree.Checkpoint) { signed(report.Checkpoint{Records: c.Size, Root: c.Root.String()}) }
+	}
+	if _, err := stream.Begin(nil); err != nil {
+		return invalid(err)
+	}
+	at := int64(-1)
+	var broken error
+	order := verify.Log{Broken: func(what string) {
+		if broken == nil {
+			broken = &tree.Fault{File: l.place, Leaf: at, What: what}
+		}
+	}}
+	far := l.app.progress("record")
+	defer far.end()
+	err := l.each(ctx, func(rec *schemas.Record, offset, end int64) error {
+		far.at(step, int(offset)+1, int(end))
+		record := logRecordIn(rec) // what cannot be read is somebody else's
+		leaf, err := stream.Record(rec, offset, record != nil)
+		if err != nil || leaf < 0 {
+			return err
+		}
+		at = leaf
+		order.Next(record)
+		take(leaf, record)
+		return broken
+	})
+	if err != nil {
+		return err
+	}
+	if l.found, err = stream.End(); err != nil {
+		return err
+	}
+	if order.End(); broken != nil {
+		return broken
+	}
+	if l.found.Newest == nil {
+		return &tree.Fault{File: l.place, Leaf: -1, What: "no checkpoint of it verifies with this key"}
+	}
+	return nil
+}
+
+// tell fills in what was found.
+func (l *reportedLog) tell(v *verified) {
+	v.seen(l.found.Seen, l.found.Cosigned)
+	if later := l.found.Records - l.found.Newest.Size; later > 0 {
+		v.NotChecked = append(v.NotChecked, fmt.Sprintf("%s of the log after the newest checkpoint: no one has signed them yet", counted(uint64(later), "record")))
+	}
+}
