@@ -144,6 +144,9 @@ func (d *due) settle(s *surroundings, now moment) bool {
 		of.added.us += 3600 * second
 		d.lose("the job counts days in %s, where some have 23 or 25 hours; Lapse counts in UTC. With an hour more no row goes sooner than by the job", zoneName(zone))
 	}
+	if of.added.us >= day { // a day of Lapse's has 24 hours
+		of.added.days, of.added.us = of.added.days+of.added.us/day, of.added.us%day
+	}
 	if of.round || now.round {
 		d.note("the job rounds to seconds: a row may go a second sooner")
 	}

@@ -19,6 +19,8 @@ type Item struct {
 	Notes  []string           // what to know of the policy
 	Lost   []string           // what could not be carried over; without a policy, why there is none
 	Apart  bool               // it deletes nothing, and stays where it is
+
+	second bool // its table has a policy already: its own is a comment
 }
 
 func (i *Item) lose(format string, args ...any) {
@@ -61,15 +63,15 @@ func Text(system string, items []Item) File {
 			i.Policy.Name = unused(i.Policy.Name, names)
 			names[i.Policy.Name] = true
 		}
-		second := i.second(tables)
+		i.second = i.isSecond(tables)
 		if body.Len() > 0 {
 			body.WriteByte('\n')
 		}
 		body.WriteString(i.comment())
 		if i.Policy != nil {
-			body.WriteString(commented(i.Policy.Entry(), second))
+			body.WriteString(commented(i.Policy.Entry(), i.second))
 		}
-		if i.Policy != nil && !second {
+		if i.Policy != nil && !i.second {
 			f.Policies++
 		}
 		if !i.Apart {
@@ -89,13 +91,13 @@ func Text(system string, items []Item) File {
 	return f
 }
 
-// second reports whether the table has a policy already, and says so.
-func (i *Item) second(tables map[string]schemas.PolicyName) bool {
+// isSecond reports whether the table has a policy already, and says so.
+func (i *Item) isSecond(tables map[string]schemas.PolicyName) bool {
 	if i.Policy == nil || i.Policy.Table == "" {
 		return false
 	}
 	if first, there := tables[i.Policy.Table]; there {
-		i.lose("%s has the policy %s already, and a table has one: if both are right, write them as one, with an expression or two parts of where", i.Policy.Table, first)
+		i.lose("%s has the policy %s already, and a table has one: if both are right, write them as one, by the earlier of the two times: expire: { expression: least(…, …) }", i.Policy.Table, first)
 		return true
 	}
 	tables[i.Policy.Table] = i.Policy.Name
@@ -133,7 +135,7 @@ func (i *Item) comment() string {
 	}
 	for _, l := range i.Lost {
 		switch {
-		case i.Policy == nil:
+		case i.Policy == nil, i.second:
 			text += comment("  ", "NOT CARRIED OVER: "+l)
 		default:
 			text += comment("  ", "NOT THE SAME: "+l)

@@ -31,9 +31,10 @@ var shapes = []struct {
 	{literal, regexp.MustCompile(`^[eE]'(?:[^'\\]|''|\\(?s:.))*'`)},
 	{literal, regexp.MustCompile(`^(?:[uU]&|[bBxXnN])?'(?:[^']|'')*'`)},
 	{quoted, regexp.MustCompile(`^(?:[uU]&)?"(?:[^"]|"")+"`)},
+	{quoted, regexp.MustCompile("^`[^`]+`")}, // of TiDB and Spanner; PostgreSQL's normal form has none
 	{word, regexp.MustCompile(`^[A-Za-z_\x{80}-\x{10FFFF}][A-Za-z0-9_$\x{80}-\x{10FFFF}]*`)},
 	{number, regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?`)},
-	{mark, regexp.MustCompile(`^(?:::|:=|=>|[()\[\],.;:$\x60])`)},
+	{mark, regexp.MustCompile(`^(?:::|:=|=>|[()\[\],.;:$])`)},
 	{operator, regexp.MustCompile(`^[-~!@#^&|?+*/%<>=]+`)},
 }
 
@@ -149,6 +150,8 @@ func (t token) name() string {
 		return strings.ToLower(t.text)
 	case t.kind == quoted && strings.HasPrefix(t.text, `"`):
 		return strings.ReplaceAll(t.text[1:len(t.text)-1], `""`, `"`)
+	case t.kind == quoted && strings.HasPrefix(t.text, "`"):
+		return t.text[1 : len(t.text)-1]
 	}
 	return ""
 }

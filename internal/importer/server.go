@@ -167,7 +167,7 @@ func assume(ctx context.Context, tx pgx.Tx, set settings) error {
 		select pg_catalog.set_config(name, value, true)
 		  from (values ('search_path', $1::pg_catalog.text), ('timezone', $2::pg_catalog.text), ('datestyle', $3::pg_catalog.text), ('intervalstyle', $4::pg_catalog.text), ('quote_all_identifiers', 'off'),
 		               ('standard_conforming_strings', 'on'), ('backslash_quote', 'safe_encoding'), ('extra_float_digits', '1'),
-		               ('check_function_bodies', 'on'), ('transform_null_equals', 'off'), ('row_security', 'off')) s(name, value)`,
+		               ('check_function_bodies', 'on'), ('transform_null_equals', 'off'), ('row_security', 'on')) s(name, value)`,
 		pgx.QueryExecModeDescribeExec, set.SearchPath, set.Zone, set.DateStyle, set.IntervalStyle)
 	if err != nil {
 		return fmt.Errorf("set search_path and zone: %w", err)

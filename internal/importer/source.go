@@ -14,6 +14,14 @@ type Source struct {
 func Sources() []Source {
 	return []Source{
 		{Name: "pg_cron", Catalog: cronCatalog, Text: cronText, Parses: true},
+		{Name: "pg_ttl_index", Catalog: ttlIndexCatalog, Text: ttlIndexText, Parses: true},
+		{Name: "pg_partman", Catalog: partmanCatalog, Text: partmanText, Parses: true},
+		{Name: "timescaledb", Catalog: timescaleCatalog, Text: timescaleText},
+		{Name: "cockroach", Text: cockroachText},
+		{Name: "tidb", Text: tidbText},
+		{Name: "spanner", Text: spannerText},
+		{Name: "mongodb", Text: mongoText},
+		{Name: "dynamodb", Text: dynamoText},
 	}
 }
 
