@@ -18,6 +18,7 @@ import (
 
 	"lapse/internal/child"
 	"lapse/internal/fixture"
+	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 )
@@ -268,4 +269,54 @@ func emptyRoot(t *testing.T, m *machine) string {
 		}
 	}
 	return root
+}
+
+// What docker-compose.yml has Lapse do, with its files, as the login that it has there.
+func TestWhatTheComposeFileStartsDeletes(t *testing.T) {
+	t.Parallel()
+	compose, err := os.ReadFile("../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := pgtest.New(t, pgtest.Newest(t))
+	m := newMachine(t, "")
+	m.env = append(m.env[1:], "LAPSE_DATABASE_URL="+db.URL, "LAPSE_KAFKA_BROKERS="+kafkatest.Solo(t, kafkaserver.Options{}).Addr(), "LAPSE_KEYS="+filepath.Join(m.dir, "keys"))
+	command := func(service string) []string {
+		t.Helper()
+		found := regexp.MustCompile(`(?s)\n  ` + service + `:.*?\n    command: \[(.*?)\]`).FindSubmatch(compose)
+		if found == nil {
+			t.Fatalf("%s has no command", service)
+		}
+		text := strings.NewReplacer("/app/", "../../deploy/compose/", "/var/lib/lapse", m.dir, "0.0.0.0:7432", "127.0.0.1:0", `"`, "").Replace(string(found[1]))
+		args := strings.Split(text, ", ")
+		for i, arg := range args {
+			if strings.HasSuffix(arg, ".yaml") {
+				if args[i], err = filepath.Abs(arg); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return args
+	}
+	db.Exec(t, readDeployed(t, "compose/schema.sql"))
+	m.lapse(command("init")...)
+	m.lapse(command("apply")...)
+	life, _, _ := strings.Cut(readDeployed(t, "compose/life.sql"), `\watch`)
+	for range 5 {
+		db.Exec(t, life)
+	}
+	db.Exec(t, `update public.sessions set last_seen = now() - interval '2 minutes' where id % 2 = 0`)
+	due := fixture.One[int](t, db.Connect(t), `select count(*)::int from public.sessions where last_seen < now() - interval '1 minute'`)
+	served := m.start(append(command("lapse"), "--log-format", "json")...)
+	ctx, cancel := patience(t)
+	defer cancel()
+	conn := db.Connect(t)
+	err = eventually(ctx, func() (gone bool, err error) {
+		err = conn.QueryRow(ctx, `select count(*) = 0 from public.sessions where last_seen < now() - interval '90 seconds'`).Scan(&gone)
+		return gone, errors.Join(err, served.alive())
+	})
+	if err != nil || due < 40 {
+		t.Errorf("of %d due rows some stay: %v", due, err)
+	}
+	served.stop()
 }
