@@ -319,12 +319,17 @@ func TestAForgedEventIsRefusedUntilAPersonGoesOnAboveIt(t *testing.T) {
 func (s *shop) forge(ctx context.Context) {
 	s.t.Helper()
 	real := kafkatest.ReadAll(s.t, s.name+".user")
-	last := real[slices.IndexFunc(real, func(r kafkatest.Record) bool { return r.Header("lapse-op") == "delete" })]
+	s.forgeAs(ctx, &real[slices.IndexFunc(real, func(r kafkatest.Record) bool { return r.Header("lapse-op") == "delete" })], "lapse-lsn", "000000FF00000000")
+}
+
+// forgeAs writes an event that is there once more, with another value of a header.
+func (s *shop) forgeAs(ctx context.Context, last *kafkatest.Record, header, other string) {
+	s.t.Helper()
 	record := kafkago.Record{Key: kafkago.NewBytes(last.Key), Value: kafkago.NewBytes(last.Value)}
 	for _, h := range last.Headers {
 		value := h.Value
-		if h.Name == "lapse-lsn" {
-			value = []byte("000000FF00000000")
+		if h.Name == header {
+			value = []byte(other)
 		}
 		record.Headers = append(record.Headers, kafkago.Header{Key: h.Name, Value: value})
 	}

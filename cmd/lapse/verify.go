@@ -45,8 +45,8 @@ The events of an export are counted: each transaction has as many, of each table
 it. With --keys, which names the folder with the key named rows, each event is held against its commitment too.
 
 Without --dir it reads the log's topic from its beginning: every record is a leaf of one tree, each checkpoint signs that tree as it was, and came in time; the
-records follow one another, and what nobody has read is named as a gap. Then it reads the topics of events, and holds them against the order that they promise;
-and compares the batches of the log with the ledger in the database, where that can be asked. With --save FILE the next time goes on from there: --known FILE.
+records follow one another, and what nobody has read is named as a gap. Then it reads the topics of events, counts them as those of an export are, and holds them against
+the order that they promise; and compares the batches of the log with the ledger in the database, where that can be asked. With --save FILE the next time goes on from there: --known FILE.
 
 A quorum of the witnesses that are named must have cosigned a checkpoint. With --ask each of them is asked how much it has seen: one that has
 seen more shows that this is not the newest export, or that the log was cut. A log that grows is ahead of each export within half a minute.
@@ -333,7 +333,7 @@ func (v *verifier) print(r *verified, found *tree.Fault) (err error) {
 		}
 		_, err = fmt.Fprintf(v.out, "verifies: %s of the log %s\nroot        %s\nkey         %s\ncheckpoints %d of one tree, which only grew from one to the next\nevents      "+
 			"%d lines, %s\n", counted(uint64(r.Records), "record"), r.Log, r.Root, r.PublicKey, r.Checkpoints, r.Events, events)
-		if err == nil && v.dir != "" {
+		if err == nil && r.Transactions > 0 {
 			_, err = fmt.Fprintf(v.out, "counted     %s, each with the events that its record says; %d with the commitments of its root, and %s with their own\n",
 				counted(r.Transactions, "transaction"), r.Rooted, counted(r.Opened, "event"))
 		}

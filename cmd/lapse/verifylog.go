@@ -40,14 +40,14 @@ type logVerifier struct {
 	conn      *pgx.Conn   // nil: the database cannot be asked
 	confirmed schemas.LSN // by the slot, before the log's end was asked for
 	fault     error       // the first that the order of records shows
+	lost      map[string]evidence.Reach
 }
 
 // recentBatches is more than a batch takes into the log while the audit is healthy.
 const recentBatches = 2 * time.Minute
 
 func (v *verifier) online(ctx context.Context, result *verified) error {
-	o := &logVerifier{verifier: v, result: result}
-	result.NotChecked = append(result.NotChecked, "the events' numbers and commitments against the log's records: lapse verify --dir does that for an export")
+	o := &logVerifier{verifier: v, result: result, lost: map[string]evidence.Reach{}}
 	s, err := v.settings()
 	if err != nil {
 		return err
@@ -72,13 +72,9 @@ func (v *verifier) online(ctx context.Context, result *verified) error {
 	if err != nil {
 		return err
 	}
-	var events []*partitionReader
-	for _, topic := range []string{s.Topics.System, s.Topics.User} {
-		of, err := o.topics.partitionsOf(ctx, topic)
-		if err != nil {
-			return err
-		}
-		events = append(events, of...)
+	events, proofs, err := o.eventsAndProofs(ctx)
+	if err != nil {
+		return err
 	}
 	found, err := o.readLog(ctx, log[0])
 	if err != nil {
@@ -87,11 +83,11 @@ func (v *verifier) online(ctx context.Context, result *verified) error {
 	if err := o.compareWitnesses(found); err != nil {
 		return err
 	}
+	if err := o.checkEvents(ctx, log[0], events, proofs); err != nil {
+		return err
+	}
 	state := &verifiedState{Kind: verifiedKind, Note: string(found.Note), Checkpoint: found.State()}
 	for _, l := range events {
-		if err := o.readEvents(ctx, l); err != nil {
-			return err
-		}
 		state.Partitions = append(state.Partitions, verifiedOffset{l.topic, l.partition, l.end - 1})
 	}
 	if err := o.compareLedger(ctx); err != nil || v.save == "" {
@@ -244,6 +240,9 @@ func (o *logVerifier) take(r *evidence.LogRecord, leaf int64) {
 		if content.Marker.Op == evidence.Rewind {
 			c.Rewinds++
 			return
+		}
+		if m := content.Marker; m.Reason == evidence.ReasonTopic && o.lost[m.Topic].Before(m.To) {
+			o.lost[m.Topic] = m.To
 		}
 		if c.Missing++; c.Missing <= namedGaps {
 			c.Gaps = append(c.Gaps, logGap{content.Marker.From.String(), content.Marker.To.String(), string(content.Marker.Reason)})

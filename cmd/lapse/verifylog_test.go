@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,12 +30,13 @@ func TestTheLogIsVerifiedWhereItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.m.write("lapse.yaml", string(yaml)+"witnesses: { ask: [{ url: '"+w.URL+"', key: "+w.Key.String()+" }] }\nanchors: ['file:"+kept+"']\n")
-	s.userDeletes(41, 43)
+	s.userDeletes(1, 3)
 	s.m.lapse("audit", "--once")
 	s.m.lapse("run", "--once")
 	s.m.lapse("audit", "--once")
 	said := s.m.lapse("verify", "--known", kept, "--save", "verified.json", "--ask")
-	says(t, said, "verifies: ", "covers ", "with 0 gaps and 0 rewinds", "in the order that the topics promise", " batches in the database", "one.example.com has seen", ", and says ")
+	says(t, said, "verifies: ", "covers ", "with 0 gaps and 0 rewinds", "in the order that the topics promise", " batches in the database", "one.example.com has seen", ", and says ",
+		"counted     ", "with the commitments of its root")
 	if strings.Contains(said, "--known") || strings.Contains(said, "--ask") || strings.Contains(said, "foreign") {
 		t.Errorf("it says\n%s", said)
 	}
@@ -42,7 +45,7 @@ func TestTheLogIsVerifiedWhereItIs(t *testing.T) {
 	says(t, s.m.lapse("doctor"), "the newest checkpoint that the quorum has cosigned is ")
 	says(t, s.m.lapse("status"), "witnesses: the newest checkpoint that the quorum has cosigned is ")
 
-	s.userDeletes(44, 45)
+	s.userDeletes(4, 5)
 	s.m.lapse("audit", "--once")
 	again := s.verified(t, "verify", "--json", "--known", "verified.json", "--known", kept, "--save", "verified.json")
 	if again.Records <= first.Records || again.Events >= first.Events || again.Cosigned != again.Records {
@@ -59,6 +62,10 @@ func TestTheLogIsVerifiedWhereItIs(t *testing.T) {
 	says(t, elsewhere.exits(exitInvalid, "verify"), "give it with --public-key")
 	says(t, elsewhere.lapse("verify", "--public-key", public), "verifies: ", "not checked: the log against the database")
 
+	if first.Transactions < 5 || first.Rooted != first.Transactions || first.Opened < 40 {
+		t.Errorf("of the events it counts %+v", first)
+	}
+
 	// The batches of a minute, an hour ago, that only the ledger has; and a witness that has seen more.
 	if fault := s.verifyFault(t); fault != nil {
 		t.Fatalf("it says %v", fault)
@@ -67,10 +74,30 @@ func TestTheLogIsVerifiedWhereItIs(t *testing.T) {
 	if fault := s.verifyFault(t); fault == nil || !strings.Contains(fault.What, "they are not the same") {
 		t.Errorf("of a ledger that lacks a batch it says %v", fault)
 	}
+	s.copyWithNextOrdinal()
+	says(t, s.m.exits(exitPerson, "verify"), s.name+".user/", "offset ")
 	seen := w.Seen(first.Log)
 	seen.N += 5
 	w.Forge(first.Log, seen)
 	says(t, s.m.exits(exitPerson, "verify", "--ask"), "has seen", "the log was cut")
+}
+
+// copyWithNextOrdinal adds an event by hand: the last one of the users' once more, in the same transaction at the next ordinal.
+func (s *shop) copyWithNextOrdinal() {
+	s.t.Helper()
+	place := func(r *kafkatest.Record) string { return r.Header("lapse-lsn") + r.Header("lapse-seq") }
+	all := kafkatest.ReadAll(s.t, s.name+".user")
+	last := &all[0]
+	for i := range all {
+		if all[i].Header("lapse-op") == "delete" && (last.Header("lapse-op") != "delete" || place(&all[i]) > place(last)) {
+			last = &all[i]
+		}
+	}
+	n, err := strconv.ParseUint(last.Header("lapse-seq"), 16, 32)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.forgeAs(s.t.Context(), last, "lapse-seq", fmt.Sprintf("%08X", n+1))
 }
 
 // verified is what verify says as JSON.

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lapse/audit/store"
+	"lapse/audit/tree"
+	"lapse/audit/verify"
+	"lapse/schemas"
+)
+
+// eventsAndProofs are the partitions of events, and the topic of commitments; nil where there is none.
+func (o *logVerifier) eventsAndProofs(ctx context.Context) (events []*partitionReader, proofs *partitionReader, err error) {
+	for _, topic := range []string{o.settings.Topics.System, o.settings.Topics.User} {
+		of, err := o.topics.partitionsOf(ctx, topic)
+		if err != nil {
+			return nil, nil, err
+		}
+		events = append(events, of...)
+	}
+	all, err := o.topics.partitionsOf(ctx, o.settings.Topics.Proofs)
+	var missing *store.MissingError
+	if errors.As(err, &missing) {
+		return events, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return events, all[0], nil
+}
+
+// checkEvents counts the events, or, of a verification that goes on from another one, reads them for their order alone.
+func (o *logVerifier) checkEvents(ctx context.Context, log *partitionReader, events []*partitionReader, proofs *partitionReader) error {
+	if o.before == nil {
+		return o.account(ctx, log, events, proofs)
+	}
+	o.result.NotChecked = append(o.result.NotChecked, "the events' numbers and commitments against the log's records: a verification from the beginning does that, or --dir")
+	for _, l := range events {
+		if err := o.readEvents(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// account reads the log once more, which has been verified, and side by side with it the topics of events and of commitments: each transaction has the
+// events that its record says.
+func (o *logVerifier) account(ctx context.Context, log *partitionReader, events []*partitionReader, proofs *partitionReader) error {
+	keys, err := o.settings.Keys.EpochKeys()
+	if err != nil || len(keys) == 0 {
+		keys = nil //nolint:nilerr // they are not at hand, which the result says
+	}
+	a := &verify.Account{System: o.settings.Topics.System, Keys: keys, Lost: o.lost}
+	for _, l := range events {
+		a.Events = append(a.Events, o.partition(ctx, l))
+	}
+	if proofs != nil {
+		a.Proofs = o.partition(ctx, proofs)
+	}
+	leaves := tree.Reader{Tree: tree.New(o.stream.Key)}
+	log.reader = o.topics.client.Reader(log.topic, log.partition, log.first, log.end)
+	far := o.progress("record")
+	defer far.end()
+	err = o.topics.each(ctx, log, func(rec *schemas.Record, offset int64) error {
+		record := logRecordIn(rec)
+		if record == nil || !leaves.Take(rec) {
+			return nil
+		}
+		leaf := leaves.Tree.Size() - 1
+		far.at("counting events of", int(leaf)+1, int(max(o.result.Records, leaf+1)))
+		return o.located(a.Record(leaf, record))
+	})
+	if err == nil {
+		err = o.located(a.End())
+	}
+	if err != nil {
+		return err
+	}
+	o.result.Transactions, o.result.Rooted, o.result.Opened = a.Transactions, a.Rooted, a.Opened
+	o.result.NotChecked = append(o.result.NotChecked, notCounted(a)...)
+	return nil
+}
+
+// partition hands a partition over, and holds its events against the order that topics promise.
+func (o *logVerifier) partition(ctx context.Context, l *partitionReader) *verify.Stream {
+	var at int64
+	ordered := l.topic != o.settings.Topics.Proofs
+	return &verify.Stream{
+		Name: fmt.Sprintf("%s/%d", l.topic, l.partition), Topic: l.topic, Cut: l.first > 0, Line: func() int { return int(at) },
+		Next: func() (*schemas.Record, error) {
+			rec, offset, err := o.topics.read(ctx, l)
+			if err != nil {
+				return nil, err
+			}
+			at = offset
+			if !ordered {
+				return &rec, nil
+			}
+			o.result.Events++
+			var broken string
+			o.topics.order.Broken = func(what string) { broken = what }
+			if o.topics.order.Next(l.topic, l.partition, &rec, offset); broken != "" {
+				return nil, &tree.Fault{File: fmt.Sprintf("%s/%d", l.topic, l.partition), Leaf: -1, What: broken}
+			}
+			return &rec, nil
+		},
+	}
+}
+
+// located is a discrepancy as a fault of a topic's partition.
+func (o *logVerifier) located(err error) error {
+	var d *verify.Discrepancy
+	switch {
+	case !errors.As(err, &d):
+		return err
+	case d.Name == "":
+		return &tree.Fault{File: o.place, Leaf: d.Leaf, What: d.What}
+	default:
+		return &tree.Fault{File: d.Name, Leaf: d.Leaf, What: fmt.Sprintf("offset %d: %s", d.Line, d.What)}
+	}
+}
