@@ -28,15 +28,24 @@ JSON to everybody.
 The log is read from its topic, or from a folder that lapse events --export has written, or that keeps the topics (--dir). The log's public key is taken as in
 lapse verify. The period has its beginning and not its end, in UTC; it must be over in the log: an auditor that runs takes it half a minute further.
 
+A page (-o report.html) is signed where the key named log is at hand. A CSV has one table, so that -o report.csv writes the verdicts there, and each other
+table beside it. --redacted names nobody and says no number from 1 to 4; --certificate is one page for the records. lapse verify checks each page.
+
 A policy's verdict is the worst of its findings: fail, not_assessed, warn, pass. Where one fails: exit 3. A period that the log cannot answer for: exit 2.`,
 		Example: `  lapse report --last 30d
   lapse report --from begin
+  lapse report --month 2026-10 -o report.html -o report.csv
+  lapse report --month 2026-10 --redacted -o published.html
+  lapse report --month 2026-10 --certificate --policy sessions-30d -o certificate.html
   lapse report --month 2026-10 -o report.json --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
   lapse report --dir ./evidence --from 2026-10-01 --to 2026-11-01 --policy sessions-30d -o report.json`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) (err error) {
 		if r.ask, err = readPeriod(from, to, last, month); err != nil {
+			return err
+		}
+		if err := r.checkEdition(month); err != nil {
 			return err
 		}
 		for _, name := range r.outs {
@@ -52,7 +61,10 @@ A policy's verdict is the worst of its findings: fail, not_assessed, warn, pass.
 	flags.StringVar(&last, "last", "", "the period has this `length`, such as 30d, 12h or 4w, up to where the log has come")
 	flags.StringVar(&month, "month", "", "the period is this `month`, such as 2026-10")
 	flags.StringArrayVar(&r.only, "policy", nil, "only this `policy`; may be repeated")
-	flags.StringArrayVarP(&r.outs, "output", "o", nil, "write the report into this `file`, in the form of its ending: .json; may be repeated")
+	flags.StringArrayVarP(&r.outs, "output", "o", nil, "write the report into this `file`, in the form of its ending: .html, .csv (the other tables beside it) or .json; may be repeated")
+	flags.BoolVar(&r.redacted, "redacted", false, "without names, and without numbers from 1 to 4; of one --month and all policies")
+	flags.BoolVar(&r.certificate.wanted, "certificate", false, "one page for the records, of one --policy or of a --matter")
+	flags.StringVar(&r.certificate.matter, "matter", "", "with --certificate: of the holds for this `matter`")
 	flags.StringVar(&r.dir, "dir", "", "the `folder` that lapse events --export has written, or that keeps the topics")
 	flags.StringVar(&r.public, "public-key", "", "the log's public `key`: name, hash and key with plus signs between them, or a file with it")
 	flags.StringArrayVar(&r.known, "known", nil, "a `file` with a checkpoint of this log that was seen before, or of an anchor; may be repeated")
@@ -68,6 +80,9 @@ type reporter struct {
 	ask  period
 	only []string
 	outs []string
+
+	redacted    bool
+	certificate certificateOf
 }
 
 // period is what a person asks for. Where it has no end it goes as far as the log has come.
@@ -157,6 +172,8 @@ type madeReport struct {
 	report    *report.Report
 	canonical []byte
 	checked   report.Checked
+	redacted  *report.Redacted // nil: it is not; then canonical is its JSON
+	of        certificateOf
 }
 
 func (r *reporter) run(ctx context.Context) error {
@@ -179,6 +196,9 @@ func (r *reporter) run(ctx context.Context) error {
 		return err
 	default:
 		result.Verifies = true
+		if err = r.edit(made); err != nil {
+			return err
+		}
 		if err = r.write(result, made); err != nil {
 			return err
 		}

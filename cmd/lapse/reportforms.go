@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"path/filepath"
 
 	"lapse/internal/durable"
@@ -26,8 +25,3 @@ func reportForm(name string) (reportWriter, error) {
 func writeReportJSON(_ *app, name string, made *madeReport) ([]string, error) {
 	return []string{name}, durable.Write(name, made.canonical)
 }
-
-var errNotBuilt = errors.New("this build writes reports as .json only")
-
-func writeReportHTML(*app, string, *madeReport) ([]string, error) { return nil, errNotBuilt }
-func writeReportCSV(*app, string, *madeReport) ([]string, error)  { return nil, errNotBuilt }

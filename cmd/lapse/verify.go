@@ -25,10 +25,15 @@ import (
 func (a *app) verifyCommand() *cobra.Command {
 	v := verifier{app: a, recent: recentBatches}
 	cmd := &cobra.Command{
-		Use:   "verify [--dir DIR | RECEIPT --key KEY]",
-		Short: "Check the log, an export of it or a receipt, without trusting who made it",
+		Use:   "verify [--dir DIR | REPORT | RECEIPT --key KEY]",
+		Short: "Check the log, an export of it, a report or a receipt, without trusting who made it",
 		Long: `With a receipt, which lapse prove has written, it checks that the row with this key was deleted, and says by whom and when. It needs the file, the
-key and --public-key, and nothing else. Another key does not fit: exit 3. With --dir it checks an export, and with neither the log in its topic.
+key and --public-key, and nothing else. Another key does not fit: exit 3.
+
+With a report, a page or its JSON, it makes the report again of the log (--dir, or the topics where they are configured), or checks with --public-key that the
+log's key has signed it; with neither the report agrees with itself only: exit 2. In each case what the page shows is compared with its JSON.
+
+With --dir it checks an export, and with neither the log in its topic.
 
 Of an export it reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
 signature, tree, entries, former checkpoints, and the files beside them. It asks no database and no broker. The folder of a sink ("sink: dir:" in
@@ -53,6 +58,7 @@ seen more shows that this is not the newest export, or that the log was cut. A l
 
 What is found is named with its file and, where it is one record's, with that leaf's number: exit 3.`,
 		Example: `  lapse verify --dir ./evidence --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
+  lapse verify report.html --dir ./evidence --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
   lapse verify receipt.json --key 42 --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
   lapse verify --dir ./evidence --known ./last-month/checkpoint
   lapse verify --known verified.json --save verified.json --ask`,
@@ -61,7 +67,7 @@ What is found is named with its file and, where it is one record's, with that le
 	var rowKey string
 	cmd.RunE = a.does(func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			return v.receipt(args[0], rowKey)
+			return v.file(cmd.Context(), args[0], rowKey)
 		}
 		if rowKey != "" {
 			return wrongUsage("--key needs a receipt: name the file")
@@ -116,6 +122,7 @@ type verified struct {
 	Batches  int          `json:"batches"` // of the ledger in the database
 
 	Deletions []provenDeletion `json:"deletions"` // of a receipt
+	Report    *verifiedReport  `json:"report"`    // null: it is of something else
 }
 
 // misdated are transactions that name a time at which the server was not.
