@@ -108,7 +108,8 @@ Still running, until you press Ctrl-C:
 
    PostgreSQL  %s
    topics      %s
-   metrics     http://%s/metrics
+   page        http://%[3]s/
+   metrics     http://%[3]s/metrics
 
    export LAPSE_CONFIG=%s LAPSE_KEYS=%s
    %s events --follow

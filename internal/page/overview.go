@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -57,7 +58,9 @@ type policyRow struct {
 }
 
 func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
-	found := p.status.get(r.Context(), Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), Patience)
+	defer cancel()
+	found := p.status.get(ctx, Patience)
 	view := overview{frame: frame{Title: "Lapse: " + p.Database, Database: p.Database}, Status: found.Value}
 	if found.Value == nil {
 		view.freshness = freshnessOf(cmp.Or(found.Err, errSlow), found.At, found.At)
@@ -65,20 +68,20 @@ func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := *found.Value
-	s.Witnesses = p.witnessesText(r)
+	s.Witnesses = p.witnessesText(ctx)
 	view.Status = &s
 	view.freshness = freshnessOf(found.Err, found.At, s.At)
-	days := p.days.get(r.Context(), daysPatience).Value
+	days := p.days.get(ctx, daysPatience).Value
 	view.fill(p, days)
 	p.show(w, http.StatusOK, "overview.tmpl", view)
 }
 
 // witnessesText is the line about witnesses. The page does not wait for the log.
-func (p *Page) witnessesText(r *http.Request) string {
+func (p *Page) witnessesText(ctx context.Context) string {
 	if p.Witnesses == nil {
 		return ""
 	}
-	found := p.witnesses.get(r.Context(), 0)
+	found := p.witnesses.get(ctx, 0)
 	return cmp.Or(found.Value, "the log is being read for what they have cosigned")
 }
 
@@ -110,11 +113,11 @@ func (v *overview) fill(p *Page, days *deleted) {
 		v.Whole = append(v.Whole, s.Suspended)
 	}
 	v.LeftOver = s.LeftOver
-	v.Headline, v.Grade = headline(s, len(v.Needing))
+	v.Headline, v.Grade = headline(s, len(v.Needing), v.Trouble != "")
 }
 
-// headline is the answer to the first question that somebody has who opens the page.
-func headline(s *status.Status, needing int) (text string, g grade) {
+// headline is the answer to the first question that somebody has who opens the page. old says that nothing newer is known.
+func headline(s *status.Status, needing int, old bool) (text string, g grade) {
 	switch {
 	case len(s.Policies) == 0:
 		return "No policy is in force: lapse apply -f FILE adds some", gradeIdle
@@ -124,8 +127,16 @@ func headline(s *status.Status, needing int) (text string, g grade) {
 		return fmt.Sprintf("%d policies need a person", needing), gradeAct
 	case s.NeedsPerson():
 		return "No executor runs, and policies are late", gradeAct
+	case s.Audit.Required && (!s.Audit.Exists || s.Audit.Lost):
+		return "The audit has no slot, and nothing is deleted", gradeAct
+	case s.Audit.Required && !s.Audit.Active:
+		return "Nobody audits", gradeAct
 	case s.Paused != nil || s.Suspended != "":
 		return "Nothing is deleted", gradeLook
+	case running(s) == 0:
+		return "No executor runs", gradeLook
+	case old:
+		return "Nothing newer is known: no policy needed a person then", gradeLook
 	}
 	return "No policy needs a person", gradeWell
 }

@@ -66,6 +66,47 @@ func TestHostileNamesAreText(t *testing.T) {
 	fixture.WantFile(t, *update, "testdata/hostile.html", body)
 }
 
+// The first line is what matters most: what needs a person, then what keeps anything from being deleted or proven.
+func TestTheFirstLineIsWhatMattersMost(t *testing.T) {
+	t.Parallel()
+	well := func() *status.Status {
+		return &status.Status{
+			Audit:     status.Audit{Required: true, Exists: true, Active: true},
+			Executors: []status.Process{{Holder: "h", State: "running"}},
+			Policies:  []status.Policy{{Line: status.Line{Policy: "p", State: schemas.Armed}}, {Line: status.Line{Policy: "q", State: schemas.Armed}}},
+		}
+	}
+	needs := []record.Stay{{Reason: schemas.HeldByGuard, NeedsPerson: true}}
+	for want, edit := range map[string]func(s *status.Status){
+		"ok: No policy needs a person":                       func(*status.Status) {},
+		"ok: No policy needs a person, without an audit":     func(s *status.Status) { s.Audit = status.Audit{} },
+		"idle: No policy is in force":                        func(s *status.Status) { s.Policies = nil },
+		"act: One policy needs a person":                     func(s *status.Status) { s.Policies[0].Stays, s.Audit.Active = needs, false },
+		"act: 2 policies need a person":                      func(s *status.Status) { s.Policies[0].Stays, s.Policies[1].Stays = needs, needs },
+		"act: No executor runs, and policies are late":       func(s *status.Status) { s.Executors, s.Unattended = nil, []schemas.PolicyName{"p"} },
+		"act: The audit has no slot, and nothing is deleted": func(s *status.Status) { s.Audit.Lost = true },
+		"act: Nobody audits":                                 func(s *status.Status) { s.Audit.Active = false },
+		"look: Nothing is deleted":                           func(s *status.Status) { s.Paused = &status.Halt{Halted: true} },
+		"look: No executor runs":                             func(s *status.Status) { s.Executors[0].Silent = 30 },
+	} {
+		s := well()
+		edit(s)
+		text, g := headline(s, len(s.Needing()), false)
+		if got := string(g) + ": " + text; !strings.HasPrefix(want, got) && !strings.HasPrefix(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// What was well is not said to be well while nothing newer is known.
+func TestAnOldStatusIsNotWell(t *testing.T) {
+	t.Parallel()
+	s := &status.Status{Executors: []status.Process{{Holder: "h", State: "running"}}, Policies: []status.Policy{{Line: status.Line{Policy: "p"}}}}
+	if text, g := headline(s, 0, true); g != gradeLook || !strings.HasPrefix(text, "Nothing newer is known") {
+		t.Errorf("%s: %s", g, text)
+	}
+}
+
 // A number is read in threes, and a day on which one row was deleted is seen beside one of a million.
 func TestTheYearShowsEachDay(t *testing.T) {
 	t.Parallel()

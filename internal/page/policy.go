@@ -114,7 +114,9 @@ func readPolicy(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, name s
 func (p *Page) showPolicy(w http.ResponseWriter, r *http.Request) {
 	name := schemas.PolicyName(r.PathValue("name"))
 	view := policyView{frame: frame{Title: "Lapse: no such policy", Database: p.Database}, Name: name}
-	whole := p.status.get(r.Context(), Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), Patience)
+	defer cancel()
+	whole := p.status.get(ctx, Patience)
 	if whole.Value == nil {
 		view.Title = "Lapse: " + p.Database
 		view.freshness = freshnessOf(cmp.Or(whole.Err, errSlow), whole.At, whole.At)
@@ -127,7 +129,7 @@ func (p *Page) showPolicy(w http.ResponseWriter, r *http.Request) {
 		p.show(w, http.StatusNotFound, "policy.tmpl", view)
 		return
 	}
-	one := keeps.get(r.Context(), Patience)
+	one := keeps.get(ctx, Patience)
 	view.Title = "Lapse: " + string(name)
 	view.freshness = freshnessOf(cmp.Or(one.Err, whole.Err), whole.At, whole.Value.At)
 	for i := range whole.Value.Policies {
@@ -136,7 +138,7 @@ func (p *Page) showPolicy(w http.ResponseWriter, r *http.Request) {
 			view.Row = &row
 		}
 	}
-	if days := p.days.get(r.Context(), daysPatience); days.Value != nil {
+	if days := p.days.get(ctx, daysPatience); days.Value != nil {
 		view.Year = yearChart(days.Value.First, days.Value.Policies[name], days.Value.Uncounted, "Rows deleted under "+string(name))
 	}
 	if one.Value != nil && one.Value.Shown != nil {

@@ -49,5 +49,8 @@ func (s *Status) HoldsText() string {
 	if more := len(s.Holds) - namedTables; more > 0 {
 		on = append(on, fmt.Sprintf("the others on %d more tables", more))
 	}
+	if len(s.Holds) == 1 {
+		return fmt.Sprintf("%d not released, on %s: `lapse hold list` has them", total, s.Holds[0].Table)
+	}
 	return fmt.Sprintf("%d not released, %s: `lapse hold list` has them", total, strings.Join(on, ", "))
 }
