@@ -11,6 +11,7 @@ import (
 	"lapse/audit/tree"
 	"lapse/internal/evidencetest"
 	"lapse/internal/pgtest"
+	"lapse/internal/witnesstest"
 )
 
 // segmentsOf are the files of a topic's partition, in their order.
@@ -155,4 +156,25 @@ func TestATransactionIsWholeInAFolderWhereverTheAuditorDies(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The checkpoint that is published beside the topics has what witnesses made of it, and keeps that over a restart.
+func TestThePublishedCheckpointIsCosigned(t *testing.T) {
+	inFolder(t, func(t *testing.T, r *rig) {
+		one := witnesstest.New(t, "one.example.com")
+		w := &writer{conn: r.db.Connect(t)}
+		for range 2 {
+			r.commit(t, w, 3, user)
+			r.once(t, shownTo(one))
+			size := r.publishedTree(t)
+			signed, err := os.ReadFile(filepath.Join(r.settings.Folder, folder.TreeDir, tree.CheckpointFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			by, err := tree.Cosignatures(signed, []*tree.Witness{one.Key})
+			if of, _ := tree.Peek(signed); err != nil || len(by) != 1 || of.Size != size {
+				t.Errorf("of %d records the checkpoint in place has %d cosignatures, %v:\n%s", size, len(by), err, signed)
+			}
+		}
+	})
 }

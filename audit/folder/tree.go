@@ -44,11 +44,19 @@ func (t *treePublisher) noticed(rec *schemas.Record, number uint64) {
 	if t == nil || rec.Topic != t.topic || !rec.IsFence() || len(rec.Value) == 0 {
 		return
 	}
-	if signed, is := tree.NoteIn(rec.Value); is {
+	if signed, is := noteIn(rec); is {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.notes = append(t.notes, notedCheckpoint{signed, number})
 	}
+}
+
+// noteIn is the signed note of a checkpoint, or of one with its cosignatures, which follows it and takes its place.
+func noteIn(rec *schemas.Record) (signed []byte, ok bool) {
+	if signed, ok = tree.NoteIn(rec.Value); !ok {
+		signed, ok = tree.CosignedIn(rec.Value)
+	}
+	return signed, ok
 }
 
 // durable says that records are, up to a number.
@@ -161,7 +169,7 @@ func (t *treePublisher) open(ctx context.Context) (err error) {
 	var notes [][]byte // the newest first
 	err = NewClient(t.p.cfg.Dir).Backward(ctx, t.topic, 0, t.p.End(t.topic, 0).Offset, func(rec *schemas.Record, offset int64) (bool, error) {
 		if rec.IsFence() {
-			if signed, is := tree.NoteIn(rec.Value); is {
+			if signed, is := noteIn(rec); is {
 				notes = append(notes, signed)
 			}
 			return true, nil

@@ -75,7 +75,11 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]doctor.Finding
 	found = append(found, examineKeys(s.Keys, time.Now())...)
 	found = append(found, a.examineWitnesses(ctx, s)...)
 	if s.Folder != "" {
-		return append(found, examineFolder(s)...), nil
+		id, err := identityOf(ctx, conn)
+		if err != nil {
+			return nil, err
+		}
+		return append(found, examineFolder(ctx, s, id)...), nil
 	}
 	return append(found, a.examineKafka(ctx, s)...), nil
 }

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/audit/folder"
 	"lapse/internal/config"
 	"lapse/internal/setup/doctor"
+	"lapse/schemas"
 )
 
 // littleRoom is what a folder's disk should have free: a day of a busy log.
@@ -15,7 +19,7 @@ const littleRoom = 1 << 30
 
 // examineFolder asks whether the folder of the topics may be used, and whether there is room. Without it nothing is deleted, and nothing
 // is lost.
-func examineFolder(s *config.Settings) []doctor.Finding {
+func examineFolder(ctx context.Context, s *config.Settings, id databaseID) []doctor.Finding {
 	f := doctor.Finding{Check: "sink", Grade: doctor.Fail}
 	warning, err := folder.Check(s.Folder)
 	var place *folder.PlaceError
@@ -25,6 +29,11 @@ func examineFolder(s *config.Settings) []doctor.Finding {
 		return []doctor.Finding{f}
 	case err != nil:
 		f.Text = err.Error()
+		return []doctor.Finding{f}
+	}
+	if other := otherLogIn(ctx, s, id); other != "" {
+		f.Text = s.Folder + " has " + other
+		f.Advice = "name another folder (sink: in lapse.yaml): the auditor of this database refuses this one"
 		return []doctor.Finding{f}
 	}
 	f.Grade, f.Text = doctor.OK, s.Folder+" keeps the topics"
@@ -42,6 +51,34 @@ func examineFolder(s *config.Settings) []doctor.Finding {
 		kept = fmt.Sprintf("for %d hours (topics.retention)", s.Topics.Retention/time.Hour)
 	}
 	return []doctor.Finding{f, {Check: "events", Grade: doctor.OK, Text: fmt.Sprintf("%s keeps events %s; the log stays", s.Folder, kept)}}
+}
+
+// databaseID is which database a log is of.
+type databaseID struct {
+	system uint64
+	oid    uint32
+}
+
+func identityOf(ctx context.Context, conn *pgx.Conn) (id databaseID, err error) {
+	var system int64
+	err = conn.QueryRow(ctx, `select system_identifier, (select oid from pg_database where datname = current_database()) from pg_control_system()`).Scan(&system, &id.oid)
+	id.system = uint64(system)
+	return id, err
+}
+
+// otherLogIn says whose log the folder has, if it is another database's. What cannot be read is the auditor's to say.
+func otherLogIn(ctx context.Context, s *config.Settings, id databaseID) (whose string) {
+	client := folder.NewClient(s.Folder)
+	defer client.Close()
+	_ = client.Backward(ctx, s.Topics.Log, 0, -1, func(rec *schemas.Record, _ int64) (bool, error) {
+		record := logRecordIn(rec)
+		if record != nil && (record.SystemIdentifier != id.system || record.DatabaseOID != id.oid) {
+			whose = fmt.Sprintf("the log of another database: %d of system %d; this one is %d of %d", record.DatabaseOID,
+				record.SystemIdentifier, id.oid, id.system)
+		}
+		return record == nil, nil
+	})
+	return whose
 }
 
 // bytesText is a number of bytes for a person.

@@ -213,8 +213,11 @@ func (c *consumer) each(ctx context.Context, l *partitionReader, take func(recor
 	}
 }
 
-// silence says what to check when no broker has answered in time.
+// silence says what to check when no broker, or no disk, has answered in time.
 func (c *consumer) silence(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && c.settings.Folder != "" {
+		return fmt.Errorf("%s has not been read for %v: see whether its disk answers: %w", c.settings.Folder, brokerPatience, err)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no broker has answered for %v: see whether Kafka runs at %s, and TLS and login: %w",
 			brokerPatience, strings.Join(c.settings.Kafka.Brokers, ", "), err)

@@ -136,13 +136,11 @@ func (a *app) publicKey(ctx context.Context, s *config.Settings) (string, error)
 			return "", fmt.Errorf("the log's name is made from the database, since log_name is not set: %w", err)
 		}
 		defer database.Close(conn)
-		var system int64
-		var oid uint32
-		if err := conn.QueryRow(ctx, `select system_identifier, (select oid from pg_database where datname = current_database()) from pg_control_system()`).
-			Scan(&system, &oid); err != nil {
+		id, err := identityOf(ctx, conn)
+		if err != nil {
 			return "", err
 		}
-		name = audit.DefaultLogName(uint64(system), oid, s.Topics.Log)
+		name = audit.DefaultLogName(id.system, id.oid, s.Topics.Log)
 	}
 	keys, err := logKeysOf(s)
 	if err == nil && keys == nil {
