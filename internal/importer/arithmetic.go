@@ -38,7 +38,7 @@ func (s *surroundings) call(n *node) (v value, ok bool) {
 	}
 	switch {
 	case n.text == "timezone" && len(of) == 2 && of[0].text != nil && of[1].moment != nil:
-		return of[1].moment.at(*of[0].text)
+		return s.at(*of[1].moment, *of[0].text)
 	case n.text == "date_trunc" && len(of) >= 2 && of[0].text != nil && of[1].moment != nil:
 		return s.truncated(*of[0].text, of[1:])
 	case n.text == "to_timestamp" && len(of) == 1 && of[0].amount != nil:

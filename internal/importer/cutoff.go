@@ -141,8 +141,9 @@ func (d *due) settle(s *surroundings, now moment) bool {
 	d.clocks = of.local || now.local || now.unit != ""
 	counts := of.added.days != 0 || of.added.months != 0 || now.unit != "" || of.local || now.local
 	if zoneName(zone) != utc && counts && !of.added.isZero() {
-		of.added.us += 3600 * second
-		d.lose("the job counts days in %s, where some have 23 or 25 hours; Lapse counts in UTC. With an hour more no row goes sooner than by the job", zoneName(zone))
+		of.added = period{0, of.added.days + longest(of.added.months), of.added.us + 3600*second}
+		d.lose("the job counts days in %s, where some have 23 or 25 hours; Lapse counts in UTC. With an hour more, and months as the most days that they have, "+
+			"no row goes sooner than by the job", zoneName(zone))
 	}
 	if of.added.us >= day { // a day of Lapse's has 24 hours
 		of.added.days, of.added.us = of.added.days+of.added.us/day, of.added.us%day

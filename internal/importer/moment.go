@@ -101,7 +101,7 @@ func (s *surroundings) value(n *node) (v value, ok bool) {
 		of, ok := s.value(n.kids[0])
 		zone, isText := s.text(n.kids[1])
 		if ok && isText && of.moment != nil {
-			return of.moment.at(zone)
+			return s.at(*of.moment, zone)
 		}
 	case aCall:
 		return s.call(n)
@@ -141,8 +141,11 @@ func (s *surroundings) column(name string) (v value, ok bool) {
 	return v, false
 }
 
-// at is AT TIME ZONE.
-func (m moment) at(zone string) (value, bool) {
+// at is AT TIME ZONE. What was added before, in one zone, is not the same in another.
+func (s *surroundings) at(m moment, zone string) (value, bool) {
+	if (!m.added.isZero() || m.unit != "") && (zoneName(zone) != utc || zoneName(s.zone) != utc) {
+		return value{}, false
+	}
 	if m.epoch != "" && m.local || m.raw != "" {
 		return value{}, false
 	}
@@ -161,6 +164,15 @@ func (m moment) at(zone string) (value, bool) {
 	default:
 		return value{}, false
 	}
+	return value{moment: &m}, true
+}
+
+// local is an instant as the clocks of the session's zone show it.
+func (s *surroundings) local(m moment) (value, bool) {
+	if m.epoch != "" || m.raw != "" || m.zone != "" {
+		return value{}, false
+	}
+	m.local, m.zone = true, s.zone
 	return value{moment: &m}, true
 }
 
@@ -213,7 +225,7 @@ func (s *surroundings) castMoment(m moment, to string) (value, bool) {
 	case to == "timestamp" && m.local:
 		m.date = false
 	case to == "timestamp":
-		return m.at(s.zone)
+		return s.local(m)
 	case to == "timestamptz" && !m.local:
 	case to == "timestamptz" && m.zone == "":
 		m.local, m.date, m.zone = false, false, s.zone

@@ -67,6 +67,9 @@ func (p period) compared() period { return period{0, p.months*30 + p.days, p.us}
 
 // longest is how many days so many months have at most, wherever they begin.
 func longest(months int64) int64 {
+	if months == 0 {
+		return 0
+	}
 	most := int64(0)
 	for start := range 48 { // four years; where one without a leap day is among them, they are shorter
 		from := time.Date(2000, time.Month(1+start), 1, 0, 0, 0, 0, time.UTC)
