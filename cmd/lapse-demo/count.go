@@ -73,6 +73,15 @@ func (s *story) verify(ctx context.Context) error {
 	return s.command(ctx, "verify", "--dir", export)
 }
 
+// report makes a report of the export, and verifies it against the same export.
+func (s *story) report(ctx context.Context) error {
+	export, page := filepath.Join(s.dir, "export"), filepath.Join(s.dir, "report.html")
+	if err := s.commandThatNeedsPerson(ctx, "report", "--from", "begin", "--dir", export, "-o", page); err != nil {
+		return err
+	}
+	return s.command(ctx, "verify", page, "--dir", export)
+}
+
 // compare prints what was deleted beside the events. It is an error if a count differs or an event is there twice.
 func compare(out io.Writer, got map[string]int, twice int) error {
 	fmt.Fprintf(out, "\n     %-34s %10s %10s\n", "cause, table", "deleted", "events")

@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long the whole demonstration may take on a slow machine.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 func main() {
 	lapse := flag.String("lapse", "bin/lapse", "the lapse binary")
@@ -108,12 +108,13 @@ Still running, until you press Ctrl-C:
 
    PostgreSQL  %s
    topics      %s
-   page        http://%[3]s/
-   metrics     http://%[3]s/metrics
+   page        http://%s/
+   metrics     http://%s/metrics
+   report      %s
 
    export LAPSE_CONFIG=%s LAPSE_KEYS=%s
    %s events --follow
-`, place.url("postgres"), place.sink(), d.http, place.config, filepath.Join(s.dir, ".config", "lapse", "keys"), s.lapse)
+`, place.url("postgres"), place.sink(), d.http, d.http, filepath.Join(s.dir, "report.html"), place.config, filepath.Join(s.dir, ".config", "lapse", "keys"), s.lapse)
 	<-ctx.Done()
 	return nil
 }

@@ -55,6 +55,7 @@ func (s *story) tell(ctx context.Context) error {
 		{"The login that deletes may delete nothing by itself", "It may call functions that delete what is due, and a DBA can read them.", s.refuse},
 		{"What the topics say", "What PostgreSQL's own log has, by who deleted it. The forgers are not taken for the policy.", s.count},
 		{"The log verifies without the database, and without trusting its owner", "Signatures, the tree over all records, and every event against its transaction.", s.verify},
+		{"The report for an auditor", "One page, made from the log alone. The two forgeries and the row that stays are in it.", s.report},
 	} {
 		s.step++
 		fmt.Fprintf(s.out, "\n%s\n%s\n\n", s.style(bold, fmt.Sprintf("%d. %s", s.step, step.title)), s.style(dim, "   "+step.why))

@@ -119,7 +119,7 @@ func freePort(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-var addresses = regexp.MustCompile(`PostgreSQL  (\S+)\n   topics      (\S+)\n   metrics     (\S+)\n`)
+var addresses = regexp.MustCompile(`PostgreSQL  (\S+)\n   topics      (\S+)\n   page        \S+\n   metrics     (\S+)\n`)
 
 // A machine with neither Java nor Maven: the topics are in a folder.
 func TestTheStoryIsToldWithoutJava(t *testing.T) {
@@ -128,7 +128,7 @@ func TestTheStoryIsToldWithoutJava(t *testing.T) {
 	lapse := fixture.BuildLapse(t)
 	t.Setenv("PATH", t.TempDir())
 	b := beginWith(t, lapse, false, "")
-	b.tells("\n11. ")
+	b.tells("\n12. ")
 	if err := b.end(); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
 	b := begin(t, true, freePort(t))
 	b.tells("press Ctrl-C")
 	told := b.text()
-	for step := 1; step <= 11; step++ {
+	for step := 1; step <= 12; step++ {
 		if !strings.Contains(told, fmt.Sprintf("\n%d. ", step)) {
 			t.Errorf("step %d is missing", step)
 		}
