@@ -38,9 +38,10 @@ func CompareValues(page, canonical []byte) error {
 	})
 }
 
-// lookUp follows a JSON pointer.
+// lookUp follows a JSON pointer. A step may be a range of a list, as 3-7: then it adds up what it finds.
 func lookUp(in any, pointer string) (any, bool) {
-	for _, step := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+	steps := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i, step := range steps {
 		switch x := in.(type) {
 		case map[string]any:
 			value, ok := x[step]
@@ -49,6 +50,9 @@ func lookUp(in any, pointer string) (any, bool) {
 			}
 			in = value
 		case []any:
+			if first, last, is := strings.Cut(step, "-"); is {
+				return addUp(x, first, last, strings.Join(steps[i+1:], "/"))
+			}
 			n, err := strconv.Atoi(step)
 			if err != nil || n < 0 || n >= len(x) {
 				return nil, false
@@ -59,6 +63,26 @@ func lookUp(in any, pointer string) (any, bool) {
 		}
 	}
 	return in, true
+}
+
+// addUp adds up what items of a list have at a place.
+func addUp(list []any, first, last, pointer string) (any, bool) {
+	from, err := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	if err != nil || err2 != nil || from < 0 || to >= len(list) {
+		return nil, false
+	}
+	var sum int64
+	for i := from; i <= to; i++ {
+		value, _ := lookUp(list[i], pointer)
+		number, is := value.(json.Number)
+		n, err := number.Int64()
+		if !is || err != nil {
+			return nil, false
+		}
+		sum += n
+	}
+	return json.Number(strconv.FormatInt(sum, 10)), true
 }
 
 // says reports whether a text says a value: a number, with or without commas and what it is of; an instant may be cut to the second.

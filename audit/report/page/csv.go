@@ -12,7 +12,8 @@ type File struct {
 	Content []byte
 }
 
-// CSV writes the tables of a document, a file each: first the verdicts, then what the page says of the whole, then every table.
+// CSV writes the tables of a document, a file each: first the verdicts, then what the page says of the whole, then every table, those of all
+// policies in one.
 func (d *Document) CSV() []File {
 	verdicts := [][]string{{"policy", "verdict", "sentence"}}
 	for _, v := range d.Verdicts {
@@ -26,30 +27,55 @@ func (d *Document) CSV() []File {
 		about = append(about, []string{"not known", text})
 	}
 	files := []File{{"", written(verdicts)}, {"about", written(about)}}
+	tables := map[string][][]string{}
+	var names []string
 	for _, section := range d.Sections {
 		for _, block := range section.Blocks {
-			if block.Table != nil {
-				files = append(files, File{block.Table.Name, block.Table.csv()})
+			t := block.Table
+			if t == nil {
+				continue
 			}
+			if tables[t.Name] == nil {
+				names = append(names, t.Name)
+				tables[t.Name] = [][]string{t.head()}
+			}
+			tables[t.Name] = append(tables[t.Name], t.lines()...)
 		}
+	}
+	for _, name := range names {
+		files = append(files, File{name, written(tables[name])})
 	}
 	return files
 }
 
-func (t *Table) csv() []byte {
-	head := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		head[i] = c.Name
+// head is the names of its columns.
+func (t *Table) head() (head []string) {
+	if t.Of != "" {
+		head = append(head, "policy")
 	}
-	all := [][]string{head}
-	for _, row := range t.Rows {
-		line := make([]string, len(row.Cells))
+	for _, c := range t.Columns {
+		head = append(head, c.Name)
+	}
+	return head
+}
+
+// lines are its rows.
+func (t *Table) lines() (all [][]string) {
+	rows := t.All
+	if rows == nil {
+		rows = t.Rows
+	}
+	for _, row := range rows {
+		var line []string
+		if t.Of != "" {
+			line = append(line, t.Of)
+		}
 		for i := range row.Cells {
-			line[i] = row.Cells[i].raw()
+			line = append(line, row.Cells[i].raw())
 		}
 		all = append(all, line)
 	}
-	return written(all)
+	return all
 }
 
 func (c *Cell) raw() string {

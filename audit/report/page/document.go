@@ -43,6 +43,8 @@ type Verdict struct {
 type Section struct {
 	ID, Title, Lead string
 	Blocks          []Block
+
+	of string // the policy that it is of
 }
 
 // Block is one of a section's parts.
@@ -56,11 +58,13 @@ type Block struct {
 
 // Table is one of a section's tables.
 type Table struct {
-	Name    string // of its CSV
+	Name    string // of its CSV, which has the tables of all policies that have this name
+	Of      string // the policy; empty: it is of no single one
 	Caption string
 	Columns []Column
 	Rows    []Row
-	Fold    bool // long tables are folded
+	All     []Row // for a CSV; nil: Rows
+	Fold    bool  // long tables are folded
 }
 
 // Column is one of a table's.

@@ -166,3 +166,42 @@ func TestACertificateIsOfOnePolicyOrMatter(t *testing.T) {
 	}
 	wanted("", "Certificate of disposition")
 }
+
+func TestAYearIsShownByMonthsAndKeptByDays(t *testing.T) {
+	t.Parallel()
+	r, _ := example(t)
+	r.Period.From = "2025-10-15T00:00:00Z"
+	for i := range r.Policies {
+		r.Policies[i].Deleted.Days, r.Tables[i].Days = nil, nil
+		for at := r.Period.From.Time(); at.Before(r.Period.To.Time()); at = at.AddDate(0, 0, 1) {
+			name := at.Format("2006-01-02")
+			r.Policies[i].Deleted.Days = append(r.Policies[i].Deleted.Days, report.Day{Day: name, ByRow: 1000 + int64(at.Day()), Soft: 1})
+			r.Tables[i].Days = append(r.Tables[i].Days, report.TableDay{Day: name, System: 3})
+		}
+	}
+	canonical, err := r.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(r, "test", nil)
+	page, err := d.HTML(canonical, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CompareValues(page, canonical); err != nil {
+		t.Error(err)
+	}
+	february := ">" + Number(28*1000+28*29/2) + "<"
+	if n := bytes.Count(page, []byte(february)); n != len(r.Policies) {
+		t.Errorf("%s is there %d times", february, n)
+	}
+	edited := bytes.Replace(page, []byte(february), []byte(">"+Number(28*1000+28*29/2+1)+"<"), 1)
+	if CompareValues(edited, canonical) == nil {
+		t.Error("nobody finds a month that was edited")
+	}
+	for _, f := range d.CSV() {
+		if f.Name == "policy-day" && bytes.Count(f.Content, []byte("\n")) != 1+len(r.Policies)*len(r.Policies[0].Deleted.Days) {
+			t.Errorf("the CSV has %d lines", bytes.Count(f.Content, []byte("\n")))
+		}
+	}
+}

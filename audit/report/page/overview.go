@@ -132,7 +132,8 @@ func (m *maker) deletions() Section {
 	}
 	s.Blocks = append(s.Blocks, Block{Table: t})
 	if len(days.Rows) > 0 {
-		s.Blocks = append(s.Blocks, Block{Table: days})
+		by := days.byMonth()
+		s.Blocks = append(s.Blocks, Block{Table: &by})
 	}
 	return s
 }
@@ -183,6 +184,6 @@ func (m *maker) bars(id, title string, byDay map[string]*Bar) *Bars {
 			quiet++
 		}
 	}
-	return &Bars{ID: id, Title: title, Days: all, Desc: fmt.Sprintf("%d bars from %s to %s; %d are empty. The day with most is %s, with %s. The table has every number.",
+	return &Bars{ID: id, Title: title, Days: all, Desc: fmt.Sprintf("%d bars from %s to %s; %d are empty. The day with most is %s, with %s. ",
 		len(all), first.Format("2006-01-02"), end.Format("2006-01-02"), quiet, most.Label, counted(sumOf(most.Parts), "row"))}
 }

@@ -11,10 +11,10 @@ import (
 func (m *maker) policy(i int) Section {
 	p, at := &m.Policies[i], policyAt(i)
 	s := Section{ID: policyID(i), Title: "Policy " + visible(p.Name), Lead: gradeWords[p.Verdict] + ": " + sentence(p)}
-	name := fmt.Sprintf("policy-%d-", i+1)
-	s.table(Table{Name: name + "about", Caption: "What it is", Columns: []Column{{Name: "what"}, {Name: "value"}}, Rows: policyFacts(p, at)})
+	s.of = visible(p.Name)
+	s.table(Table{Name: "policy-about", Caption: "What it is", Columns: []Column{{Name: "what"}, {Name: "value"}}, Rows: policyFacts(p, at)})
 	s.table(Table{
-		Name: name + "findings", Caption: "Why the verdict", Columns: []Column{{Name: "finding"}, {Name: "weight"}, {"number", true}, {Name: "what it means"}},
+		Name: "policy-findings", Caption: "Why the verdict", Columns: []Column{{Name: "finding"}, {Name: "weight"}, {"number", true}, {Name: "what it means"}},
 		Rows: rows(p.Findings, func(j int, f *report.Finding) []Cell {
 			at := at.in("findings", j)
 			means := f.About.Means()
@@ -28,18 +28,18 @@ func (m *maker) policy(i int) Section {
 			return []Cell{{Text: f.About.Title()}, graded(f.Grade, at.in("grade")), number, {Text: means}}
 		}),
 	})
-	s.zero(p, at, name)
+	s.zero(p, at)
 	if why := p.RollForward.NotAssessed; why != "" {
 		s.Blocks = append(s.Blocks, Block{Title: "Roll-forward", Text: "There is none: " + why.Text()})
 	} else {
 		s.table(Table{
-			Name: name + "rollforward", Caption: "Roll-forward", Columns: []Column{{Name: "rows"}, {"number", true}, {Name: "from"}},
+			Name: "policy-rollforward", Caption: "Roll-forward", Columns: []Column{{Name: "rows"}, {"number", true}, {Name: "from"}},
 			Rows: balance(&p.RollForward, at.in("roll_forward")),
 		})
 	}
-	m.deleted(&s, p, at, name, i)
-	s.table(Table{Name: name + "timeliness", Caption: "How late after due time and latitude, and what users did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
-	s.changes(p, at, name)
+	m.deleted(&s, p, at, i)
+	s.table(Table{Name: "policy-timeliness", Caption: "How late after due time and latitude, and what users did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
+	s.changes(p, at)
 	return s
 }
 
@@ -48,7 +48,7 @@ func (s *Section) table(t Table) {
 	if len(t.Rows) == 0 {
 		return
 	}
-	t.Fold = t.Fold || len(t.Rows) > longTable
+	t.Of, t.Fold = s.of, t.Fold || len(t.Rows) > longTable
 	s.Blocks = append(s.Blocks, Block{Table: &t})
 }
 
@@ -100,8 +100,8 @@ var (
 )
 
 // zero is the policy's lines that must be zero, and the transactions of those that are not.
-func (s *Section) zero(p *report.Policy, at place, name string) {
-	t := Table{Name: name + "zero", Caption: "Lines that must be zero", Columns: []Column{{Name: "line"}, {"number", true}, {Name: "what it counts; if not assessed, why"}}}
+func (s *Section) zero(p *report.Policy, at place) {
+	t := Table{Name: "policy-zero", Caption: "Lines that must be zero", Columns: []Column{{Name: "line"}, {"number", true}, {Name: "what it counts; if not assessed, why"}}}
 	for j := range p.Zero {
 		z := &p.Zero[j]
 		means := z.About.Means()
@@ -117,7 +117,7 @@ func (s *Section) zero(p *report.Policy, at place, name string) {
 	for j := range p.Zero {
 		z := &p.Zero[j]
 		s.table(Table{
-			Name: fmt.Sprintf("%szero-%s", name, z.About), Caption: z.About.Title() + ": the transactions", Columns: transactionColumns,
+			Name: "policy-zero-" + string(z.About), Caption: z.About.Title() + ": the transactions", Columns: transactionColumns,
 			Rows: listed(&z.Transactions, at.in("zero", j, "transactions"), transaction),
 		})
 	}
@@ -172,7 +172,7 @@ func deletedCells(byRow, byDrop, soft, cascaded int64, at place) []Cell {
 }
 
 // deleted is what the policy deleted.
-func (m *maker) deleted(s *Section, p *report.Policy, at place, name string, i int) {
+func (m *maker) deleted(s *Section, p *report.Policy, at place, i int) {
 	d := &p.Deleted
 	at = at.in("deleted")
 	byDay := map[string]*Bar{}
@@ -184,14 +184,14 @@ func (m *maker) deleted(s *Section, p *report.Policy, at place, name string, i i
 	}
 	total := Row{"sum", append([]Cell{{Text: "all"}}, deletedCells(d.ByRow, d.ByDrop, d.Soft, d.Cascaded, at)...)}
 	by := func(what, caption string, out []Row) {
-		if len(out) > 1 || len(out) == 1 && what == "day" {
-			s.table(Table{Name: name + what, Caption: caption, Columns: append([]Column{{Name: what}}, deletedColumns...), Rows: append(out, total)})
+		if len(out) > 1 {
+			s.table(Table{Name: "policy-" + what, Caption: caption, Columns: append([]Column{{Name: what}}, deletedColumns...), Rows: append(out, total)})
 		}
 	}
-	by("day", "Deleted, by day", rows(d.Days, func(j int, x *report.Day) []Cell {
+	s.table(Table{Name: "policy-day", Caption: "Deleted, by day", Columns: append([]Column{{Name: "day"}}, deletedColumns...), Rows: rows(d.Days, func(j int, x *report.Day) []Cell {
 		at := at.in("days", j)
 		return append([]Cell{text(x.Day, at.in("day")).whole()}, deletedCells(x.ByRow, x.ByDrop, x.Soft, x.Cascaded, at)...)
-	}))
+	})}.byMonth(total))
 	by("table", "Deleted, by table", listed(&d.Tables, at.in("tables"), func(x *report.TableDeleted, at place) []Cell {
 		return append([]Cell{text(x.Table, at.in("table"))}, deletedCells(x.ByRow, x.ByDrop, x.Soft, x.Cascaded, at)...)
 	}))
@@ -199,7 +199,7 @@ func (m *maker) deleted(s *Section, p *report.Policy, at place, name string, i i
 		at := at.in("versions", j)
 		return append([]Cell{count(x.Version, at.in("version"))}, deletedCells(x.ByRow, x.ByDrop, x.Soft, x.Cascaded, at)...)
 	}))
-	s.table(Table{Name: name + "partitions", Caption: "Partitions that it dropped, by its own count", Columns: []Column{
+	s.table(Table{Name: "policy-partitions", Caption: "Partitions that it dropped, by its own count", Columns: []Column{
 		{Name: "partition"},
 		{"rows", true},
 		{Name: "oldest (UTC)"},
@@ -247,8 +247,8 @@ func (r Row) from(at place) Row {
 }
 
 // changes are what became of the policy.
-func (s *Section) changes(p *report.Policy, at place, name string) {
-	s.table(Table{Name: name + "versions", Caption: "Versions: in force at the start, or made in the period", Columns: []Column{
+func (s *Section) changes(p *report.Policy, at place) {
+	s.table(Table{Name: "policy-versions", Caption: "Versions: in force at the start, or made in the period", Columns: []Column{
 		{"version", true},
 		{Name: "made (UTC)"},
 		{Name: "by"},
@@ -262,7 +262,7 @@ func (s *Section) changes(p *report.Policy, at place, name string) {
 			ref(v.Leaf, at.in("leaf")),
 		}
 	})})
-	s.table(Table{Name: name + "states", Caption: "Changes of its state", Columns: []Column{
+	s.table(Table{Name: "policy-states", Caption: "Changes of its state", Columns: []Column{
 		{Name: "at (UTC)"},
 		{Name: "state"},
 		{"version", true},
@@ -276,7 +276,7 @@ func (s *Section) changes(p *report.Policy, at place, name string) {
 			byHand(c.ByHand), ref(c.Leaf, at.in("leaf")),
 		}
 	})})
-	s.table(Table{Name: name + "pauses", Caption: "Pauses", Columns: []Column{
+	s.table(Table{Name: "policy-pauses", Caption: "Pauses", Columns: []Column{
 		{Name: "from (UTC)"},
 		{Name: "to (UTC)"},
 		{"length in the period", true},
@@ -287,12 +287,12 @@ func (s *Section) changes(p *report.Policy, at place, name string) {
 		long.From = string(at.in("seconds"))
 		return []Cell{instant(x.From, at.in("from")), instant(x.To, at.in("to")), long, text(x.By, at.in("by")), text(x.Reason, at.in("reason"))}
 	})})
-	s.counts(p, at, name)
+	s.counts(p, at)
 }
 
 // counts are what the executor counted, and the floors.
-func (s *Section) counts(p *report.Policy, at place, name string) {
-	s.table(Table{Name: name + "snapshots", Caption: "Counts of what was due: the executor’s word", Columns: []Column{
+func (s *Section) counts(p *report.Policy, at place) {
+	s.table(Table{Name: "policy-snapshots", Caption: "Counts of what was due: the executor’s word", Columns: []Column{
 		{Name: "taken (UTC)"},
 		{"version", true},
 		{"due", true},
@@ -307,7 +307,7 @@ func (s *Section) counts(p *report.Policy, at place, name string) {
 			count(x.Held, at.in("held")), count(x.Quarantined, at.in("quarantined")), text(x.NotCounted, at.in("not_counted")), ref(x.Leaf, at.in("leaf")),
 		}
 	})})
-	s.table(Table{Name: name + "floors", Caption: "Floors of lapse.yaml, below which nothing is deleted", Columns: []Column{
+	s.table(Table{Name: "policy-floors", Caption: "Floors of lapse.yaml, below which nothing is deleted", Columns: []Column{
 		{"version", true},
 		{Name: "table"},
 		{Name: "at least"},

@@ -99,9 +99,9 @@ func redactedRollForward(r *report.Redacted) Section {
 func redactedPolicy(p *report.RedactedPolicy, i int) Section {
 	at := policyAt(i)
 	s := Section{ID: policyID(i), Title: strings.ToUpper(p.Code[:1]) + p.Code[1:], Lead: gradeWords[p.Verdict] + ": " + redactedSentence(p)}
-	prefix := fmt.Sprintf("policy-%d-", i+1)
+	s.of = p.Code
 	s.table(Table{
-		Name: prefix + "findings", Caption: "Why the verdict", Columns: []Column{{Name: "finding"}, {Name: "weight"}, {Name: "what it means"}},
+		Name: "policy-findings", Caption: "Why the verdict", Columns: []Column{{Name: "finding"}, {Name: "weight"}, {Name: "what it means"}},
 		Rows: rows(p.Findings, func(j int, f *report.RedactedFinding) []Cell {
 			return []Cell{{Text: f.About.Title()}, graded(f.Grade, at.in("findings", j, "grade")), {Text: strings.TrimSpace(f.About.Means() + " " + f.Why.Text())}}
 		}),
@@ -121,6 +121,6 @@ func redactedPolicy(p *report.RedactedPolicy, i int) Section {
 		figure(d.Soft, at.in("soft")),
 		figure(d.Cascaded, at.in("cascaded")),
 	}}
-	s.table(Table{Name: prefix + "day", Caption: "Deleted, by day", Columns: append([]Column{{Name: "day"}}, deletedColumns...), Rows: append(days, total)})
+	s.table(Table{Name: "policy-day", Caption: "Deleted, by day", Columns: append([]Column{{Name: "day"}}, deletedColumns...), Rows: append(days, total)})
 	return s
 }
