@@ -46,6 +46,7 @@ func (c *Count) restate(r *evidence.LogRecord) {
 
 // policy takes a row that says which policies there are.
 func (c *Count) policy(p place, r *evidence.LogRecord, content *evidence.PolicyContent) {
+	clear(c.standing)
 	is := content.Is
 	row := cmp.Or(is, content.Was)
 	if content.Op == restated {

@@ -22,6 +22,7 @@ type Count struct {
 	tables   map[uint32]evidence.TableChange
 	dropped  map[uint32]bool // partitions that a policy dropped
 	found    map[string]*table
+	standing map[relation][]*policy // what on has said since policies and tables changed last
 	holds    map[int64]*hold
 	stated   bool           // the quarantine's numbers are known
 	restated evidence.Reach // of the transaction that restated last
@@ -42,7 +43,7 @@ type Count struct {
 func (b *Bounds) Count() *Count {
 	c := &Count{
 		bounds: b, policies: map[int64]*policy{}, byName: map[string]*policy{}, tables: map[uint32]evidence.TableChange{}, dropped: map[uint32]bool{},
-		found: map[string]*table{}, holds: map[int64]*hold{}, stated: true, routes: map[int]bool{},
+		found: map[string]*table{}, standing: map[relation][]*policy{}, holds: map[int64]*hold{}, stated: true, routes: map[int]bool{},
 		clock: clock{limits: b.stretches},
 	}
 	for _, r := range b.rewinds {
@@ -172,6 +173,7 @@ func (c *Count) tableChanges(p place, r *evidence.LogRecord) {
 		} else {
 			c.tables[t.OID] = t
 		}
+		clear(c.standing)
 		root := cmp.Or(t.Root, t.Table)
 		if had && t.Change == evidence.TableEnds {
 			root = cmp.Or(before.Root, before.Table)
@@ -200,14 +202,25 @@ func (c *Count) rootOf(oid uint32, name string) (root string, partition bool) {
 	return name, false
 }
 
+// relation is a table or partition, and its root's name.
+type relation struct {
+	root string
+	oid  uint32
+}
+
 // on are the policies in force on a table, by its name or its number.
 func (c *Count) on(root string, oid uint32) (all []*policy) {
+	at := relation{root, oid}
+	if known, found := c.standing[at]; found {
+		return known
+	}
 	for _, p := range c.policies {
 		if p.state != dropped && (p.tableName(c) == root || p.oid == oid && oid != 0) {
 			all = append(all, p)
 		}
 	}
 	slices.SortFunc(all, func(a, b *policy) int { return cmp.Compare(a.id, b.id) })
+	c.standing[at] = all
 	return all
 }
 

@@ -89,6 +89,7 @@ func (c *Count) get(id int64) *policy {
 		}
 		p.start, p.end = c.bounds.ends(id)
 		c.policies[id] = p
+		clear(c.standing)
 	}
 	return p
 }

@@ -188,8 +188,8 @@ func (c *Count) belowFloor(_ *policy, r *Policy) Figure {
 	return c.read(0)
 }
 
-// hoursOf is how many hours an interval has, at least and at most: a month has 28 to 31 days, and a day 23 to 25 hours. ok is false where it
-// is not a list of whole numbers with units.
+// hoursOf is how many hours an interval has, at least and at most: a month has 28 to 31 days, and in days and more a clock may be set by an
+// hour. ok is false where it is not a list of whole numbers with units.
 func hoursOf(text string) (least, most float64, ok bool) {
 	words := strings.Fields(text)
 	if len(words) == 0 || len(words)%2 != 0 {
@@ -201,12 +201,12 @@ func hoursOf(text string) (least, most float64, ok bool) {
 		if err != nil || !found {
 			return 0, 0, false
 		}
-		least, most = least+float64(n)*unit[0], most+float64(n)*unit[1]
+		least, most = least+float64(n)*unit.least-unit.clock, most+float64(n)*unit.most+unit.clock
 	}
 	return least, most, true
 }
 
-var hoursOfUnit = map[string][2]float64{
-	"second": {1. / 3600, 1. / 3600}, "minute": {1. / 60, 1. / 60}, "hour": {1, 1}, "day": {23, 25}, "week": {7*24 - 1, 7*24 + 1},
-	"mon": {28*24 - 1, 31*24 + 1}, "month": {28*24 - 1, 31*24 + 1}, "year": {365*24 - 1, 366*24 + 1},
+var hoursOfUnit = map[string]struct{ least, most, clock float64 }{
+	"second": {1. / 3600, 1. / 3600, 0}, "minute": {1. / 60, 1. / 60, 0}, "hour": {1, 1, 0}, "day": {24, 24, 1}, "week": {7 * 24, 7 * 24, 1},
+	"mon": {28 * 24, 31 * 24, 1}, "month": {28 * 24, 31 * 24, 1}, "year": {365 * 24, 366 * 24, 1},
 }

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"lapse/audit/evidence"
+	"lapse/audit/report"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
@@ -129,7 +132,31 @@ func TestARestoredSnapshotStopsEverythingUntilAPersonAcceptsIt(t *testing.T) {
 		d.stop()
 		says(t, s.m.exits(0, "history"), "straight: the log and the database are one history")
 		s.rewindIsWhatItSays()
+		s.rewindIsReported()
 	})
+}
+
+// rewindIsReported checks what a report says of it: 30 rows of the policy and 10 of a user came back.
+func (s *shop) rewindIsReported() {
+	s.t.Helper()
+	s.m.lapse("audit", "--once")
+	s.m.exits(0, "report", "--from", "begin", "-o", "report.json")
+	text, err := os.ReadFile(filepath.Join(s.m.dir, "report.json"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := report.Parse(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p := reportedOf(s.t, r, "sessions-30d")
+	if len(r.Rewinds.Items) != 1 || len(r.Rewinds.Items[0].Policies) != 1 {
+		s.t.Fatalf("the report has the rewinds %+v", r.Rewinds)
+	}
+	w := r.Rewinds.Items[0]
+	if back := w.Policies[0]; back.BroughtBack != 30 || back.DeletedSince != 5 || w.Users != 10 || p.Deleted.Rows != 85 || !p.Users.Deleted.Is(12) {
+		s.t.Errorf("the report says %+v, %d by users; %d rows in all, by users %s", back, w.Users, p.Deleted.Rows, shown(p.Users.Deleted))
+	}
 }
 
 // rewindIsWhatItSays checks the record in the topics.
