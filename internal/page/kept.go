@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// kept is a value that is read when somebody asks for it, and not more often than every fresh. Safe for concurrent use.
+// kept is a value that is read when somebody asks for it, and not more often than every fresh. What takes long to read is read less often, so
+// that a page which is open all day costs the database a twentieth of one session. Safe for concurrent use.
 type kept[T any] struct {
 	ctx   context.Context // the page's: a reading goes on when the request that began it is gone
 	fresh time.Duration
@@ -16,10 +17,16 @@ type kept[T any] struct {
 	mutex   sync.Mutex
 	value   T
 	at      time.Time     // when value was read; zero: never
-	tried   time.Time     // when the last reading ended
+	next    time.Time     // before then nothing is read
 	err     error         // of the last reading
 	reading chan struct{} // closed when the reading under way has ended; nil for none
 }
+
+const (
+	// share is how many times as long as a reading nothing is read after it, and longest the longest that this may make it.
+	share   = 20
+	longest = 30 * time.Second
+)
 
 // known is what is known of a value.
 type known[T any] struct {
@@ -31,7 +38,7 @@ type known[T any] struct {
 // get returns what is known, after it has waited for something newer for as long as patience.
 func (k *kept[T]) get(ctx context.Context, patience time.Duration) known[T] {
 	k.mutex.Lock()
-	if time.Since(k.tried) < k.fresh {
+	if time.Now().Before(k.next) {
 		defer k.mutex.Unlock()
 		return known[T]{k.value, k.at, k.err}
 	}
@@ -61,12 +68,15 @@ func (k *kept[T]) get(ctx context.Context, patience time.Duration) known[T] {
 func (k *kept[T]) renew(reading chan struct{}) {
 	ctx, cancel := context.WithTimeout(k.ctx, k.limit)
 	defer cancel()
+	began := time.Now()
 	value, err := k.read(ctx)
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	k.tried, k.err, k.reading = time.Now(), err, nil
+	now := time.Now()
+	k.next, k.err, k.reading = now.Add(k.fresh), err, nil
 	if err == nil {
-		k.value, k.at = value, k.tried
+		k.value, k.at = value, now
+		k.next = now.Add(max(k.fresh, min(share*now.Sub(began), longest)))
 	}
 	close(reading)
 }

@@ -101,3 +101,24 @@ func TestAReadingOutlivesItsRequest(t *testing.T) {
 		}
 	})
 }
+
+// What takes long is read less often, but every half minute at least.
+func TestALongReadingIsRareAndNotTooRare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for takes, want := range map[time.Duration]int64{10 * time.Millisecond: 19, 500 * time.Millisecond: 6, 5 * time.Second: 2} { // in a minute
+			var read atomic.Int64
+			k := &kept[int64]{ctx: t.Context(), fresh: 3 * time.Second, limit: time.Minute, read: func(context.Context) (int64, error) {
+				time.Sleep(takes) //nolint:forbidigo // the time of the bubble
+				return read.Add(1), nil
+			}}
+			for began := time.Now(); time.Since(began) < time.Minute; {
+				k.get(t.Context(), 10*time.Second)
+				time.Sleep(50 * time.Millisecond) //nolint:forbidigo // the time of the bubble
+			}
+			if n := read.Load(); n < want || n > want+2 {
+				t.Errorf("what takes %s was read %d times in a minute, want about %d", takes, n, want)
+			}
+		}
+	})
+}
