@@ -7,8 +7,10 @@ SHELL := bash
 # The tools of `make check`, pinned. A new version goes into a new folder.
 LINT_VERSION := v2.15.0
 VULN_VERSION := v1.8.0
+NFPM_VERSION := v2.45.2
 LINT := .bin/golangci-lint-$(LINT_VERSION)/golangci-lint
 VULN := .bin/govulncheck-$(VULN_VERSION)/govulncheck
+NFPM := .bin/nfpm-$(NFPM_VERSION)/nfpm
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
@@ -38,18 +40,22 @@ demo: build ## the whole job on throw-away servers, explained; without Java a fo
 build: ## bin/lapse
 	@go build -ldflags "-X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o bin/lapse ./cmd/lapse
 
+.PHONY: release
+release: $(NFPM) ## dist/: programs, packages for Debian and Red Hat, modules, sums; the same bytes for everybody; VERSION=0.1.0
+	@NFPM=$(NFPM) scripts/release $(VERSION:v%=%)
+
 .PHONY: test
 test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./planner/ RUN=TestDue LAPSE_PG=15,18 narrow it
 	@$(GO_TEST) $(PKG) | $(SUMMARY)
 
 .PHONY: test-long
-test-long: servers-or-less ## the demonstration and the measuring from end to end, and the tests that make test has on one PostgreSQL alone on the older: some minutes
+test-long: servers-or-less $(NFPM) ## the demonstration and the measuring from end to end, and the tests that make test has on one PostgreSQL alone on the older: some minutes
 	@folders='./executor ./audit ./planner ./cmd/lapse ./replication ./internal/setup' && \
 		LAPSE_PG=14,15,16,17 $(GO_TEST) -run "$$(scripts/heavy-tests $$folders)" $$folders | $(SUMMARY)
 	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriod' ./executor
 	@go test -tags long -count=1 -timeout 10m -run 'TestKafkasOwnConsumer|TestTheExamplesOfConsumers|TestAClusterGoesOn|TestTheSDKForPython' ./audit ./audit/evidence ./internal/kafkaserver
 	@go test -tags long -count=1 -timeout 10m -run 'TestADjangoSite|TestPgBoss' ./cmd/lapse
-	@go test -tags long -count=1 -timeout 10m -run 'TestPrometheusScrapes|TestTheStaticProgram|TestWhatTheComposeFile' ./cmd/lapse
+	@go test -tags long -count=1 -timeout 10m -run 'TestPrometheusScrapes|TestTheStaticProgram|TestWhatTheComposeFile|TestAReleaseIs' ./cmd/lapse
 	@cd deploy/test && go vet ./... && go test -count=1 -timeout 10m ./manifests
 	@go test -tags long -count=1 -timeout 10m -run 'TestAVerifierThatNobodyHereWrote' ./audit/tree
 	@go test -tags long -count=1 -timeout 10m -run 'TestThePageInARealBrowser|TestChromiumShowsThePage' ./internal/page ./audit/report/page
@@ -178,3 +184,6 @@ golden: servers-or-less ## write the golden files again; look at the difference 
 
 $(LINT):
 	GOBIN=$(abspath $(dir $@)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+
+$(NFPM):
+	GOBIN=$(abspath $(dir $@)) go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
