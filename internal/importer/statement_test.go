@@ -2,8 +2,10 @@ package importer
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +19,16 @@ import (
 	"lapse/schemas"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+// worlds is how often a property is tried here, each time on a server: more with -rapid.checks.
+const worlds = 25
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		_ = checks.Value.Set(strconv.Itoa(worlds))
+	}
+	pgtest.Main(m)
+}
 
 var must = fixture.Must
 
