@@ -20,27 +20,40 @@ const schemaName = "report"
 
 func TestTheSchemaIsOfTheTypes(t *testing.T) {
 	t.Parallel()
-	schema := objectOf(reflect.TypeFor[report.Report]())
-	maps.Copy(schema, map[string]any{
-		"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": fmt.Sprintf("urn:lapse:schema:report:%d", report.Schema),
-		"title":       fmt.Sprintf("The canonical JSON of a report, schema %d", report.Schema),
-		"description": "What a log says of a period. The package audit/report has what each member means, and the rules of the canonical form.",
-	})
-	properties := schema["properties"].(map[string]any)
-	properties["kind"], properties["schema"] = map[string]any{"const": "report"}, map[string]any{"const": report.Schema}
-	text, err := json.MarshalIndent(schema, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = append(text, '\n')
-	name := filepath.Join(evidencetest.SchemasDir(), schemaName+".schema.json")
-	if *update {
-		if err := os.WriteFile(name, text, 0o600); err != nil {
+	for name, of := range map[string]struct {
+		kind, title, description string
+		t                        reflect.Type
+	}{
+		schemaName: {
+			"report", "The canonical JSON of a report",
+			"What a log says of a period. The package audit/report has what each member means, and the rules of the canonical form.", reflect.TypeFor[report.Report](),
+		},
+		"redacted-report": {
+			"redacted_report", "The canonical JSON of a redacted report",
+			"What a log says of a month, without names and without numbers from 1 to 4. The type Redacted of the package audit/report has what each member means.", reflect.TypeFor[report.Redacted](),
+		},
+	} {
+		schema := objectOf(of.t)
+		maps.Copy(schema, map[string]any{
+			"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": fmt.Sprintf("urn:lapse:schema:%s:%d", name, report.Schema),
+			"title": fmt.Sprintf("%s, schema %d", of.title, report.Schema), "description": of.description,
+		})
+		properties := schema["properties"].(map[string]any)
+		properties["kind"], properties["schema"] = map[string]any{"const": of.kind}, map[string]any{"const": report.Schema}
+		text, err := json.MarshalIndent(schema, "", " ")
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if is, err := os.ReadFile(name); err != nil || !bytes.Equal(is, text) {
-		t.Errorf("%s is not what the types say: go test ./audit/report -update: %v", name, err)
+		text = append(text, '\n')
+		file := filepath.Join(evidencetest.SchemasDir(), name+".schema.json")
+		if *update {
+			if err := os.WriteFile(file, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if is, err := os.ReadFile(file); err != nil || !bytes.Equal(is, text) {
+			t.Errorf("%s is not what the types say: go test ./audit/report -update: %v", file, err)
+		}
 	}
 }
 

@@ -33,9 +33,7 @@ key and --public-key, and nothing else. Another key does not fit: exit 3.
 With a report, a page or its JSON, it makes the report again of the log (--dir, or the topics where they are configured), or checks with --public-key that the
 log's key has signed it; with neither the report agrees with itself only: exit 2. In each case what the page shows is compared with its JSON.
 
-With --dir it checks an export, and with neither the log in its topic.
-
-Of an export it reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
+With --dir it checks an export, and with none of these the log in its topic. Of an export it reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
 signature, tree, entries, former checkpoints, and the files beside them. It asks no database and no broker. The folder of a sink ("sink: dir:" in
 lapse.yaml), or a copy of one, is read in the same way, while its auditor runs or not.
 

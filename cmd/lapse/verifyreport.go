@@ -40,10 +40,20 @@ type reportChecker struct {
 	log       string // the log's name
 }
 
+// longestReport bounds what is read: a year of a hundred policies is 11 MB.
+const longestReport = 256 << 20
+
 // file checks a receipt or a report.
 func (v *verifier) file(ctx context.Context, name, rowKey string) error {
 	if rowKey != "" {
 		return v.receipt(name, rowKey)
+	}
+	info, err := os.Stat(name)
+	if err == nil && info.Size() > longestReport {
+		err = fmt.Errorf("%s is larger than any report", name)
+	}
+	if err != nil {
+		return invalid(err)
 	}
 	file, err := os.ReadFile(name)
 	if err != nil {

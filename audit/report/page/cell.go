@@ -62,7 +62,7 @@ func figure(f report.Figure, from place) Cell {
 		return count(*f.Value, from.in("value"))
 	case f.NotAssessed == report.Withheld:
 		return Cell{Text: withheld(f), From: string(from)}
-	case f.AtLeast != nil:
+	case f.AtLeast != nil && *f.AtLeast > 0:
 		return Cell{Text: Number(*f.AtLeast) + " or more", From: string(from)}
 	default:
 		return Cell{Text: notAssessed}

@@ -22,7 +22,7 @@ func (m *maker) zeroLines() Section {
 		p := &m.Policies[i]
 		row := Row{Cells: []Cell{text(p.Name, policyAt(i).in("name"))}}
 		for j := range p.Zero {
-			row.Cells = append(row.Cells, zeroCell(p.Zero[j].Figure, policyAt(i).in("zero", j)))
+			row.Cells = append(row.Cells, zeroCell(p.Zero[j].About, p.Zero[j].Figure, policyAt(i).in("zero", j)))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -32,9 +32,12 @@ func (m *maker) zeroLines() Section {
 	}
 }
 
-func zeroCell(f report.Figure, at place) Cell {
+// zeroCell is a line's number. A gap is no fault of the policy: nobody knows what is in it.
+func zeroCell(about report.About, f report.Figure, at place) Cell {
 	c := figure(f, at.in("figure"))
 	switch {
+	case about == report.Gaps && !f.Is(0):
+		c.Tone = Open
 	case f.NotAssessed == report.Withheld || f.Value != nil && *f.Value != 0:
 		c.Tone = Fail
 	case f.Value == nil:

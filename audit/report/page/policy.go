@@ -111,7 +111,7 @@ func (s *Section) zero(p *report.Policy, at place) {
 				means += fmt.Sprintf(" At most it is %s.", Number(*f.AtMost))
 			}
 		}
-		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: z.About.Title()}, zeroCell(z.Figure, at.in("zero", j)), {Text: means}}})
+		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: z.About.Title()}, zeroCell(z.About, z.Figure, at.in("zero", j)), {Text: means}}})
 	}
 	s.table(t)
 	for j := range p.Zero {

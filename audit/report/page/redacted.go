@@ -75,7 +75,7 @@ func redactedZero(r *report.Redacted) Section {
 		p := &r.Policies[i]
 		row := Row{Cells: []Cell{text(p.Code, policyAt(i).in("code"))}}
 		for j := range p.Zero {
-			row.Cells = append(row.Cells, zeroCell(p.Zero[j].Figure, policyAt(i).in("zero", j)))
+			row.Cells = append(row.Cells, zeroCell(p.Zero[j].About, p.Zero[j].Figure, policyAt(i).in("zero", j)))
 		}
 		t.Rows = append(t.Rows, row)
 	}
