@@ -1,9 +1,12 @@
 package page_test
 
 import (
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
@@ -157,6 +160,18 @@ func TestFiveHundredPoliciesAreOnePage(t *testing.T) {
 	}
 	if perPolicy := len(body) / n; perPolicy > 2000 {
 		t.Errorf("a policy takes %d bytes", perPolicy)
+	}
+	zipped := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	request.Header.Set("Accept-Encoding", "gzip, br")
+	s.mux.ServeHTTP(zipped, request)
+	if zipped.Header().Get("Content-Encoding") != "gzip" || zipped.Body.Len() > len(body)/8 {
+		t.Errorf("compressed it has %d bytes of %d, as %q", zipped.Body.Len(), len(body), zipped.Header().Get("Content-Encoding"))
+	}
+	if plain, err := gzip.NewReader(zipped.Body); err != nil {
+		t.Error(err)
+	} else if text, err := io.ReadAll(plain); err != nil || strings.Count(string(text), `id="policy-`) != n {
+		t.Errorf("it does not unpack to the page: %v", err)
 	}
 	if w := s.ask(http.MethodGet, "/policies/p-499"); w.Code != http.StatusOK {
 		t.Errorf("%d", w.Code)

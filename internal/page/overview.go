@@ -64,7 +64,7 @@ func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
 	view := overview{frame: frame{Title: "Lapse: " + p.Database, Database: p.Database}, Status: found.Value}
 	if found.Value == nil {
 		view.freshness = freshnessOf(cmp.Or(found.Err, errSlow), found.At, found.At)
-		p.show(w, http.StatusServiceUnavailable, "overview.tmpl", view)
+		p.show(w, r, http.StatusServiceUnavailable, "overview.tmpl", view)
 		return
 	}
 	s := *found.Value
@@ -73,7 +73,7 @@ func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
 	view.freshness = freshnessOf(found.Err, found.At, s.At)
 	days := p.days.get(ctx, daysPatience).Value
 	view.fill(p, days)
-	p.show(w, http.StatusOK, "overview.tmpl", view)
+	p.show(w, r, http.StatusOK, "overview.tmpl", view)
 }
 
 // witnessesText is the line about witnesses. The page does not wait for the log.

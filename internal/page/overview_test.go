@@ -56,7 +56,7 @@ func TestHostileNamesAreText(t *testing.T) {
 	days.Policies["p"][daysShown-2], days.Policies["p"][daysShown-1], days.Uncounted[0] = 1, 1_234_567, true
 	view.fill(p, days)
 	w := httptest.NewRecorder()
-	p.show(w, 200, "overview.tmpl", view)
+	p.show(w, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil), 200, "overview.tmpl", view)
 	body := w.Body.String()
 	for _, hidden := range []string{"<script>alert", "<b>app", "<i>s", "\u202e"} {
 		if strings.Contains(body, hidden) {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"embed"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,6 +56,8 @@ const (
 	readLimit = 8 * time.Second
 	// daysPatience is how long a page waits for what was deleted by day: without it, it is nearly whole.
 	daysPatience = 300 * time.Millisecond
+	// compressed is the length from which a page is: hundreds of policies, every five seconds, through a tunnel.
+	compressed = 16 << 10
 	// witnessesFresh is longer, because the log is read back for them.
 	witnessesFresh = time.Minute
 )
@@ -116,7 +120,7 @@ func serveFile(w http.ResponseWriter, r *http.Request) {
 func noIcon(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
 // show answers with a template. Nothing is sent of one that fails half-way.
-func (p *Page) show(w http.ResponseWriter, code int, name string, view any) {
+func (p *Page) show(w http.ResponseWriter, r *http.Request, code int, name string, view any) {
 	var body bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&body, name, view); err != nil {
 		p.Logger.Error("the status page cannot be made", "template", name, "error", err)
@@ -124,8 +128,17 @@ func (p *Page) show(w http.ResponseWriter, code int, name string, view any) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if body.Len() < compressed || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(code)
+		_, _ = body.WriteTo(w) // an error is a browser that has gone
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(code)
-	_, _ = body.WriteTo(w) // the browser has gone
+	zip := gzip.NewWriter(w)
+	_, _ = body.WriteTo(zip)
+	_ = zip.Close()
 }
 
 // readStatus asks the database over a connection of its own.

@@ -120,13 +120,13 @@ func (p *Page) showPolicy(w http.ResponseWriter, r *http.Request) {
 	if whole.Value == nil {
 		view.Title = "Lapse: " + p.Database
 		view.freshness = freshnessOf(cmp.Or(whole.Err, errSlow), whole.At, whole.At)
-		p.show(w, http.StatusServiceUnavailable, "policy.tmpl", view)
+		p.show(w, r, http.StatusServiceUnavailable, "policy.tmpl", view)
 		return
 	}
 	keeps := p.policy(name, whole.Value)
 	if keeps == nil {
 		view.freshness = freshnessOf(whole.Err, whole.At, whole.Value.At)
-		p.show(w, http.StatusNotFound, "policy.tmpl", view)
+		p.show(w, r, http.StatusNotFound, "policy.tmpl", view)
 		return
 	}
 	one := keeps.get(ctx, Patience)
@@ -144,7 +144,7 @@ func (p *Page) showPolicy(w http.ResponseWriter, r *http.Request) {
 	if one.Value != nil && one.Value.Shown != nil {
 		view.fill(one.Value)
 	}
-	p.show(w, http.StatusOK, "policy.tmpl", view)
+	p.show(w, r, http.StatusOK, "policy.tmpl", view)
 }
 
 func (v *policyView) fill(one *onePolicy) {
