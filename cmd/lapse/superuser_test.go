@@ -102,7 +102,7 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 	}
 	taking := []string{
 		"lapse init", "lapse apply", "lapse import", "lapse doctor", "lapse uninstall", "lapse events", "lapse verify", "lapse version", "lapse completion",
-		"lapse keys list", "lapse keys rotate", "lapse prove",
+		"lapse keys list", "lapse keys rotate", "lapse prove", "lapse report",
 	}
 	for _, command := range everyCommand(newRoot(&app{})) {
 		if _, refuses := refusing[command]; !refuses && !slices.Contains(taking, command) {
