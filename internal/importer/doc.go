@@ -15,6 +15,7 @@
 // # A job's statement
 //
 //	split        text → statements              pure; by PostgreSQL's lexical rules (lexer.go)
+//	call         SELECT f() → its statements    where they are deletions one after the other (function.go)
 //	parse        statement → normal form        by the server, as the body of a function (body.go)
 //	read         normal form → Deletion         one table, its conditions, a limit (deletion.go, selection.go)
 //	judge        conditions → expire, where     one says when (cutoff.go, moment.go); the others must be what where may say

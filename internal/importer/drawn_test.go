@@ -27,15 +27,30 @@ var (
 		"(now() at time zone '%z') at time zone '%z'",
 	}
 	drawnNumbers = []struct{ row, now string }{
-		{"e", "extract(epoch from now() - interval '%p')"}, {"ms", "extract(epoch from now() - interval '%p') * 1000"}, {"ed", "date_part('epoch', now()) - 86400"},
-		{"n", "extract(epoch from now()) - 3600"}, {"e", "extract(epoch from now())::bigint - 600"}, {"ms / 1000", "floor(extract(epoch from now() - interval '%p'))"},
-		{"e", "extract(epoch from localtimestamp)"}, {"e", "extract(epoch from (now() at time zone '%z'))"},
+		{"e", "extract(epoch from now() - interval '%p')"},
+		{"ms", "extract(epoch from now() - interval '%p') * 1000"},
+		{"ed", "date_part('epoch', now()) - 86400"},
+		{"n", "extract(epoch from now()) - 3600"},
+		{"e", "extract(epoch from now())::bigint - 600"},
+		{"ms / 1000", "floor(extract(epoch from now() - interval '%p'))"},
+		{"e", "extract(epoch from localtimestamp)"},
+		{"e", "extract(epoch from (now() at time zone '%z'))"},
 	}
 	drawnElapsed = []struct{ row, than string }{
-		{"now() - created_at", "interval '%p'"}, {"age(created_at)", "interval '%p'"}, {"age(ts)", "interval '%p'"}, {"age(d)", "interval '%p'"},
-		{"age(now(), created_at)", "interval '%p'"}, {"localtimestamp - ts", "interval '%p'"}, {"now() - ts", "interval '%p'"}, {"current_date - d", "30"},
-		{"current_date - created_at::date", "20"}, {"extract(epoch from now() - created_at)", "100000"}, {"extract(day from now() - created_at)", "40"},
-		{"(now() - interval '1 day') - created_at", "interval '%p'"}, {"now() - (created_at + interval '%p')", "interval '%p'"}, {"extract(epoch from now()) - e", "70000"},
+		{"now() - created_at", "interval '%p'"},
+		{"age(created_at)", "interval '%p'"},
+		{"age(ts)", "interval '%p'"},
+		{"age(d)", "interval '%p'"},
+		{"age(now(), created_at)", "interval '%p'"},
+		{"localtimestamp - ts", "interval '%p'"},
+		{"now() - ts", "interval '%p'"},
+		{"current_date - d", "30"},
+		{"current_date - created_at::date", "20"},
+		{"extract(epoch from now() - created_at)", "100000"},
+		{"extract(day from now() - created_at)", "40"},
+		{"(now() - interval '1 day') - created_at", "interval '%p'"},
+		{"now() - (created_at + interval '%p')", "interval '%p'"},
+		{"extract(epoch from now()) - e", "70000"},
 	}
 )
 
@@ -44,8 +59,8 @@ func drawJob(t *rapid.T) string {
 	fill := func(text string) string {
 		for strings.Contains(text, "%") {
 			for mark, from := range map[string][]string{"%z": drawnZones, "%p": drawnPeriods, "%u": {"hour", "day", "week", "month", "year"}} {
-				if strings.Contains(text, mark) {
-					text = strings.Replace(text, mark, rapid.SampledFrom(from).Draw(t, mark), 1)
+				if before, after, found := strings.Cut(text, mark); found {
+					text = before + rapid.SampledFrom(from).Draw(t, mark) + after
 				}
 			}
 		}

@@ -20,6 +20,7 @@ type Item struct {
 	Lost   []string           // what could not be carried over; without a policy, why there is none
 	Apart  bool               // it deletes nothing, and stays where it is
 
+	sets   bool // it changes what other statements of its job mean, or undoes them
 	second bool // its table has a policy already: its own is a comment
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -211,40 +212,50 @@ func (s *Server) job(ctx context.Context, j *cronJob, zone string) ([]Item, erro
 	}
 	var items []Item
 	for n, part := range parts {
-		i, err := r.statement(ctx, part)
+		some, err := r.items(ctx, part)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", origin, err)
 		}
-		if i == nil {
-			continue
-		}
-		if i.Origin = origin; len(parts) > 1 {
-			i.Origin += fmt.Sprintf(", statement %d of %d", n+1, len(parts))
-		}
-		if i.Policy != nil {
-			i.Policy.Name = policyName(j.Name)
-			if j.Name == "" {
-				i.Policy.Name = policyName(lastName(i.Policy.Table), "cron")
+		for _, i := range some {
+			if i.Origin = origin; len(parts) > 1 {
+				i.Origin += fmt.Sprintf(", statement %d of %d", n+1, len(parts))
 			}
-			i.schedule(j.Schedule, zone)
+			if i.Policy != nil {
+				i.Policy.Name = policyName(j.Name)
+				if j.Name == "" {
+					i.Policy.Name = policyName(lastName(i.Policy.Table), "cron")
+				}
+				i.schedule(j.Schedule, zone)
+			}
+			items = append(items, i)
 		}
-		items = append(items, *i)
 	}
 	return unlessSet(items), nil
 }
 
+// items are a statement's, or those of the statements of the function that it calls.
+func (r *reader) items(ctx context.Context, statement string) ([]Item, error) {
+	items, calls, err := r.call(ctx, statement)
+	if calls || err != nil {
+		return items, err
+	}
+	i, err := r.statement(ctx, statement)
+	if i == nil || err != nil {
+		return nil, err
+	}
+	return []Item{*i}, nil
+}
+
 // unlessSet takes the policies of a job away that sets or undoes something.
 func unlessSet(items []Item) []Item {
+	at := slices.IndexFunc(items, func(i Item) bool { return i.sets })
+	if at < 0 {
+		return items
+	}
 	for n := range items {
-		first := strings.ToLower(strings.SplitN(items[n].Text+" ", " ", 2)[0])
-		if items[n].Policy != nil || first != "set" && first != "reset" && first != "rollback" {
-			continue
-		}
-		for other := range items {
-			if items[other].Policy != nil {
-				items[other].Policy, items[other].Notes = nil, nil
-				items[other].Lost = []string{"another statement of the job changes what this one means, or undoes it: " + items[n].Text}
-			}
+		if items[n].Policy != nil {
+			items[n].Policy, items[n].Notes = nil, nil
+			items[n].Lost = []string{"another statement of the job changes what this one means, or undoes it: " + items[at].Text}
 		}
 	}
 	return items

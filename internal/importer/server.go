@@ -97,19 +97,24 @@ func (s *Server) settingsOf(ctx context.Context, role string) (settings, error) 
 		return set, fmt.Errorf("read the settings of role %s: %w", role, err)
 	}
 	for _, r := range rows {
-		switch r.Name {
-		case "search_path":
-			set.SearchPath = r.Value
-		case "timezone":
-			set.Zone, set.assumedZone = r.Value, false
-		case "datestyle":
-			set.DateStyle = r.Value
-		case "intervalstyle":
-			set.IntervalStyle = r.Value
-		}
+		set.set(r.Name, r.Value)
 	}
 	set.SearchPath = strings.ReplaceAll(set.SearchPath, `"$user"`, schemas.Identifier(role))
 	return set, nil
+}
+
+// set takes one, as pg_db_role_setting and pg_proc have it.
+func (s *settings) set(name, value string) {
+	switch strings.ToLower(name) {
+	case "search_path":
+		s.SearchPath = value
+	case "timezone":
+		s.Zone, s.assumedZone = value, false
+	case "datestyle":
+		s.DateStyle = value
+	case "intervalstyle":
+		s.IntervalStyle = value
+	}
 }
 
 // body is what PostgreSQL writes of a statement, parsed as in a session with these settings: see the package. problem is for whom the

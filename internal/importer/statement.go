@@ -26,7 +26,7 @@ var reasons = map[string]string{
 	"truncate": "TRUNCATE empties the table whatever its rows' age: a policy deletes what is due",
 	"drop":     "DROP removes a table, or a partition, by its name: a policy with action: drop_partition drops partitions when every row in them is due",
 	"alter":    "ALTER changes a table, or detaches a partition: a policy with action: drop_partition drops partitions when every row in them is due",
-	"call":     "CALL runs a procedure, which is not read: write the policy of what it deletes",
+	"call":     "CALL runs a procedure that is not there, or has arguments, and is not read: write the policy of what it deletes",
 	"do":       "DO runs a block of code, which is not read: write the policy of what it deletes",
 	"execute":  "EXECUTE runs what was prepared elsewhere",
 	"update":   "UPDATE sets columns: where it marks rows as deleted, write a policy with action: { soft: { column: … } }",
@@ -50,6 +50,7 @@ func (r *reader) statement(ctx context.Context, text string) (i *Item, err error
 	if len(tokens) > 0 {
 		first = tokens[0].name()
 	}
+	i.sets = slices.ContainsFunc(tokens, func(t token) bool { return t.name() == "set_config" })
 	deletes := slices.ContainsFunc(tokens, func(t token) bool { return t.is("delete") || t.is("truncate") || t.is("drop") })
 	switch {
 	case slices.Contains(around, first) && len(tokens) < 6:
@@ -57,6 +58,7 @@ func (r *reader) statement(ctx context.Context, text string) (i *Item, err error
 	case first == "set" && setsHarmless(tokens):
 		return nil, nil
 	case first == "set" || first == "reset" || first == "rollback":
+		i.sets = true
 		i.lose("%s changes what the job's other statements mean, or undoes them", strings.ToUpper(first))
 		return i, nil
 	case slices.Contains(apart, first) && !deletes:

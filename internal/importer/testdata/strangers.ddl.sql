@@ -10,3 +10,14 @@ create table public.processed (key text primary key, occurred_at timestamptz);
 create table public.posts (hash varchar(16) primary key, publication_time bigint);
 create table public.members (id bigint primary key, email_verified boolean, created_at timestamp default now());
 create table public.tokens (id bigint primary key, expires_at timestamptz, revoked_at timestamptz);
+create table public.shifts (id bigint primary key, ended_at timestamptz);
+create function public.delete_old_shifts() returns integer language plpgsql security definer as $$
+DECLARE
+  deleted integer;
+BEGIN
+  -- a year after they ended
+  DELETE FROM public.shifts WHERE ended_at < NOW() - INTERVAL '365 days';
+  GET DIAGNOSTICS deleted = ROW_COUNT;
+  RETURN deleted;
+END;
+$$;

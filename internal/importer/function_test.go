@@ -1,0 +1,74 @@
+package importer
+
+import (
+	"strings"
+	"testing"
+
+	"lapse/internal/pgtest"
+)
+
+// bodies are functions as jobs call them, and the policy or the reason; "" for one that cannot be made.
+var bodies = []struct{ language, more, body, want string }{
+	{"sql", "", `delete from app.logs where created_at < now() - interval '1 day'`, "table: 'app.logs' expire: { column: 'created_at', after: 1 day }"},
+	{"plpgsql", "", `begin delete from app.logs where created_at < now() - interval '1 day'; end`, "expire: { column: 'created_at', after: 1 day }"},
+	{
+		"plpgsql", "", `declare n integer; begin delete from app.logs where created_at < now() - interval '1 day'; get diagnostics n = row_count; raise notice '% rows', n; return; end;`,
+		"expire: { column: 'created_at', after: 1 day }",
+	},
+	{"plpgsql", "set search_path = app", `begin delete from logs where created_at < now(); delete from other where created_at < now(); end`, "table: 'app.logs' expire: { column: 'created_at' } | table: 'app.other' expire: { column: 'created_at' }"},
+	{"plpgsql", "set timezone = 'Europe/Berlin'", `begin delete from app.logs where ts < now(); end`, "zone: 'Europe/Berlin'"},
+	{"plpgsql", "", `begin if true then delete from app.logs where created_at < now(); end if; end`, "is not read"},
+	{"plpgsql", "", `begin loop delete from app.logs where created_at < now(); exit when not found; end loop; end`, "is not read"},
+	{"plpgsql", "", `begin return; delete from app.logs where created_at < now(); end`, "is not read"},
+	{"plpgsql", "", `begin raise 'no'; delete from app.logs where created_at < now(); end`, "is not read"},
+	{"plpgsql", "", `declare k timestamptz := app.other_clock(); begin delete from app.logs where created_at < now(); end`, "is not read"},
+	{"plpgsql", "", `declare k timestamptz; begin k := now(); delete from app.logs where created_at < k; end`, "is not read"},
+	{"plpgsql", "", `declare k integer; begin delete from app.logs where created_at < now() - interval '1 day' * m; end`, "does not parse"},
+	{"plpgsql", "", `begin execute 'delete from app.logs'; end`, "is not read"},
+	{"plpgsql", "", `begin perform set_config('search_path', 'app', false); delete from app.logs where created_at < now(); end`, "is not read"},
+	{"sql", "", `select set_config('search_path', 'app', false); delete from app.logs where created_at < now()`, "another statement of the job changes"},
+	{"plpgsql", "", `begin begin delete from app.logs where created_at < now(); exception when others then null; end; end`, "is not read"},
+	{"plpgsql", "", "#variable_conflict use_variable\ndeclare status text; begin delete from app.logs where status = 'x' and created_at < now(); end", "is not read"},
+}
+
+func TestAFunctionThatOnlyDeletesIsRead(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	s := newSite(t, db, "postgres", logs)
+	s.zone = utc
+	for _, b := range bodies {
+		db.Exec(t, "create or replace function app.f() returns void language "+b.language+" "+b.more+" as $lapse$"+b.body+"$lapse$")
+		for _, call := range []string{"select app.f()", "/* nightly */ SELECT * FROM \"app\".F ( );"} {
+			items, err := s.job(t.Context(), &cronJob{Schedule: "@daily", Command: call, Database: db.Name, User: "postgres"}, "")
+			must(t, err)
+			var got []string
+			for i := range items {
+				if items[i].Policy != nil {
+					items[i].Policy.Cron = nil
+				}
+				got = append(got, policyLine(&items[i]))
+			}
+			if all := strings.Join(got, " | "); !strings.Contains(all, b.want) {
+				t.Errorf("%s %s\n got %s\nwant %s", b.more, b.body, all, b.want)
+			}
+		}
+		db.Exec(t, "drop function app.f()")
+	}
+	for _, call := range []string{"select app.missing()", "select app.old(now())", "select app.due() from app.logs", "select 1"} {
+		items, err := s.job(t.Context(), &cronJob{Schedule: "@daily", Command: call, Database: db.Name, User: "postgres"}, "")
+		must(t, err)
+		if len(items) != 1 || items[0].Policy != nil {
+			t.Errorf("%s: %+v", call, items)
+		}
+	}
+	items, err := s.job(t.Context(), &cronJob{Schedule: "@daily", Command: "call app.clean()", Database: db.Name, User: "postgres"}, "")
+	must(t, err)
+	if len(items) != 1 || !strings.Contains(policyLine(&items[0]), "whatever their age") {
+		t.Errorf("a procedure: %+v", items)
+	}
+	items, err = s.job(t.Context(), &cronJob{Schedule: "@daily", Command: "/* */ set search_path = x; delete from app.logs where created_at < now()", Database: db.Name, User: "postgres"}, "")
+	must(t, err)
+	if len(items) != 2 || items[1].Policy != nil {
+		t.Errorf("a setting after a comment: %+v", items)
+	}
+}
