@@ -63,7 +63,11 @@ func TestChromiumShowsThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := []string{chromium, pictures}
-	for name, d := range map[string]*Document{"report": New(r, "test", nil), "redacted": NewRedacted(redacted, "test"), "hostile": sample()} {
+	certificate, err := NewCertificate(r, "test", r.Holds.Items[0].Matter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]*Document{"certificate": certificate, "report": New(r, "test", nil), "redacted": NewRedacted(redacted, "test"), "hostile": sample()} {
 		text, err := d.HTML(canonical, "")
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +82,7 @@ func TestChromiumShowsThePage(t *testing.T) {
 	if err := json.Unmarshal(run("node", append([]string{"look.js"}, files...)...), &all); err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 15 {
+	if len(all) != 20 {
 		t.Fatalf("%d looks", len(all))
 	}
 	for _, l := range all {
