@@ -205,3 +205,12 @@ func TestAYearIsShownByMonthsAndKeptByDays(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryLineThatMustBeZeroHasItsWords(t *testing.T) {
+	t.Parallel()
+	for _, about := range report.ZeroLines {
+		if asked[about] == "" || wrong[about] == "" && about != report.Gaps {
+			t.Errorf("%s has no words for a sentence", about)
+		}
+	}
+}

@@ -128,20 +128,13 @@ func sentence(p *report.Policy) string {
 		if f.Grade != p.Verdict {
 			continue
 		}
-		said := strings.ToLower(f.About.Title()[:1]) + f.About.Title()[1:]
-		if f.Count > 0 {
-			said += ": " + Number(f.Count)
-		}
-		parts = append(parts, said)
+		parts = append(parts, said(f))
 	}
-	said := deleted + "; " + strings.Join(parts, "; ")
-	if p.Verdict == report.Unknown {
-		said = deleted + "; could not be assessed: " + strings.Join(parts, "; ")
-	}
+	text := deleted + "; " + reasons(p.Verdict, parts)
 	if others := len(p.Findings) - len(parts); others > 0 {
-		said += fmt.Sprintf("; and %s of less weight", counted(int64(others), "finding"))
+		text += fmt.Sprintf("; and %s of less weight", counted(int64(others), "finding"))
 	}
-	return said + "."
+	return text + "."
 }
 
 // unknown is what the report does not know, the same reason once.
@@ -176,11 +169,14 @@ func (m *maker) unknown() []string {
 	}
 	var all []string
 	for _, key := range order {
-		said := key.about.Title() + ": " + key.why.Text()
-		if key.why == "" {
-			said = key.about.Title() + ": " + key.about.Means()
+		text, why := asked[key.about], key.why.Text()
+		if text == "" {
+			text = lower(key.about.Title())
 		}
-		all = append(all, fmt.Sprintf("%s (%s)", said, some(policies[key])))
+		if why == "" {
+			why = key.about.Means()
+		}
+		all = append(all, fmt.Sprintf("%s (%s): %s", upper(text), some(policies[key]), why))
 	}
 	if n := m.Coverage.Gaps.Len(); n > 0 {
 		all = append(all, fmt.Sprintf("What was deleted in %s, which nobody read.", counted(n, "gap")))

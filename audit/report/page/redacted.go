@@ -56,14 +56,14 @@ func redactedSentence(p *report.RedactedPolicy) string {
 	var parts []string
 	for i := range p.Findings {
 		if f := &p.Findings[i]; f.Grade == p.Verdict {
-			parts = append(parts, strings.ToLower(f.About.Title()))
+			parts = append(parts, said(&report.Finding{Grade: f.Grade, About: f.About}))
 		}
 	}
-	said := strings.Join(parts, "; ")
+	text := reasons(p.Verdict, parts)
 	if others := len(p.Findings) - len(parts); others > 0 {
-		said += fmt.Sprintf("; and %s of less weight", counted(int64(others), "finding"))
+		text += fmt.Sprintf("; and %s of less weight", counted(int64(others), "finding"))
 	}
-	return said + "."
+	return text + "."
 }
 
 func redactedZero(r *report.Redacted) Section {
@@ -98,7 +98,7 @@ func redactedRollForward(r *report.Redacted) Section {
 
 func redactedPolicy(p *report.RedactedPolicy, i int) Section {
 	at := policyAt(i)
-	s := Section{ID: policyID(i), Title: strings.ToUpper(p.Code[:1]) + p.Code[1:], Lead: gradeWords[p.Verdict] + ": " + redactedSentence(p)}
+	s := Section{ID: policyID(i), Title: upper(p.Code), Lead: gradeWords[p.Verdict] + ": " + redactedSentence(p)}
 	s.of = p.Code
 	s.table(Table{
 		Name: "policy-findings", Caption: "Why the verdict", Columns: []Column{{Name: "finding"}, {Name: "weight"}, {Name: "what it means"}},

@@ -1,0 +1,55 @@
+package page
+
+import (
+	"strings"
+
+	"lapse/audit/report"
+)
+
+// asked is what nobody can say where a line, or something else, was not assessed.
+var asked = map[report.About]string{
+	report.ClaimedNotObserved: "whether all rows are gone that its batches claim",
+	report.ObservedNotClaimed: "whether more rows went in its batches than they claim",
+	report.DeletedNotDue:      "whether rows were deleted before they were due",
+	report.DeletedHeld:        "whether rows under a legal hold were deleted",
+	report.Unverified:         "whether rows went under claims that do not verify",
+	report.Overdue:            "whether rows are still there that should be gone",
+	report.Gaps:               "what was deleted in a part of the write-ahead log that nobody read",
+	report.BelowFloor:         "whether rows were deleted below a floor",
+	report.NoEndSnapshot:      "how much was due at the end",
+	report.TablesUncovered:    "what became of rows while a table was not covered",
+	report.NotDescribed:       "what the policy is",
+}
+
+// wrong is what some rows are where a line is not zero.
+var wrong = map[report.About]string{
+	report.ClaimedNotObserved: "claimed as deleted that the write-ahead log does not have",
+	report.ObservedNotClaimed: "gone in its batches that they do not claim",
+	report.DeletedNotDue:      "deleted before they were due",
+	report.DeletedHeld:        "deleted under a legal hold",
+	report.Unverified:         "gone under a claim that does not verify",
+	report.Overdue:            "still there that should be gone",
+	report.BelowFloor:         "deleted below a floor",
+}
+
+// said is a finding as a part of a sentence.
+func said(f *report.Finding) string {
+	switch {
+	case f.Grade == report.Unknown && asked[f.About] != "":
+		return asked[f.About]
+	case f.Count > 0 && wrong[f.About] != "":
+		return counted(f.Count, "row") + " " + wrong[f.About]
+	}
+	return lower(f.About.Title())
+}
+
+func lower(text string) string { return strings.ToLower(text[:1]) + text[1:] }
+func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// reasons are parts of a sentence about a verdict.
+func reasons(verdict report.Grade, parts []string) string {
+	if verdict == report.Unknown {
+		return "nobody can say " + strings.Join(parts, ", nor ")
+	}
+	return strings.Join(parts, "; ")
+}
