@@ -28,7 +28,7 @@ const configured = logs + `;
 func TestConfigurationsOfExtensionsBecomePolicies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, pgtest.New(t, pgtest.Newest(t)), "postgres", configured)
-	s.zone = utc
+	s.usual.Zone, s.usual.assumedZone = utc, true
 	for _, c := range []struct {
 		from string
 		want []string

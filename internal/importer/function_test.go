@@ -35,7 +35,7 @@ func TestAFunctionThatOnlyDeletesIsRead(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	s := newSite(t, db, "postgres", logs)
-	s.zone = utc
+	s.usual.Zone, s.usual.assumedZone = utc, true
 	for _, b := range bodies {
 		db.Exec(t, "create or replace function app.f() returns void language "+b.language+" "+b.more+" as $lapse$"+b.body+"$lapse$")
 		for _, call := range []string{"select app.f()", "/* nightly */ SELECT * FROM \"app\".F ( );"} {
@@ -70,5 +70,28 @@ func TestAFunctionThatOnlyDeletesIsRead(t *testing.T) {
 	must(t, err)
 	if len(items) != 2 || items[1].Policy != nil {
 		t.Errorf("a setting after a comment: %+v", items)
+	}
+}
+
+// What a job means depends on its session: the role's settings in the database, the role's, the database's, and then the server's.
+func TestAJobIsReadInItsRolesSession(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	role := db.NewRole(t, "cron")
+	s := newSite(t, db, "postgres", logs+`; alter database `+db.Name+` set timezone = 'Asia/Tokyo'; alter role `+role+` set search_path = app`)
+	for user, want := range map[string]string{
+		role:       "table: 'app.logs' expire: { column: 'ts', zone: 'Asia/Tokyo' }",
+		"postgres": "relation \"logs\" does not exist",
+	} {
+		items, err := s.job(t.Context(), &cronJob{Schedule: "@daily", Command: "delete from logs where ts < now()", Database: db.Name, User: user}, "")
+		must(t, err)
+		if len(items) != 1 || !strings.Contains(policyLine(&items[0]), want) {
+			t.Errorf("%s: %q, want %s", user, policyLine(&items[0]), want)
+		}
+	}
+	items, err := cronText(t.Context(), s.Server, `[{"jobid": 7, "schedule": "@daily", "command": "delete from app.logs where created_at < now()", "database": "elsewhere", "username": "postgres"}]`)
+	must(t, err)
+	if len(items) != 2 || items[1].Policy == nil || !strings.Contains(items[0].Origin, "elsewhere") {
+		t.Errorf("jobs of another database, from text: %+v", items)
 	}
 }

@@ -33,7 +33,7 @@ func TestTheRealExtensionsAreRead(t *testing.T) {
 	db := *pgtest.Packaged(t, pgtest.Settings(map[string]string{"shared_preload_libraries": "pg_cron", "cron.database_name": "postgres"}))
 	db.Name, db.URL = "postgres", db.Server.URL("postgres", "postgres")
 	s := newSite(t, &db, "postgres", real)
-	s.zone = utc
+	s.usual.Zone, s.usual.assumedZone = utc, true
 	for want, read := range map[string]func(context.Context, *Server) ([]Item, error){
 		"table: 'public.readings' expire: { column: 'at', after: 31 days } action: drop_partition":      partmanCatalog,
 		"table: 'public.events' expire: { column: 'event_time', after: 7 days } cron: '30 3 * * 6 UTC'": cronCatalog,

@@ -70,8 +70,19 @@ func cronText(ctx context.Context, s *Server, text string) (items []Item, err er
 	if err != nil {
 		return nil, err
 	}
+	from := ""
 	for i := range jobs {
-		if jobs[i].Database == "" {
+		if jobs[i].Database != jobs[0].Database {
+			from = ""
+			break
+		}
+		from = jobs[i].Database
+	}
+	if from != "" && from != s.Database {
+		items = append(items, Item{Apart: true, Origin: fmt.Sprintf("The jobs run in database %s; their tables were looked up in %s.", from, s.Database)})
+	}
+	for i := range jobs {
+		if jobs[i].Database == "" || from != "" {
 			jobs[i].Database = s.Database
 		}
 		of, err := s.job(ctx, &jobs[i], "")

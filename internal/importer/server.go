@@ -20,8 +20,8 @@ type Server struct {
 	Database  string
 	Login     string
 	superuser bool
-	sees      bool // what row security hides from others
-	zone      string
+	sees      bool     // what row security hides from others
+	usual     settings // of a session where neither role nor database has set anything
 }
 
 // Timeouts are settings of the session: nobody waits long for a table that is locked.
@@ -34,21 +34,35 @@ var ErrTooOld = errors.New("PostgreSQL 14 or later is needed, which parses a sta
 
 // NewServer asks who we are.
 func NewServer(ctx context.Context, conn *pgx.Conn) (*Server, error) {
-	s := &Server{conn: conn}
+	s := &Server{conn: conn, usual: settings{SearchPath: `"$user", public`, DateStyle: "ISO, MDY", IntervalStyle: "postgres", assumedZone: true}}
 	var version int
 	err := s.row(ctx, conn, `
 		select current_setting('server_version_num')::int, current_database()::text, current_user::text, r.rolsuper, r.rolsuper or r.rolbypassrls,
 		       current_setting('log_timezone')
 		  from pg_roles r
-		 where r.rolname = current_user`).Scan(&version, &s.Database, &s.Login, &s.superuser, &s.sees, &s.zone)
+		 where r.rolname = current_user`).Scan(&version, &s.Database, &s.Login, &s.superuser, &s.sees, &s.usual.Zone)
 	if err != nil {
 		return nil, fmt.Errorf("ask the server who we are: %w", err)
 	}
 	if version < 140000 {
 		return nil, ErrTooOld
 	}
+	if !s.superuser {
+		return s, nil
+	}
+	// Our session has settings of its own; what the server's files say only a superuser may read.
+	rows, err := collect[setting](ctx, conn, `select lower(name), setting from pg_file_settings where applied and setting is not null order by seqno`)
+	if err != nil {
+		return nil, fmt.Errorf("read the server's settings: %w", err)
+	}
+	for _, r := range rows {
+		s.usual.set(r.Name, r.Value)
+	}
 	return s, nil
 }
+
+// setting is one, as the server's files or a catalog have it.
+type setting struct{ Name, Value string }
 
 // queryer is a connection or a transaction.
 type queryer interface {
@@ -85,8 +99,8 @@ type settings struct {
 
 // settingsOf are those of a session of a role in this database. A path's "$user" is the role.
 func (s *Server) settingsOf(ctx context.Context, role string) (settings, error) {
-	set := settings{SearchPath: `"$user", public`, Zone: s.zone, DateStyle: "ISO, MDY", IntervalStyle: "postgres", assumedZone: true}
-	rows, err := collect[struct{ Name, Value string }](ctx, s.conn, `
+	set := s.usual
+	rows, err := collect[setting](ctx, s.conn, `
 		select lower(split_part(c.setting, '=', 1)), substr(c.setting, strpos(c.setting, '=') + 1)
 		  from pg_db_role_setting s
 		 cross join lateral unnest(s.setconfig) c(setting)

@@ -144,7 +144,7 @@ func (r *reader) policy(ctx context.Context, i *Item, d *deletion) error {
 		}
 		i.note("LIMIT %s is max_rows_per_run. Where it was there to delete in batches, leave it out: Lapse cuts batches by itself", d.limit)
 	}
-	if r.assumedZone && when.clocks {
+	if r.assumedZone && (when.clocks || zoneName(r.Zone) != utc) {
 		i.note("the job's time zone is taken for %s, the server's by log_timezone", zoneName(r.Zone))
 	}
 	i.Policy, i.Notes, i.Lost = p, append(i.Notes, when.notes...), append(i.Lost, when.lost...)

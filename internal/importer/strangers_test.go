@@ -19,7 +19,7 @@ func TestJobsOfStrangersAreImported(t *testing.T) {
 	jobs, err := os.ReadFile("testdata/strangers.sql")
 	must(t, err)
 	s := newSite(t, pgtest.New(t, pgtest.Newest(t)), "postgres", string(ddl))
-	s.zone = utc
+	s.usual.Zone, s.usual.assumedZone = utc, true
 	items, err := cronText(t.Context(), s.Server, string(jobs))
 	must(t, err)
 	f := Text("pg_cron", items)
