@@ -20,9 +20,14 @@ const (
 // keepSnapshots takes the snapshots that are due until ctx ends, over connections of its own, one policy at a time. Nothing waits for it.
 func (e *Executor) keepSnapshots(ctx context.Context) {
 	for pause := snapshotFirst; wait(ctx, pause) == nil; pause = snapshotLook {
-		if err := e.takeSnapshots(ctx); err != nil && ctx.Err() == nil {
-			e.log.Debug("what is due is not counted", "error", stripped("count", err))
-		}
+		e.CountDue(ctx)
+	}
+}
+
+// CountDue counts what is due under each policy, for the report, unless that was done within a day. What it cannot count it leaves.
+func (e *Executor) CountDue(ctx context.Context) {
+	if err := e.takeSnapshots(ctx); err != nil && ctx.Err() == nil {
+		e.log.Debug("what is due is not counted", "error", stripped("count", err))
 	}
 }
 

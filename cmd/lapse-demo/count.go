@@ -40,6 +40,9 @@ func (s *story) count(ctx context.Context) error {
 	if err := s.stopServe(); err != nil {
 		return fmt.Errorf("stop lapse serve: %w", err)
 	}
+	if err := s.commandThatNeedsPerson(ctx, "run", "--once"); err != nil { // it counts what is due
+		return err
+	}
 	if err := s.command(ctx, "audit", "--once"); err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ func (a *app) runCommand() *cobra.Command {
 healthy. limits.workers in lapse.yaml says how many shards it works on at once. With --once it makes one pass over the
 policies that are due and exits; with --now it makes one pass over the named policies, whatever their schedules say.
 
-At the end it prints what it did under each policy. A signal stops it within ten seconds; a pass that the signal interrupts exits with 1,
-and the next pass continues it.`,
+At the end it prints what it did under each policy, and once a day it counts what is due, for the report. A signal stops it within
+ten seconds; a pass that the signal interrupts exits with 1, and the next pass continues it.`,
 		Example: `  lapse run --once
   lapse run --now sessions-30d --json`,
 		Args: cobra.NoArgs,
@@ -161,6 +161,9 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, d
 	}
 	if printed := a.printSummary(summary); printed != nil {
 		return errors.Join(err, printed)
+	}
+	if len(now) == 0 && (err == nil || onlyResisted(summary)) {
+		e.CountDue(ctx) // at most once a day
 	}
 	switch {
 	case err != nil && onlyResisted(summary):
