@@ -58,6 +58,14 @@ func newSite(t testing.TB, db *pgtest.DB, login, ddl string) *site {
 	return s
 }
 
+// newReader is a site for a login that may read the tables, and is no superuser.
+func newReader(t testing.TB) *site {
+	t.Helper()
+	db := pgtest.New(t, pgtest.Newest(t))
+	login := db.NewRole(t, "reader")
+	return newSite(t, db, login, logs+"; grant usage on schema app to "+login+"; grant select on all tables in schema app to "+login+"; grant temporary on database "+db.Name+" to public")
+}
+
 // read reads a statement of a job of the superuser's.
 func (s *site) read(text, zone string) *Item {
 	s.t.Helper()
@@ -241,7 +249,7 @@ var jobs = []job{
 // instants are those at which a job and its policy are compared: ends of months, leap days, days on which clocks change.
 var instants = []string{
 	"2025-03-31 12:00:00.5+00", "2024-03-01 00:30:00.25+00", "2025-03-30 05:00:00.75+00", "2025-10-26 03:30:00.125+00",
-	"2026-02-28 23:59:59.5+00", "2026-12-31 23:00:00.5+00",
+	"2026-02-28 23:59:59.5+00",
 }
 
 // fill makes rows of all ages up to some 16 months, each in another place of its minute.
@@ -313,7 +321,7 @@ func (s *site) due(c expiry.Condition, table, at string) []int64 {
 // Of each job as people write them: the policy deletes the rows that the job does at the same instant; and where it cannot be the same, fewer.
 func TestAPolicyHasDueWhatItsJobDeletesAndNoMore(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, pgtest.New(t, pgtest.Newest(t)), "postgres", logs)
+	s := newReader(t)
 	admin := s.db.Connect(t)
 	runs, conditions := make([]*Item, len(jobs)), make([]expiry.Condition, len(jobs))
 	for n, j := range jobs {
