@@ -76,7 +76,7 @@ func (c *counter) count(ctx context.Context, conn *pgx.Conn) (*deleted, error) {
 		}
 		before := at.AddDate(0, 0, 1)
 		found, err := status.ReadDeletedDays(ctx, conn, at, before)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
 			break
 		}
 		canceled := schemas.StateOf(err) == schemas.SQLStateQueryCanceled
@@ -88,7 +88,7 @@ func (c *counter) count(ctx context.Context, conn *pgx.Conn) (*deleted, error) {
 		}
 		c.days[at] = day{deleted: byPolicy(found), over: now.Sub(before) > daysSettle, failed: canceled}
 	}
-	if err := c.pruned(ctx, conn, first, begins, now); err != nil && ctx.Err() == nil {
+	if err := c.pruned(ctx, conn, first, begins, now); err != nil && ctx.Err() == nil && schemas.StateOf(err) != schemas.SQLStateQueryCanceled {
 		return nil, err
 	}
 	return c.known(first), nil

@@ -42,22 +42,23 @@ func TestWhatIsKnownIsShownWhileNothingNewerComes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("gone")
-		takes, answer, asked := time.Duration(0), error(nil), 0
-		k := &kept[int]{ctx: t.Context(), fresh: 3 * time.Second, limit: 8 * time.Second, read: func(ctx context.Context) (int, error) {
-			asked++
+		takes, answer := time.Duration(0), error(nil)
+		var asked atomic.Int64
+		k := &kept[int64]{ctx: t.Context(), fresh: 3 * time.Second, limit: 8 * time.Second, read: func(ctx context.Context) (int64, error) {
+			n := asked.Add(1)
 			select {
 			case <-time.After(takes):
-				return asked, answer
+				return n, answer
 			case <-ctx.Done():
 				return 0, ctx.Err()
 			}
 		}}
-		at := func(step string, wantValue, wantAsked int, want error) {
+		at := func(step string, wantValue, wantAsked int64, want error) {
 			t.Helper()
 			begin := time.Now()
 			got := k.get(t.Context(), time.Second)
-			if got.Value != wantValue || asked != wantAsked || !errors.Is(got.Err, want) || (want == nil) != (got.Err == nil) {
-				t.Errorf("%s: %+v after %d readings, want %d after %d, %v", step, got, asked, wantValue, wantAsked, want)
+			if got.Value != wantValue || asked.Load() != wantAsked || !errors.Is(got.Err, want) || (want == nil) != (got.Err == nil) {
+				t.Errorf("%s: %+v after %d readings, want %d after %d, %v", step, got, asked.Load(), wantValue, wantAsked, want)
 			}
 			if waited := time.Since(begin); waited > time.Second {
 				t.Errorf("%s: it waited %s", step, waited)
