@@ -54,7 +54,7 @@ test-long: servers-or-less $(NFPM) ## the demonstration and the measuring from e
 		LAPSE_PG=14,15,16,17 $(GO_TEST) -run "$$(scripts/heavy-tests $$folders)" $$folders | $(SUMMARY)
 	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriod' ./executor
 	@go test -tags long -count=1 -timeout 10m -run 'TestKafkasOwnConsumer|TestTheExamplesOfConsumers|TestAClusterGoesOn|TestTheSDKForPython' ./audit ./audit/evidence ./internal/kafkaserver
-	@go test -tags long -count=1 -timeout 10m -run 'TestADjangoSite|TestPgBoss' ./cmd/lapse
+	@go test -tags long -count=1 -timeout 10m -run 'TestADjangoSite|TestPgBoss|TestAYearIsVerified' ./cmd/lapse
 	@go test -tags long -count=1 -timeout 10m -run 'TestPrometheusScrapes|TestTheStaticProgram|TestWhatTheComposeFile|TestAReleaseIs|TestTheDocumentedRights' ./cmd/lapse
 	@cd deploy/test && go vet ./... && go test -count=1 -timeout 10m ./manifests
 	@go test -tags long -count=1 -timeout 10m -run 'TestAVerifierThatNobodyHereWrote' ./audit/tree

@@ -176,6 +176,18 @@ func (a *Account) End() error {
 			s.head = nil
 		}
 	}
+	return a.drain()
+}
+
+// drain reads the store of commitments to its end: who reads it holds the end against what was said of it.
+func (a *Account) drain() error {
+	s := a.Proofs
+	for s != nil && !s.ended {
+		s.head = nil
+		if err := s.fill(func(*schemas.Record) bool { return true }); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -32,13 +32,17 @@ func (x *exportFiles) account(
 			return nil, err
 		}
 		defer lines.close()
-		s := &verify.Stream{Name: of.Name, Topic: of.Topic, Cut: of.First > 0, Next: lines.next, Line: func() int { return lines.lines }}
+		s := &verify.Stream{
+			Name: of.Name, Topic: of.Topic, Cut: of.First > 0, Line: func() int { return lines.lines },
+			Next: func() (*schemas.Record, error) { return x.next(of, lines) },
+		}
 		if of.Topic == x.manifest.Topics.Proofs {
 			a.Proofs = s
 		} else {
 			a.Events = append(a.Events, s)
 		}
 	}
+	x.newOrder()
 	leaves := tree.Reader{Tree: tree.New(nil)}
 	var broken string
 	order := verify.Log{Broken: func(what string) { broken = cmp.Or(broken, what) }}

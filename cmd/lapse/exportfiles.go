@@ -134,8 +134,8 @@ func (x *exportFiles) former() error {
 	return nil
 }
 
-// rest reads the log's file to its end, and then the others. It says how many records follow the tree's last leaf.
-func (x *exportFiles) rest(ctx context.Context) (later int, err error) {
+// rest reads the log's file to its end. It says how many records follow the tree's last leaf.
+func (x *exportFiles) rest() (later int, err error) {
 	for {
 		rec, err := x.log.next()
 		if errors.Is(err, io.EOF) {
@@ -149,35 +149,55 @@ func (x *exportFiles) rest(ctx context.Context) (later int, err error) {
 			later++
 		}
 	}
+	return later, nil
+}
+
+// newOrder begins to hold events against the order that topics promise.
+func (x *exportFiles) newOrder() {
+	x.events, x.broken = 0, ""
 	x.order = verify.Order{System: x.manifest.Topics.System, Broken: func(what string) {
 		if x.broken == "" {
 			x.broken = what
 		}
 	}}
-	for i := range x.manifest.Files[1:] {
-		if err := x.topic(ctx, &x.manifest.Files[1+i]); err != nil {
-			return 0, err
-		}
-	}
-	return later, nil
 }
 
-// topic reads the file of a partition of events.
-func (x *exportFiles) topic(ctx context.Context, of *exportedFile) error {
-	last, err := x.each(ctx, of, func(rec *schemas.Record, lines *exportedLines) error {
-		if of.Topic == x.manifest.Topics.Proofs {
-			return nil
+// next reads the next record of a partition of events or of commitments: io.EOF at an end that is as it must be.
+func (x *exportFiles) next(of *exportedFile, lines *exportedLines) (*schemas.Record, error) {
+	rec, err := lines.next()
+	if errors.Is(err, io.EOF) {
+		if end := x.sink.checkEnd(of, lines.offset); end != nil {
+			return nil, end
 		}
-		x.events++
-		if x.order.Next(of.Topic, of.Partition, rec, lines.offset); x.broken != "" {
-			return exportFault(of.Name, -1, "line %d: %s", lines.lines, x.broken)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
-	return x.sink.checkEnd(of, last)
+	if err != nil || of.Topic == x.manifest.Topics.Proofs {
+		return rec, err
+	}
+	x.events++
+	if x.order.Next(of.Topic, of.Partition, rec, lines.offset); x.broken != "" {
+		return nil, exportFault(of.Name, -1, "line %d: %s", lines.lines, x.broken)
+	}
+	return rec, nil
+}
+
+// alone reads the files of the topics one by one: what is wrong with a file by itself says more than that it does not fit the log.
+func (x *exportFiles) alone(ctx context.Context) error {
+	x.newOrder()
+	for i := range x.manifest.Files[1:] {
+		of := &x.manifest.Files[1+i]
+		lines, err := x.open(of)
+		if err != nil {
+			return err
+		}
+		for err == nil && ctx.Err() == nil {
+			_, err = x.next(of, lines)
+		}
+		lines.close()
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	return nil
 }
 
 // each hands over what the file of a partition has, to its end, and says the offset that it ends with.
@@ -228,6 +248,8 @@ type exportedLines struct {
 	lines  int
 	offset int64 // of the last line
 
+	scanner lineScanner
+
 	stored func() (*schemas.Record, int64, error) // the next record of a sink's partition, which has no file; nil: of a file
 }
 
@@ -257,15 +279,20 @@ func (l *exportedLines) next() (*schemas.Record, error) {
 	if len(text) > longestText {
 		return nil, exportFault(l.of.Name, -1, "line %d is longer than that of any record", l.lines)
 	}
-	var line exportedRecord
-	if err := json.Unmarshal(text, &line); err != nil {
-		return nil, exportFault(l.of.Name, -1, "line %d: %v", l.lines, err)
+	rec, offset, scanned := l.scanner.scan(text)
+	if !scanned {
+		var line exportedRecord
+		if err := json.Unmarshal(text, &line); err != nil {
+			return nil, exportFault(l.of.Name, -1, "line %d: %v", l.lines, err)
+		}
+		rec, offset = line.record(l.of.Topic, l.of.Partition), line.Offset
 	}
-	if line.Offset != l.offset+1 {
-		return nil, exportFault(l.of.Name, -1, "line %d: its offset is %d, and %d comes next", l.lines, line.Offset, l.offset+1)
+	rec.Topic, rec.Partition = l.of.Topic, l.of.Partition
+	if offset != l.offset+1 {
+		return nil, exportFault(l.of.Name, -1, "line %d: its offset is %d, and %d comes next", l.lines, offset, l.offset+1)
 	}
-	l.offset = line.Offset
-	return line.record(l.of.Topic, l.of.Partition), nil
+	l.offset = offset
+	return rec, nil
 }
 
 // record is the record of a line.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ key and --public-key, and nothing else. Another key does not fit: exit 3.
 With a report, a page or its JSON, it makes the report again of the log (--dir, or the topics where they are configured), or checks with --public-key that the
 log's key has signed it; with neither the report agrees with itself only: exit 2. In each case what the page shows is compared with its JSON.
 
-With --dir it checks an export, and with none of these the log in its topic. Of an export it reads what lapse events --export has written, once and in bounded memory, and makes the log's Merkle tree again from the records alone:
+With --dir it checks an export, and with none of these the log in its topic. Of an export it reads what lapse events --export has written, in bounded memory, and makes the log's Merkle tree again from the records alone:
 signature, tree, entries, former checkpoints, and the files beside them. It asks no database and no broker. The folder of a sink ("sink: dir:" in
 lapse.yaml), or a copy of one, is read in the same way, while its auditor runs or not.
 
@@ -215,14 +216,14 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 			return err
 		}
 	}
-	later, err := files.rest(ctx)
+	later, err := files.rest()
 	if err != nil {
 		return err
 	}
-	result.Events = files.events
 	if err := v.account(ctx, files, lost, far, result); err != nil {
-		return err
+		return cmp.Or(files.alone(ctx), err)
 	}
+	result.Events = files.events
 	if later > 0 {
 		result.NotChecked = append(result.NotChecked, fmt.Sprintf("%s of the log after the checkpoint: no one has signed them yet", counted(uint64(later), "record")))
 	}
