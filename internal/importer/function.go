@@ -78,7 +78,7 @@ func (f *function) statements() (all []string, ok bool) {
 	if !ok || f.Language == "sql" {
 		return all, ok && len(all) > 0
 	}
-	if f.Language != "plpgsql" || strings.Contains(f.Body, "#") {
+	if len(all) == 0 || f.Language != "plpgsql" || strings.Contains(f.Body, "#") {
 		return nil, false
 	}
 	begin := -1
@@ -96,7 +96,7 @@ func (f *function) statements() (all []string, ok bool) {
 			begin, all[n] = n, strings.TrimSpace(part[tokens[at].end:])
 		}
 	}
-	last, _ := scan(all[max(0, len(all)-1)])
+	last, _ := scan(all[len(all)-1])
 	if begin < 0 || len(last) != 1 || !last[0].is("end") {
 		return nil, false
 	}
