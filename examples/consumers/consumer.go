@@ -5,8 +5,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log"
 	"os"
 	"strings"
 
@@ -14,18 +14,24 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		log.Fatal("usage: consumers BROKERS TOPIC")
+	if err := consume(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func consume(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: consumers BROKERS TOPIC")
 	}
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers: strings.Split(os.Args[1], ","), Topic: os.Args[2],
-		GroupID: os.Args[2] + "-go", StartOffset: kafka.FirstOffset,
+		Brokers: strings.Split(args[0], ","), Topic: args[1], GroupID: args[1] + "-go", StartOffset: kafka.FirstOffset,
 	})
 	for {
 		// What is fetched is committed after it is done, so a crash repeats an event. Its event_id says so: it never changes.
-		message, err := reader.FetchMessage(context.Background())
+		message, err := reader.FetchMessage(ctx)
 		if err != nil {
-			log.Fatal(err)
+			return err
 		}
 		headers := map[string]string{}
 		for _, h := range message.Headers {
@@ -33,10 +39,10 @@ func main() {
 		}
 		// A fence marks a place in the topic and is no event. Headers say what an event is; its value need not be parsed.
 		if headers["lapse-op"] != "fence" {
-			fmt.Printf("%s\t%s\t%s\t%s\n", headers["lapse-cause"], headers["lapse-op"], headers["lapse-table"], message.Key)
+			fmt.Fprintf(os.Stdout, "%s\t%s\t%s\t%s\n", headers["lapse-cause"], headers["lapse-op"], headers["lapse-table"], message.Key)
 		}
-		if err := reader.CommitMessages(context.Background(), message); err != nil {
-			log.Fatal(err)
+		if err := reader.CommitMessages(ctx, message); err != nil {
+			return err
 		}
 	}
 }
