@@ -14,12 +14,11 @@ import (
 )
 
 func main() {
-	if err := consume(context.Background(), os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, consume(context.Background(), os.Args[1:]))
+	os.Exit(1)
 }
 
+// consume goes on until something is in the way.
 func consume(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: consumers BROKERS TOPIC")
