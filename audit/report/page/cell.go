@@ -136,7 +136,7 @@ func counted(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	if strings.HasSuffix(one, "y") {
+	if strings.HasSuffix(one, "y") && !strings.HasSuffix(one, "ey") {
 		one = strings.TrimSuffix(one, "y") + "ie"
 	}
 	return Number(n) + " " + one + "s"

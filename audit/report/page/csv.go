@@ -23,6 +23,10 @@ func (d *Document) CSV() []File {
 	for _, f := range d.Facts {
 		about = append(about, []string{f.Name, f.raw()})
 	}
+	for i := range d.Short {
+		a := &d.Short[i]
+		about = append(about, []string{a.Question, a.line()})
+	}
 	for _, text := range d.Unknown {
 		about = append(about, []string{"not known", text})
 	}

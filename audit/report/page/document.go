@@ -9,9 +9,10 @@ import (
 // Document is what a page shows. HTML and CSV are both made of it, so that they say the same.
 type Document struct {
 	Title    string
-	Build    string // of Lapse, that made it
-	Form     string // see Embedded.Again
-	Facts    []Fact // about the whole of it: period, bounds, witnesses
+	Build    string   // of Lapse, that made it
+	Form     string   // see Embedded.Again
+	Facts    []Fact   // about the whole of it: period, bounds, witnesses
+	Short    []Answer // what a reader asks first
 	Verdicts []Verdict
 	Unknown  []string // what is not known
 	Verify   []Step   // how to check it

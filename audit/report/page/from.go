@@ -27,7 +27,7 @@ func New(r *report.Report, build string, witnesses []report.Witness) *Document {
 		return cmp.Compare(gradeOrder[r.Policies[a].Verdict], gradeOrder[r.Policies[b].Verdict])
 	})
 	d := &Document{
-		Title: "Retention report of " + visible(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Unknown: m.unknown(), Verify: m.steps(),
+		Title: "Retention report of " + visible(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Unknown: m.unknown(), Verify: m.steps(),
 		Sections: []Section{m.zeroLines(), m.rollForward(), m.deletions()},
 	}
 	for _, i := range m.order {
