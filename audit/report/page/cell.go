@@ -62,8 +62,10 @@ func figure(f report.Figure, from place) Cell {
 		return count(*f.Value, from.in("value"))
 	case f.NotAssessed == report.Withheld:
 		return Cell{Text: withheld(f), From: string(from)}
-	case f.AtLeast != nil && *f.AtLeast > 0:
-		return Cell{Text: Number(*f.AtLeast) + " or more", From: string(from)}
+	case f.AtLeast != nil && f.AtMost != nil:
+		return Cell{Text: fmt.Sprintf("%s (%s to %s)", notAssessed, Number(*f.AtLeast), Number(*f.AtMost)), From: string(from)}
+	case f.AtLeast != nil:
+		return Cell{Text: fmt.Sprintf("%s (%s seen)", notAssessed, Number(*f.AtLeast)), From: string(from)}
 	default:
 		return Cell{Text: notAssessed}
 	}
@@ -147,3 +149,6 @@ func (c Cell) whole() Cell {
 	c.Whole = true
 	return c
 }
+
+// Wraps reports whether a cell of numbers has words, which may be broken into lines.
+func (c Cell) Wraps() bool { return c.From == "" || strings.HasPrefix(c.Text, notAssessed) }

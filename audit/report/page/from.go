@@ -119,22 +119,47 @@ func sentence(p *report.Policy) string {
 	if p.Deleted.Soft > 0 {
 		deleted = counted(p.Deleted.Rows, "row") + " deleted and " + counted(p.Deleted.Soft, "row") + " overwritten"
 	}
+	deleted += byOthers(&p.Users)
 	if len(p.Findings) == 0 {
 		return deleted + "; every line that must be zero is zero."
 	}
-	var parts []string
-	for i := range p.Findings {
-		f := &p.Findings[i]
-		if f.Grade != p.Verdict {
-			continue
+	return deleted + "; " + because(p.Findings) + "."
+}
+
+// byOthers is what others deleted of the policy's table, as a part of a sentence.
+func byOthers(u *report.Users) string {
+	text, n := "", leastOf(u.Deleted)
+	switch {
+	case u.Deleted.Value != nil && n > 0:
+		text = fmt.Sprintf(", and %s by others", Number(n))
+	case n > 0:
+		text = fmt.Sprintf(", and %s or more by others", Number(n))
+	}
+	if leastOf(u.Truncates) > 0 {
+		text += ", and its table truncated by others"
+	}
+	return text
+}
+
+// because says the findings: what could not be assessed by name too where the policy fails, and of warnings how many there are.
+func because(all []report.Finding) string {
+	var text []string
+	for _, grade := range []report.Grade{report.Fail, report.Unknown, report.Warn} {
+		var parts []string
+		for i := range all {
+			if f := &all[i]; f.Grade == grade {
+				parts = append(parts, said(f))
+			}
 		}
-		parts = append(parts, said(f))
+		switch n := int64(len(parts)); {
+		case n == 0:
+		case grade == report.Warn && len(text) > 0:
+			text = append(text, "and "+counted(n, "warning"))
+		default:
+			text = append(text, reasons(grade, parts))
+		}
 	}
-	text := deleted + "; " + reasons(p.Verdict, parts)
-	if others := len(p.Findings) - len(parts); others > 0 {
-		text += fmt.Sprintf("; and %s of less weight", counted(int64(others), "finding"))
-	}
-	return text + "."
+	return strings.Join(text, "; ")
 }
 
 // unknown is what the report does not know, the same reason once.

@@ -22,7 +22,7 @@ func (m *maker) zeroLines() Section {
 		p := &m.Policies[i]
 		row := Row{Cells: []Cell{text(p.Name, policyAt(i).in("name"))}}
 		for j := range p.Zero {
-			row.Cells = append(row.Cells, zeroCell(p.Zero[j].About, p.Zero[j].Figure, policyAt(i).in("zero", j)))
+			row.Cells = append(row.Cells, lineCell(p, j, policyAt(i)))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -32,13 +32,26 @@ func (m *maker) zeroLines() Section {
 	}
 }
 
+// lineCell is a policy's line that must be zero. Nothing can be below a floor where there is none.
+func lineCell(p *report.Policy, j int, at place) Cell {
+	z := &p.Zero[j]
+	if noFloor(p, z) {
+		return Cell{Text: "no floor"}
+	}
+	return zeroCell(z.About, z.Figure, at.in("zero", j))
+}
+
+func noFloor(p *report.Policy, z *report.ZeroLine) bool {
+	return z.About == report.BelowFloor && p.Floors.Len() == 0 && leastOf(z.Figure) == 0
+}
+
 // zeroCell is a line's number. A gap is no fault of the policy: nobody knows what is in it.
 func zeroCell(about report.About, f report.Figure, at place) Cell {
 	c := figure(f, at.in("figure"))
 	switch {
 	case about == report.Gaps && !f.Is(0):
 		c.Tone = Open
-	case f.NotAssessed == report.Withheld || f.Value != nil && *f.Value != 0:
+	case f.NotAssessed == report.Withheld || leastOf(f) > 0:
 		c.Tone = Fail
 	case f.Value == nil:
 		c.Tone = Open
@@ -49,7 +62,7 @@ func zeroCell(about report.About, f report.Figure, at place) Cell {
 const rollForwardLead = "It runs between two counts, each made in one snapshot of the database, and not between the ends of the period: " +
 	"due and held at the start, with what fell due less what was refreshed, less the deletions, is due and held at the end. " +
 	"“Fell due less refreshed” is derived from the others. It has the rows that fell due, less those that were given a later due time, " +
-	"and the rows that users deleted before they were due."
+	"and the rows that others deleted before they were due."
 
 var rollForwardColumns = []Column{
 	{Name: "policy"},
@@ -57,7 +70,7 @@ var rollForwardColumns = []Column{
 	{"held at the start", true},
 	{"fell due less refreshed (derived)", true},
 	{"deleted by the policy", true},
-	{"deleted by users", true},
+	{"deleted by others (users and unverified)", true},
 	{"due at the end", true},
 	{"held at the end", true},
 	{"in quarantine at the end", true},

@@ -38,7 +38,7 @@ func (m *maker) policy(i int) Section {
 		})
 	}
 	m.deleted(&s, p, at, i)
-	s.table(Table{Name: "policy-timeliness", Caption: "How late after due time and latitude, and what users did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
+	s.table(Table{Name: "policy-timeliness", Caption: "How late after due time and latitude, and what others did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
 	s.changes(p, at)
 	return s
 }
@@ -105,13 +105,15 @@ func (s *Section) zero(p *report.Policy, at place) {
 	for j := range p.Zero {
 		z := &p.Zero[j]
 		means := z.About.Means()
-		if f := z.Figure; f.NotAssessed != "" {
+		if f := z.Figure; noFloor(p, z) {
+			means += " The log knows no floor of its table."
+		} else if f.NotAssessed != "" {
 			means += " Not assessed: " + f.NotAssessed.Text()
 			if f.AtMost != nil {
 				means += fmt.Sprintf(" At most it is %s.", Number(*f.AtMost))
 			}
 		}
-		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: z.About.Title()}, zeroCell(z.About, z.Figure, at.in("zero", j)), {Text: means}}})
+		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: z.About.Title()}, lineCell(p, j, at), {Text: means}}})
 	}
 	s.table(t)
 	for j := range p.Zero {
@@ -156,7 +158,7 @@ func balance(f *report.RollForward, at place) []Row {
 		row("and held at the start: due but for a hold", f.HeldStart, "held_at_start", start, ""),
 		row("+ fell due less refreshed", f.FellDue, "fell_due_less_refreshed", "derived: what makes the others come out", "net"),
 		row("− deleted by the policy", f.ByPolicy, "deleted_by_policy", "the log, between the two counts", ""),
-		row("− deleted by users", f.ByUsers, "deleted_by_users", "the log, between the two counts", ""),
+		row("− deleted by others (users and unverified)", f.ByUsers, "deleted_by_users", "the log, between the two counts", ""),
 		row("= due at the end", f.DueEnd, "due_at_end", end, "sum"),
 		row("and held at the end: due but for a hold", f.HeldEnd, "held_at_end", end, "sum"),
 		row("in quarantine at the start (among the due)", f.QuarantineStart, "quarantined_at_start", start, ""),
@@ -227,7 +229,7 @@ func figures(p *report.Policy, at place) []Row {
 		row("95 of 100 came within", t.P95, seconds(t.P95, late.in("p95_seconds"))),
 		row("the latest came after", t.Worst, seconds(t.Worst, late.in("worst_seconds"))),
 		row("the oldest due row that is still there", t.OldestPresent, seconds(t.OldestPresent, late.in("oldest_present_seconds"))),
-		plain("deleted by users", u.Deleted, users.in("deleted")),
+		plain("deleted by others (users and unverified)", u.Deleted, users.in("deleted")),
 		plain("of them, rows that were due", u.Due, users.in("due")),
 		plain("of them, rows that were not due yet", u.NotDue, users.in("not_due")),
 		plain("of them, rows under a hold", u.Held, users.in("held")),

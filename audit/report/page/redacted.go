@@ -53,17 +53,11 @@ func redactedSentence(p *report.RedactedPolicy) string {
 	if len(p.Findings) == 0 {
 		return "every line that must be zero is zero."
 	}
-	var parts []string
-	for i := range p.Findings {
-		if f := &p.Findings[i]; f.Grade == p.Verdict {
-			parts = append(parts, said(&report.Finding{Grade: f.Grade, About: f.About}))
-		}
+	all := make([]report.Finding, len(p.Findings))
+	for i, f := range p.Findings {
+		all[i] = report.Finding{Grade: f.Grade, About: f.About}
 	}
-	text := reasons(p.Verdict, parts)
-	if others := len(p.Findings) - len(parts); others > 0 {
-		text += fmt.Sprintf("; and %s of less weight", counted(int64(others), "finding"))
-	}
-	return text + "."
+	return because(all) + "."
 }
 
 func redactedZero(r *report.Redacted) Section {

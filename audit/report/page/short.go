@@ -56,7 +56,7 @@ func (m *maker) lines(of ...report.About) (found, open []string) {
 		for _, i := range m.order {
 			p := &m.Policies[i]
 			for j := range p.Zero {
-				if p.Zero[j].About != about {
+				if p.Zero[j].About != about || noFloor(p, &p.Zero[j]) {
 					continue
 				}
 				f := p.Zero[j].Figure

@@ -51,6 +51,44 @@ func TestTheFirstQuestionsAreAnsweredOverAllPolicies(t *testing.T) {
 	}
 }
 
+func TestACellSaysFirstThatItWasNotAssessed(t *testing.T) {
+	t.Parallel()
+	least, most := int64(0), int64(7)
+	for want, f := range map[string]report.Figure{
+		"not assessed (0 seen)": {NotAssessed: report.InGap, AtLeast: &least}, "not assessed (0 to 7)": {NotAssessed: report.NoLatitude, AtLeast: &least, AtMost: &most},
+		"not assessed": report.NotAssessed(report.NoSnapshot),
+	} {
+		if c := zeroCell(report.Overdue, f, ""); c.Text != want || c.Tone != Open {
+			t.Errorf("%q of %q, not %q", c.Text, c.Tone, want)
+		}
+	}
+	if c := zeroCell(report.DeletedNotDue, report.Figure{NotAssessed: report.InGap, AtLeast: &most}, ""); c.Tone != Fail {
+		t.Errorf("7 that were seen are no failure: %q", c.Tone)
+	}
+	r, _ := example(t)
+	p := &r.Policies[3]
+	p.Floors = report.List[report.RetainedAtLeast]{}
+	if c := lineCell(p, 7, policyAt(3)); c.Text != "no floor" {
+		t.Errorf("without a floor: %q", c.Text)
+	}
+}
+
+func TestASentenceNamesWhatOthersDeletedAndWhatIsNotAssessed(t *testing.T) {
+	t.Parallel()
+	p := &report.Policy{
+		Verdict: report.Fail, Deleted: report.Deleted{Rows: 7997}, Users: report.Users{Deleted: report.Number(33)},
+		Findings: []report.Finding{
+			{Grade: report.Fail, About: report.Unverified, Count: 3},
+			{Grade: report.Unknown, About: report.DeletedHeld, Why: report.KeysNotInLog},
+			{Grade: report.Warn, About: report.Quarantined, Count: 1},
+		},
+	}
+	const want = "7,997 rows deleted, and 33 by others; 3 rows gone under a claim that does not verify; nobody can say whether rows under a legal hold were deleted; and 1 warning."
+	if is := sentence(p); is != want {
+		t.Errorf("%s", is)
+	}
+}
+
 func TestEveryFindingThatFailsOrIsOpenHasSomethingToDo(t *testing.T) {
 	t.Parallel()
 	for about := range asked {

@@ -154,7 +154,7 @@ func (m *maker) rewinds(s *Section) {
 		{Name: "why"},
 		{Name: "never happened: from"},
 		{Name: "to"},
-		{"rows back that users had deleted", true},
+		{"rows back that others had deleted", true},
 		{"record of the log", true},
 	}, Rows: listed(&m.Rewinds, root.in("rewinds"), func(r *report.Rewind, at place) []Cell {
 		return []Cell{
