@@ -49,6 +49,7 @@ type policy struct {
 	pause      *Pause
 	quarantine quarantine
 	edited     int64
+	unproven   int64 // transactions that touched its table and claim what proves nothing
 }
 
 // zeroLine is a line that must be zero, as far as transactions make it.

@@ -105,6 +105,28 @@ func TestAVerdictIsThatOfTheWorstFinding(t *testing.T) {
 	}
 }
 
+func TestAClaimThatProvesNothingIsOfThePoliciesWhoseTablesItTouched(t *testing.T) {
+	t.Parallel()
+	l := quiet(t).policy(minute(1), 2, "b", 200, dueTerms)
+	l.beat(minute(15)).user(minute(20), "b", 200, "delete", "unverified", 4)
+	l.add("transaction", fmt.Sprintf(`%s,"verdict":"unclaimed","observed":[]`, l.committed(minute(21)))) // it only wrote into the ledger
+	r := l.closed().must(minute(10), minute(60))
+	if n := r.Coverage.Unproven.Len(); n != 2 {
+		t.Errorf("the log as a whole has %d", n)
+	}
+	of := map[string]int64{}
+	for i := range r.Policies {
+		for _, f := range r.Policies[i].Findings {
+			if f.About == report.Unproven {
+				of[r.Policies[i].Name] = f.Count
+			}
+		}
+	}
+	if len(of) != 1 || of["b"] != 1 {
+		t.Errorf("the policies have %v, and one transaction deleted from b", of)
+	}
+}
+
 // Each record is in one of two periods that follow one another, whatever its time says.
 func TestEachDeletionIsInOneOfTwoPeriodsThatFollowOneAnother(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"lapse/audit/evidence"
@@ -85,6 +86,21 @@ func (c *Count) settle() {
 			table = t.observed[0].Table
 		}
 		c.coverage.Unproven.Add(t.named(table, rows))
+		c.unproven(t)
+	}
+}
+
+// unproven counts the transaction for each policy whose table it touched. One that touched none is of the log as a whole.
+func (c *Count) unproven(t *transaction) {
+	var touched []*policy
+	for i := range t.observed {
+		root, _ := c.rootOf(t.observed[i].OID, t.observed[i].Table)
+		for _, p := range c.on(root, t.observed[i].OID) {
+			if !slices.Contains(touched, p) {
+				touched = append(touched, p)
+				p.unproven++
+			}
+		}
 	}
 }
 

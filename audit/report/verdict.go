@@ -136,7 +136,7 @@ func (c *Count) findings(p *policy, r *Policy) (all []Finding) {
 	add(Warn, WasHalted, halts, halts > 0 || c.halted)
 	add(Warn, ClockSetBack, c.coverage.SetBack, c.coverage.SetBack > 0)
 	add(Warn, Misdated, c.coverage.Misdated.Len(), c.coverage.Misdated.Len() > 0)
-	add(Warn, Unproven, c.coverage.Unproven.Len(), c.coverage.Unproven.Len() > 0)
+	add(Warn, Unproven, p.unproven, p.unproven > 0)
 	add(Warn, OtherRecords, c.coverage.Unread, c.coverage.Unread > 0)
 	order := []Grade{Fail, Unknown, Warn}
 	slices.SortStableFunc(all, func(a, b Finding) int { return slices.Index(order, a.Grade) - slices.Index(order, b.Grade) })

@@ -61,7 +61,7 @@ var titles = map[About][2]string{
 	WasHalted:          {"Halted", "All policies were stopped for a while."},
 	ClockSetBack:       {"Clock set back", "The database's clock went back by more than a minute."},
 	Misdated:           {"Misdated", "Transactions name a time at which the server was not: who replays those of elsewhere chooses it."},
-	Unproven:           {"Claims that prove nothing", "Somebody wrote into the ledger what no key verifies."},
+	Unproven:           {"Claims that prove nothing", "Somebody wrote into the ledger what no key verifies, in a transaction that deleted from the policy's table."},
 	OtherRecords:       {"Records of other kinds", "The log has records that this version of the report does not know."},
 }
 

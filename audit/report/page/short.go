@@ -172,6 +172,9 @@ func (m *maker) deletedByOthers() Answer {
 	if n := m.Coverage.Unproven.Len(); n > 0 {
 		a.Text = strings.TrimSpace(a.Text + fmt.Sprintf(" In %s somebody wrote into the ledger what no key verifies.", counted(n, "transaction")))
 		a.Links = append(a.Links, Link{"coverage", "Coverage"})
+		if a.Tone == Pass {
+			a.Tone = Warn
+		}
 	}
 	return a
 }
