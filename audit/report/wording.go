@@ -47,7 +47,7 @@ var titles = map[About][2]string{
 	DeletedNotDue:      {"Deleted and not due", "Rows that the policy deleted before they were due, by their value in the write-ahead log."},
 	DeletedHeld:        {"Deleted under a hold", "Rows that the policy deleted while a legal hold was to keep them."},
 	Unverified:         {"Unverified", "Rows of the policy's tables that went under a claim that does not verify."},
-	Overdue:            {"Past due and latitude", "Rows at the last count of the period that should have gone by then, less held ones and those in quarantine."},
+	Overdue:            {"Overdue (past due and grace period)", "Rows at the last count of the period that should have gone by then, less held ones and those in quarantine."},
 	Gaps:               {"Gaps", "Stretches of the write-ahead log that nobody read."},
 	BelowFloor:         {"Deleted below a floor", "Rows that were deleted before they had the age that the floors of lapse.yaml keep."},
 	NoEndSnapshot:      {"No count at the end", "What was due was not counted in the last two days of the period."},

@@ -16,11 +16,15 @@ type Document struct {
 	Verdicts []Verdict
 	Unknown  []string // what is not known
 	Verify   []Step   // how to check it
+	Words    []Word
 	Sections []Section
 	Lines    bool // it has lines on which people sign
 
 	Witnesses []report.Witness // beside the report: see New
 }
+
+// Word is one that the page uses, and what it means.
+type Word struct{ Name, Means string }
 
 // Step is a command, and what it is for.
 type Step struct{ Text, Command string }
@@ -72,6 +76,16 @@ type Table struct {
 type Column struct {
 	Name   string
 	Number bool // written to the right
+}
+
+// Title is what a line that must be zero counts, where the column is of one.
+func (c Column) Title() string {
+	for _, about := range report.ZeroLines {
+		if about.Title() == c.Name {
+			return about.Means()
+		}
+	}
+	return ""
 }
 
 // Row is one of a table's.

@@ -27,7 +27,7 @@ func New(r *report.Report, build string, witnesses []report.Witness) *Document {
 		return cmp.Compare(gradeOrder[r.Policies[a].Verdict], gradeOrder[r.Policies[b].Verdict])
 	})
 	d := &Document{
-		Title: "Retention report of " + visible(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Unknown: m.unknown(), Verify: m.steps(),
+		Title: "Retention report of " + visible(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Words: glossary, Unknown: m.unknown(), Verify: m.steps(),
 		Sections: []Section{m.zeroLines(), m.rollForward(), m.deletions()},
 	}
 	for _, i := range m.order {
@@ -236,7 +236,7 @@ func steps(key string) []Step {
 		key = "NAME+HASH+KEY"
 	}
 	return []Step{
-		{"That the log is whole and signed, from an export of it, with the key as its owner has published it:", "lapse verify --dir EXPORT --public-key '" + key + "'"},
+		{"That the log is whole and signed, from an export of it, with its public key. Ask the log’s owner for the key on another way than this file:", "lapse verify --dir EXPORT --public-key '" + key + "'"},
 		{"That this report is what the log says, and that its tables say what its JSON says:", "lapse verify report.html --dir EXPORT"},
 		{"Without the log, that the owner of its key has signed this report:", "lapse verify report.html --public-key '" + key + "'"},
 	}

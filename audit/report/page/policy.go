@@ -38,7 +38,7 @@ func (m *maker) policy(i int) Section {
 		})
 	}
 	m.deleted(&s, p, at, i)
-	s.table(Table{Name: "policy-timeliness", Caption: "How late after due time and latitude, and what others did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
+	s.table(Table{Name: "policy-timeliness", Caption: "How late after due time and grace period, and what others did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
 	s.changes(p, at)
 	return s
 }
@@ -80,7 +80,7 @@ func policyFacts(p *report.Policy, at place) []Row {
 		said("state at the end", text(p.State, at.in("state"))),
 		said("version at the end", count(p.Version, at.in("version"))),
 		said("what it does", text(actions[p.Action], "")),
-		said("latitude", text(p.Latitude, at.in("latitude"))),
+		said("latitude (grace period)", text(p.Latitude, at.in("latitude"))),
 		said("evidence", text(evidences[p.Evidence], "")),
 	}
 	if p.Owner != "" {
@@ -298,7 +298,7 @@ func (s *Section) counts(p *report.Policy, at place) {
 		{Name: "taken (UTC)"},
 		{"version", true},
 		{"due", true},
-		{"of them, past the latitude", true},
+		{"of them, past the grace period", true},
 		{"held", true},
 		{"in quarantine", true},
 		{Name: "not counted, why"},

@@ -102,3 +102,25 @@ func TestEveryFindingThatFailsOrIsOpenHasSomethingToDo(t *testing.T) {
 		}
 	}
 }
+
+func TestThePageExplainsItsWordsAndLeavesNoHeadingEmpty(t *testing.T) {
+	t.Parallel()
+	r, _ := example(t)
+	r.Holds, r.Halts, r.Coverage.Gaps, r.Policies = report.List[report.Hold]{}, report.List[report.Halt]{}, report.List[report.Gap]{}, nil
+	canonical, err := r.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := New(r, "test", nil).HTML(canonical, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"<dt>quarantine</dt>", "<dt>latitude</dt>", "the checking program (lapse audit)", "Legal holds: none. Halts of all policies: none.", "Gaps: none.", "<li>none</li>",
+		`title="` + report.ClaimedNotObserved.Means() + `"`, "on another way than this file",
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}

@@ -7,14 +7,29 @@ import (
 	"lapse/audit/report"
 )
 
+// tableOf is how many there are of something that has a table where there are any.
+type tableOf struct {
+	name string
+	n    int64
+}
+
+// none names what there is none of: no table says it.
+func none(of ...tableOf) string {
+	var text []string
+	for _, x := range of {
+		if x.n == 0 {
+			text = append(text, x.name+": none.")
+		}
+	}
+	return strings.Join(text, " ")
+}
+
 // people is what people did that is of no single policy: holds, halts, and changes by hand.
 func (m *maker) people() Section {
 	s := Section{ID: "holds", Title: "Holds, halts and changes by hand"}
 	m.holds(&s)
 	m.switches(&s)
-	if len(s.Blocks) == 0 {
-		s.Lead = "There were none in the period."
-	}
+	s.Lead = none(tableOf{"Legal holds", m.Holds.Len()}, tableOf{"Halts of all policies", m.Halts.Len()}, tableOf{"Changes by hand", m.ByHand.Len()})
 	return s
 }
 
@@ -77,7 +92,7 @@ func (m *maker) switches(s *Section) {
 			what = "stopped"
 		}
 		if h.Alarm {
-			what += ", by the auditor’s alarm"
+			what += ", by the alarm of the checking program (lapse audit)"
 		}
 		return []Cell{instant(h.At, at.in("at")), {Text: what}, text(h.By, at.in("by")), text(h.Reason, at.in("reason")), ref(h.Leaf, at.in("leaf"))}
 	})})
@@ -102,13 +117,14 @@ func (m *maker) switches(s *Section) {
 func (m *maker) coverage() Section {
 	s := Section{ID: "coverage", Title: "Coverage, restores and what may still have deleted rows"}
 	c, root := &m.Coverage, place("")
+	s.Lead = none(tableOf{"Gaps", c.Gaps.Len()}, tableOf{"Claims that prove nothing", c.Unproven.Len()}, tableOf{"Restores", m.Rewinds.Len()})
 	at := root.in("coverage")
 	said := func(what string, cell Cell) Row { return Row{Cells: []Cell{{Text: what}, cell}} }
 	s.table(Table{Name: "coverage", Caption: "What was read of the period", Columns: []Column{{Name: "what"}, {"value", true}}, Rows: []Row{
 		said("first record with a time (UTC)", instant(c.First, at.in("first"))),
 		said("last record with a time (UTC)", instant(c.Last, at.in("last"))),
 		said("transactions", count(c.Transactions, at.in("transactions"))),
-		said("heartbeats of the auditor", count(c.Heartbeats, at.in("heartbeats"))),
+		said("heartbeats of the checking program (lapse audit)", count(c.Heartbeats, at.in("heartbeats"))),
 		said("times that the database’s clock was set back", count(c.SetBack, at.in("clock_set_back"))),
 		said("records of kinds that this report does not know", count(c.Unread, at.in("records_of_other_kinds"))),
 	}})

@@ -1,0 +1,17 @@
+package page
+
+// glossary has the words that a reader who never saw Lapse has to know.
+var glossary = []Word{
+	{"log", "the record of all deletions that Lapse keeps; entries are only added, and a key signs them. The report is made of it alone."},
+	{"write-ahead log", "PostgreSQL’s own record of every change, written whether somebody wants it or not. The checking program reads deletions there."},
+	{"checking program, or auditor", "lapse audit: it reads the write-ahead log, compares it with the claims, and writes the log. It deletes nothing."},
+	{"executor", "lapse run, or the part of lapse serve that deletes: it runs the policies, and counts what is due."},
+	{"claim", "what a batch of a policy writes down in the same transaction: that it deleted these rows, with a key’s proof."},
+	{"unverified", "of deletions: somebody wrote a claim to them that no key of Lapse proves."},
+	{"hold", "a legal hold: rows that must not be deleted while a matter is open."},
+	{"quarantine", "rows that are due and that could not be deleted, set aside with the reason, so that the others go on."},
+	{"latitude", "the grace period: how long after its due time a row may still be there before it counts as overdue."},
+	{"snapshot", "one moment of the database, in which the executor counts what is due."},
+	{"checkpoint", "how many records the log has and a digest of all of them, signed: nobody can change a record below it unseen."},
+	{"floor", "the least age at which rows of a table may be deleted, by lapse.yaml; no policy may go below it."},
+}
