@@ -109,7 +109,9 @@ type scraper struct{ address string }
 func startPrometheus(ctx context.Context, t *testing.T, served *daemon) *scraper {
 	t.Helper()
 	program, err := exec.LookPath("prometheus")
-	fixture.Missing(t, err)
+	if err != nil {
+		t.Skip("prometheus is missing: apt-get install prometheus")
+	}
 	target, err := served.address(ctx)
 	if err != nil {
 		t.Fatal(err)
