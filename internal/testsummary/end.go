@@ -68,8 +68,8 @@ func said(output string) string {
 	const most = 5
 	var text strings.Builder
 	n := 0
-	for _, line := range skipLine.FindAllStringSubmatch(output, -1) {
-		if strings.Contains(line[1], "level=") || strings.TrimSpace(line[1]) == "" {
+	for _, line := range saidLine.FindAllStringSubmatch(output, -1) {
+		if strings.Contains(line[1], "level=") || strings.TrimSpace(line[1]) == "" || line[1] == "WORK=$WORK" {
 			continue
 		}
 		if n++; n > most {
@@ -82,6 +82,9 @@ func said(output string) string {
 	}
 	return text.String()
 }
+
+// saidLine is a line of a test, or of a script that a test runs.
+var saidLine = regexp.MustCompile(`(?m)^\s+(?:\w+\.go:\d+: |FAIL: testdata/)(.*)$`)
 
 // reason is what a skipped test said last.
 func reason(output string) string {

@@ -28,7 +28,7 @@ func TestHasSubtests(t *testing.T) {
 	"bad/bad_test.go": `package bad
 import "testing"
 func TestFails(t *testing.T) {
-	t.Run("one", func(t *testing.T) { t.Log("before"); t.Log("time=1 level=INFO"); t.Fatal("the reason") })
+	t.Run("one", func(t *testing.T) { t.Log("before"); t.Log("time=1 level=INFO\nFAIL: testdata/a.txtar:3: no match"); t.Fatal("the reason") })
 	t.Run("two", func(t *testing.T) {})
 }
 func TestFailsItself(t *testing.T) {
@@ -68,7 +68,7 @@ func TestTheSummaryCountsEveryEndOfATestOnce(t *testing.T) {
 		"servers: PostgreSQL 14.24, 18.6; Kafka 4.3.1",
 		"  example/good TestHasSubtests/pg15: PostgreSQL 15 is not installed: run make servers",
 		"the reason", "its own reason", "the panic", "the server did not stop", "cannot use \"the type\"", "test timed out",
-		"  example/bad TestFails/one\n    before\n    the reason\n", "TestFailsItself\n    its own reason\n", "  example/build\n", "  example/main\n", "  example/hangs TestHangs\n",
+		"  example/bad TestFails/one\n    before\n    a.txtar:3: no match\n    the reason\n", "TestFailsItself\n    its own reason\n", "  example/build\n", "  example/main\n", "  example/hangs TestHangs\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing", want)
