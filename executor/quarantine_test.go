@@ -278,6 +278,25 @@ func TestARowLeavesTheQuarantineByItself(t *testing.T) {
 	})
 }
 
+// What is said of a quarantined row of a partition that is gone has no name of it, and a run takes it out.
+func TestTheQuarantineOfADroppedPartitionIsTakenOut(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		parts(t, db, 3)
+		arm(t, db, policies(policy("p", "public.visits", "every: 1 second")))
+		db.Exec(t, `insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at) select 1, 'visits_2'::regclass, sha256('7'), '{7,2}', '23503', now()`)
+		owned(t, db, "drop table visits_2")
+		db.Exec(t, "select lapse.restate()")
+		if s := once(t, newExecutor(t, db), "p"); only(t, s).Outcome != Finished {
+			t.Errorf("%+v", only(t, s))
+		}
+		if got := one[string](t, db, `select count(*) || ' left, ' || (select string_agg(concat_ws(' ', c.entered, c.left_it, c.name), ', ' order by c.number) from lapse.quarantine_change c)
+			from lapse.quarantine`); got != "0 left, 1 0 public.visits_2, 0 1" {
+			t.Error(got)
+		}
+	})
+}
+
 // Where most rows resist the cause is the schema: the policy stops, and its quarantine is no copy of the table.
 func TestAPolicyStopsWhereMostOfItsRowsResist(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ set search_path = pg_catalog, pg_temp
 as $lapse$
 begin
   insert into lapse.quarantine_change (policy_id, policy, leaf, name, entered, left_it)
-  select r.policy_id, g.name, r.leaf, format('%I.%I', n.nspname, c.relname), case tg_op when 'INSERT' then r.rows else 0 end,
+  select r.policy_id, g.name, r.leaf, case when c.oid is not null then format('%I.%I', n.nspname, c.relname) end, case tg_op when 'INSERT' then r.rows else 0 end,
          case tg_op when 'DELETE' then r.rows else 0 end
     from (select h.policy_id, h.leaf, count(*) as rows from changed h group by h.policy_id, h.leaf) r
     left join lapse.gate g on g.policy_id = r.policy_id

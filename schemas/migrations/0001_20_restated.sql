@@ -54,8 +54,8 @@ begin
    where s.state <> 'released'
    order by h.id;
   insert into lapse.restated (what, columns)
-  select 'quarantine', lapse.as_texts(jsonb_build_object('policy_id', q.policy_id, 'policy', g.name, 'leaf', q.leaf, 'name', format('%I.%I', n.nspname, c.relname),
-           'rows', q.rows))
+  select 'quarantine', lapse.as_texts(jsonb_build_object('policy_id', q.policy_id, 'policy', g.name, 'leaf', q.leaf,
+           'name', case when c.oid is not null then format('%I.%I', n.nspname, c.relname) end, 'rows', q.rows))
     from (select o.policy_id, o.leaf, count(*) as rows from lapse.quarantine o group by o.policy_id, o.leaf) q
     left join lapse.gate g on g.policy_id = q.policy_id
     left join pg_class c on c.oid = q.leaf
