@@ -149,6 +149,7 @@ type inForceRow struct {
 	Latitude          float64
 	SaidReasons       []schemas.HeldBack
 	SaidTexts         []string
+	SaidStops         []bool
 	RefusedAt         *time.Time
 	RefusedReason     schemas.HeldBack
 	RefusedText       string
@@ -167,7 +168,7 @@ const inForceSQL = `
 		       coalesce(quarantined.entries, 0), quarantined.oldest, quarantined.next_try,
 		       coalesce(last.aside, 0), ended.ended_at, ended.limited, ended.left_due, ended.left_held, ended.watermark, success.ended_at, mark.watermark,
 		       counted.counted_at, counted.due, counted.exact, counted.oldest, coalesce(extract(epoch from (p.spec ->> 'latitude')::interval), 86400)::float8,
-		       said.reasons, said.texts, refused.at, coalesce(refused.held_back, ''), coalesce(refused.reason, ''),
+		       said.reasons, said.texts, said.stops, refused.at, coalesce(refused.held_back, ''), coalesce(refused.reason, ''),
 		       (select format('%I.%I', n.nspname, c.relname)
 		          from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		         where c.oid = g.table_oid),
@@ -225,7 +226,8 @@ const inForceSQL = `
 		  ) mark on true
 		  left join lapse.looked counted on counted.policy_id = g.policy_id and counted.counted_at <= clock_timestamp()
 		 cross join lateral (
-		    select coalesce(array_agg(w.held_back order by w.at desc), '{}') as reasons, coalesce(array_agg(w.reason order by w.at desc), '{}') as texts
+		    select coalesce(array_agg(w.held_back order by w.at desc), '{}') as reasons, coalesce(array_agg(w.reason order by w.at desc), '{}') as texts,
+		           coalesce(array_agg(w.state = 'stopped' order by w.at desc), '{}') as stops
 		      from lapse.worker w
 		     where w.policy_id = g.policy_id and w.held_back <> '' and w.at > clock_timestamp() - interval '25 seconds' and w.holder <> '` + LastPass + `'
 		  ) said

@@ -21,6 +21,8 @@ type Stay struct {
 	Detail string           `json:"detail"` // what exactly, and what to do about it
 	// NeedsPerson says that they stay until a person has done something.
 	NeedsPerson bool `json:"needs_person"`
+
+	stopped bool // the policy, by an error that its executor said
 }
 
 // EndedRun is how a policy's last run ended.
@@ -88,8 +90,8 @@ func (p *InForce) OverdueFor(now time.Time) time.Duration {
 }
 
 // Stays says why due rows of the policy stay, the reason that asks most of a person first. whole is why nothing is deleted in the whole
-// database, nil where something is; more is what only those know who are at work on the policy. No reason is given where it is known
-// that no row is due. Rows that are not due by the policy's schedule, which comes later, do not count.
+// database, nil where something is; more is what only those know who are at work on the policy. Where it is known that no row is due, no reason
+// is given but an error that stopped the policy. Rows that are not due by the policy's schedule, which comes later, do not count.
 func (p *InForce) Stays(now time.Time, whole *Stay, more ...Stay) []Stay {
 	var all []Stay
 	add := func(reason schemas.HeldBack, detail string) {
@@ -115,7 +117,8 @@ func (p *InForce) Stays(now time.Time, whole *Stay, more ...Stay) []Stay {
 	if Live(p.State) {
 		p.leaves(now, add)
 		for _, s := range more {
-			if !p.nothingDue(now) {
+			// What stopped the policy stopped the look that would tell whether a row is due.
+			if s.stopped || !p.nothingDue(now) {
 				add(s.Reason, s.Detail)
 			}
 		}
@@ -259,6 +262,6 @@ func (r *inForceRow) ended(p *InForce) {
 		p.Refused = &Stay{Reason: r.RefusedReason, Detail: fmt.Sprintf("the last pass, until %s: %s", r.RefusedAt.UTC().Format(time.RFC3339), r.RefusedText)}
 	}
 	for i, reason := range r.SaidReasons {
-		p.Said = append(p.Said, Stay{Reason: reason, Detail: r.SaidTexts[i]})
+		p.Said = append(p.Said, Stay{Reason: reason, Detail: r.SaidTexts[i], stopped: r.SaidStops[i]})
 	}
 }
