@@ -186,7 +186,7 @@ func TestAPeriodThatTheLogCannotAnswerForIsRefused(t *testing.T) {
 		want     string
 	}{
 		"before the log":      {minute(-100), minute(-50), "the log began at 2026-10-01T00:00:00Z, after the period"},
-		"from before the log": {minute(-1), minute(50), "Ask from 2026-10-01T00:00:00Z on"},
+		"from before the log": {minute(-1), minute(50), "Ask from 2026-10-01T00:00:00Z on, or --from begin"},
 		"in the future":       {minute(1000), minute(2000), "it is not over. Ask up to that time"},
 		"not over":            {minute(10), minute(62), "the log has come to 2026-10-01T01:01:00Z: it is not over"},
 		"backward":            {minute(20), minute(10), "it must begin before it ends"},
