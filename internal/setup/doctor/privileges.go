@@ -152,6 +152,20 @@ func (e *examination) checkTableRights(ctx context.Context) ([]Finding, error) {
 	if fix = append(fix, members...); len(fix) > 0 {
 		return one(Fail, fix, "roles of Lapse may change tables of policies without the deletion functions"), nil
 	}
+	owners, err := e.list(ctx, `
+		select distinct quote_ident(pg_get_userbyid(c.relowner))
+		  from lapse.gate g
+		  join pg_class c on c.oid = g.table_oid
+		  join pg_roles l on l.rolname = $1 and not l.rolsuper and pg_has_role(l.oid, c.relowner, 'member')
+		 where g.state <> 'dropped'
+		 order by 1`, e.Logins.Executor)
+	if err != nil {
+		return nil, err
+	}
+	if len(owners) > 0 {
+		return one(Warn, nil, "the login that deletes, %s, is a member of %s, and could delete from the tables of policies without the functions; with three logins "+
+			"in database: it cannot, see docs/security.md", schemas.Identifier(e.Logins.Executor), strings.Join(owners, ", ")), nil
+	}
 	return ok("the deletion functions are the only way to the tables of policies"), nil
 }
 
