@@ -26,6 +26,11 @@ func apply(t testing.TB, db *pgtest.DB, file string) {
 	t.Helper()
 	conn := db.Connect(t)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	// As the program's sessions have it, whatever the database's default is: a serializable transaction does not see the deleter that another
+	// database of the cluster made meanwhile.
+	if _, err := conn.Exec(t.Context(), "set default_transaction_isolation = 'read committed'"); err != nil {
+		t.Fatal(err)
+	}
 	if err := catalog.Apply(t.Context(), conn, catalog.Roles(), file, (*change.Change).Arm); err != nil {
 		t.Fatalf("%v\nin:\n%s", err, file)
 	}
