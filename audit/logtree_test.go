@@ -306,3 +306,27 @@ func TestALogGoesOnUnderAnotherKey(t *testing.T) {
 		}
 	})
 }
+
+// The auditor that hands the log over dies when that is all it has written. Another one that stands by has the former key alone, or one that
+// was made apart from the next: with either, the record is the end of a log that it knows, and nothing may follow it.
+func TestWhoHasNotTheNextKeyDoesNotGoOnAfterTheHandover(t *testing.T) {
+	onHeavy(t, func(t *testing.T, r *rig) {
+		r.routes = 2
+		w := r.begun(t)
+		r.settings.Chosen.NextLogKey = true
+		r.dies(t, afterRoute)
+		r.settings.Chosen.NextLogKey = false
+		if log := r.readLog(t); log[len(log)-1].Kind != "route" {
+			t.Fatalf("the log ends with a record of kind %s", log[len(log)-1].Kind)
+		}
+		r.refused(t, history.ErrForeignLog)
+		r.refused(t, history.ErrForeignLog, func(c *audit.Config) {
+			c.LogKey, c.FormerLogKeys = bytes.Repeat([]byte{10}, schemas.MinKey), []schemas.Key{evidencetest.LogKey}
+		})
+		r.commit(t, w, 3, user)
+		r.once(t, rotatedKey)
+		if n := r.verifyRotated(t); n != 1 {
+			t.Errorf("%d records hand the log over", n)
+		}
+	})
+}

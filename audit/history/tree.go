@@ -63,6 +63,10 @@ func (p *Topics) ReadTree(ctx context.Context, client store.Client, key *tree.Ke
 	if err != nil {
 		return nil, err
 	}
+	if next := t.Tree.HandedTo(); next != "" {
+		return nil, Refuse(ErrForeignLog, "%s is handed over to the key %s, which is not at hand", "give this machine the file of the key named log that the other "+
+			"auditors have", log, next)
+	}
 	if p.LogEnd.LogPosition.Compare(last) > 0 {
 		return nil, Refuse(ErrForeignLog, "%s: the last record, at offset %d, is no leaf of the tree, which has %d", "if the key named log is another one, or "+
 			"log_name has changed, put it back; if that key follows the one of the log, put the former one beside it, in a file whose name begins with log-; else somebody else has written this record: find out who may (ACL: WRITE), and "+anotherLog,

@@ -33,6 +33,8 @@ type Leaf struct {
 	hash  tlog.Hash
 	link  link
 	key   *Key // that the log is under from the next leaf on
+
+	handed string // the public key of another one that it is under from there on, which is not at hand
 }
 
 // AppendHeaders adds to a record's headers those that a leaf's has.

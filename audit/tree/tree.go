@@ -1,6 +1,8 @@
 package tree
 
 import (
+	"cmp"
+
 	"golang.org/x/mod/sumdb/tlog"
 
 	"lapse/schemas"
@@ -15,6 +17,7 @@ type Tree struct {
 	spans []*Span
 
 	newest tlog.Hash // of the leaf that was added last
+	handed string    // see HandedTo
 }
 
 // New is the empty tree of a log. For somebody who has no key, key is nil: the leaves have no links then, and it goes by their indexes.
@@ -39,6 +42,8 @@ func (t *Tree) Next(value []byte) Leaf {
 	if r, err := rotationIn(value); err == nil && r != nil && r.former == t.key.public {
 		if next := t.ring.of(r.next); next != nil {
 			l.key = next
+		} else {
+			l.handed = r.next
 		}
 	}
 	return l
@@ -48,7 +53,12 @@ func (t *Tree) Next(value []byte) Leaf {
 func (t *Tree) Add(l Leaf) {
 	t.edge.add(l.hash, t.spans...)
 	t.link, t.newest, t.key = l.link, l.hash, l.key
+	t.handed = cmp.Or(t.handed, l.handed)
 }
+
+// HandedTo is the public key that the log was handed over to, where that key is not at hand: nothing may follow by the key that was. Else it
+// is empty.
+func (t *Tree) HandedTo() string { return t.handed }
 
 // Follows adds a record of the topic if it is the next leaf of this very chain, and reports whether it is.
 func (t *Tree) Follows(r *schemas.Record) bool {
