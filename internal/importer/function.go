@@ -122,7 +122,7 @@ func (f *function) statements() (all []string, ok bool) {
 func (f *function) reader(r *reader) *reader {
 	inside := *r
 	if f.Definer {
-		inside.role = f.Owner
+		inside.Role = f.Owner
 	}
 	for _, s := range f.Settings {
 		name, value, _ := strings.Cut(s, "=")

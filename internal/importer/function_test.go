@@ -95,3 +95,49 @@ func TestAJobIsReadInItsRolesSession(t *testing.T) {
 		t.Errorf("jobs of another database, from text: %+v", items)
 	}
 }
+
+// Of a SECURITY DEFINER function "$user" in the path is the owner, and after ALTER ROLE SET role it is that role: their schemas have tables
+// of the same name. A policy of the caller's would delete rows that the job leaves.
+func TestAPathsUserIsTheRoleThatDeletes(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		caller, owner, other := db.NewRole(t, "caller"), db.NewRole(t, "owner"), db.NewRole(t, "other")
+		ddl := logs + "; grant " + owner + ", " + other + " to " + caller
+		for _, schema := range []string{caller, owner, "public"} {
+			ddl += "; create schema if not exists " + schema + "; create table " + schema + ".logs (id bigint primary key, at timestamptz)"
+		}
+		s := newSite(t, db, "postgres", ddl+"; grant usage on schema app, "+caller+", "+owner+" to public; grant all on "+caller+".logs, "+owner+".logs, public.logs to public")
+		s.usual.Zone, s.usual.assumedZone, s.usual.SearchPath = utc, true, `$user, public`
+		for _, c := range []struct{ more, role, want string }{
+			{"", "", caller},
+			{"set search_path = public", "", "public"},
+			{`set search_path = '$user', public`, "", caller},
+			{"security definer", "", owner},
+			{`security definer set search_path = '$user', public`, "", owner},
+			{"", owner, owner},
+			{"", other, "public"},
+		} {
+			db.Exec(t, "alter role "+caller+" reset all")
+			if c.role != "" {
+				db.Exec(t, "alter role "+caller+" set role = "+c.role)
+			}
+			db.Exec(t, "set check_function_bodies = off; create function app.f() returns void language sql "+c.more+
+				" as 'delete from logs where at < now()'; alter function app.f() owner to "+owner)
+			items, err := s.job(t.Context(), &cronJob{Schedule: "@daily", Command: "select app.f()", Database: db.Name, User: caller}, "")
+			must(t, err)
+			if len(items) != 1 || items[0].Policy == nil || items[0].Policy.Table != c.want+".logs" {
+				t.Errorf("%q as %q: %s, and the job deletes from %s.logs", c.more, c.role, policyLine(&items[0]), c.want)
+			}
+			for _, schema := range []string{caller, owner, "public"} {
+				db.Exec(t, "insert into "+schema+".logs values (1, '2000-01-01') on conflict do nothing")
+			}
+			must(t, exec(db.ConnectAs(t, caller), "select app.f()"))
+			var left int
+			must(t, s.conn.QueryRow(t.Context(), "select count(*) from "+c.want+".logs").Scan(&left))
+			if left != 0 {
+				t.Errorf("%q as %q: the job itself leaves %s.logs as it is", c.more, c.role, c.want)
+			}
+			db.Exec(t, "drop function app.f()")
+		}
+	})
+}

@@ -216,7 +216,7 @@ func (s *Server) job(ctx context.Context, j *cronJob, zone string) ([]Item, erro
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{server: s, role: user, settings: set}
+	r := &reader{server: s, settings: set}
 	parts, ok := statements(j.Command)
 	if !ok {
 		return []Item{{Origin: origin, Text: j.Command, Lost: []string{"a quotation mark or a comment is not closed, or there is a character that SQL does not have"}}}, nil

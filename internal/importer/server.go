@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -93,13 +94,15 @@ func (s *Server) undone(ctx context.Context, work func(tx pgx.Tx) error) error {
 
 // settings are what a statement means depends on.
 type settings struct {
+	Role                                       string // whose rights it has, and who "$user" in SearchPath is; "" for none
 	SearchPath, Zone, DateStyle, IntervalStyle string
 	assumedZone                                bool // the server's: neither role nor database has one
 }
 
-// settingsOf are those of a session of a role in this database. A path's "$user" is the role.
+// settingsOf are those of a session of a role in this database.
 func (s *Server) settingsOf(ctx context.Context, role string) (settings, error) {
 	set := s.usual
+	set.Role = role
 	rows, err := collect[setting](ctx, s.conn, `
 		select lower(split_part(c.setting, '=', 1)), substr(c.setting, strpos(c.setting, '=') + 1)
 		  from pg_db_role_setting s
@@ -113,13 +116,16 @@ func (s *Server) settingsOf(ctx context.Context, role string) (settings, error) 
 	for _, r := range rows {
 		set.set(r.Name, r.Value)
 	}
-	set.SearchPath = strings.ReplaceAll(set.SearchPath, `"$user"`, schemas.Identifier(role))
 	return set, nil
 }
 
 // set takes one, as pg_db_role_setting and pg_proc have it.
 func (s *settings) set(name, value string) {
 	switch strings.ToLower(name) {
+	case "role":
+		if value != "none" {
+			s.Role = value
+		}
 	case "search_path":
 		s.SearchPath = value
 	case "timezone":
@@ -129,6 +135,14 @@ func (s *settings) set(name, value string) {
 	case "intervalstyle":
 		s.IntervalStyle = value
 	}
+}
+
+// user is the entry of a path that means the role that the statement runs as: of a SECURITY DEFINER function its owner.
+var user = regexp.MustCompile(`(^|,)\s*(?:"\$user"|\$user\b)`)
+
+// path is SearchPath as the role has it.
+func (s *settings) path() string {
+	return user.ReplaceAllString(s.SearchPath, "${1}"+strings.ReplaceAll(schemas.Identifier(s.Role), "$", "$$"))
 }
 
 // body is what PostgreSQL writes of a statement, parsed as in a session with these settings: see the package. problem is for whom the
@@ -187,7 +201,7 @@ func assume(ctx context.Context, tx pgx.Tx, set settings) error {
 		  from (values ('search_path', $1::pg_catalog.text), ('timezone', $2::pg_catalog.text), ('datestyle', $3::pg_catalog.text), ('intervalstyle', $4::pg_catalog.text), ('quote_all_identifiers', 'off'),
 		               ('standard_conforming_strings', 'on'), ('backslash_quote', 'safe_encoding'), ('extra_float_digits', '1'),
 		               ('check_function_bodies', 'on'), ('transform_null_equals', 'off'), ('row_security', 'on')) s(name, value)`,
-		pgx.QueryExecModeDescribeExec, set.SearchPath, set.Zone, set.DateStyle, set.IntervalStyle)
+		pgx.QueryExecModeDescribeExec, set.path(), set.Zone, set.DateStyle, set.IntervalStyle)
 	if err != nil {
 		return fmt.Errorf("set search_path and zone: %w", err)
 	}

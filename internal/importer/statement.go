@@ -17,7 +17,6 @@ import (
 // reader reads the statements of one job.
 type reader struct {
 	server *Server
-	role   string
 	settings
 }
 
@@ -179,7 +178,7 @@ func (r *reader) table(ctx context.Context, i *Item, d *deletion) (t database.Ta
 			       c.relrowsecurity and not coalesce((select o.rolsuper or o.rolbypassrls or o.oid = c.relowner and not c.relforcerowsecurity
 			                                            from pg_roles o where o.rolname = $3), false)
 			  from pg_class c
-			 where c.oid = $1`, t.OID, d.key, r.role).Scan(&unique, &hidden)
+			 where c.oid = $1`, t.OID, d.key, r.Role).Scan(&unique, &hidden)
 		switch {
 		case err != nil:
 			return fmt.Errorf("look for the keys of %s: %w", t.Name, err)

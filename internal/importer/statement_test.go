@@ -69,7 +69,7 @@ func newReader(t testing.TB) *site {
 // read reads a statement of a job of the superuser's.
 func (s *site) read(text, zone string) *Item {
 	s.t.Helper()
-	r := &reader{server: s.Server, role: "postgres", settings: settings{SearchPath: "app, public", Zone: zone, DateStyle: "ISO, MDY", IntervalStyle: "postgres"}}
+	r := &reader{server: s.Server, settings: settings{Role: "postgres", SearchPath: "app, public", Zone: zone, DateStyle: "ISO, MDY", IntervalStyle: "postgres"}}
 	i, err := r.statement(s.t.Context(), text)
 	must(s.t, err)
 	return i
