@@ -4,6 +4,8 @@ package browsertest
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,9 +27,10 @@ type Browser struct {
 	to      io.Writer
 	answers *bufio.Scanner
 	axe     string // file
+	shots   string // folder
 }
 
-// Open starts a Chromium. Where there is none, or no npm for axe-core, the test is skipped.
+// Open starts a Chromium. Where there is none, or no npm for axe-core, the test is skipped. LAPSE_SHOTS names a folder that keeps the pictures.
 func Open(t testing.TB) *Browser {
 	t.Helper()
 	for program, what := range map[string]string{"chromium": "apt-get install chromium", "npm": "apt-get install npm"} {
@@ -43,7 +46,7 @@ func Open(t testing.TB) *Browser {
 	}
 	program := filepath.Join(dir, "browser")
 	run(t, filepath.Join(filepath.Dir(strings.TrimSpace(string(gomod))), "deploy", "test"), "go", "build", "-o", program, "./browser")
-	b := &Browser{t: t, axe: filepath.Join(dir, "node_modules", "axe-core", "axe.min.js")}
+	b := &Browser{t: t, axe: filepath.Join(dir, "node_modules", "axe-core", "axe.min.js"), shots: cmp.Or(os.Getenv("LAPSE_SHOTS"), dir)}
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program) // it ends when its input does
 	cmd.Stderr = os.Stderr
 	to, err := cmd.StdinPipe()
@@ -102,26 +105,66 @@ func (b *Browser) answer(command string) string {
 	return value
 }
 
-// Axe wants nothing serious or critical from axe-core.
+// Shot keeps a picture of the whole page.
+func (b *Browser) Shot(name string) {
+	b.t.Helper()
+	b.Do("shot " + filepath.Join(b.shots, name+".png"))
+}
+
+// Print wants a PDF of the page on paper of that size, in inches.
+func (b *Browser) Print(name string, width, height float64) {
+	b.t.Helper()
+	file := filepath.Join(b.shots, name+".pdf")
+	b.Do(fmt.Sprintf("print %g %g %s", width, height, file))
+	if pdf, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(pdf, []byte("%PDF-")) || len(pdf) < 10 {
+		b.t.Errorf("%s: it prints %d bytes that are no PDF: %v", name, len(pdf), err)
+	}
+}
+
+// Fits wants a page that is no wider than the window. A phone's innerWidth grows with what does not fit, clientWidth does not.
+func (b *Browser) Fits(what string) {
+	b.t.Helper()
+	if over := b.Do("eval document.documentElement.scrollWidth - document.documentElement.clientWidth"); over != "0" {
+		b.t.Errorf("%s: the page is %s pixels wider than the window", what, over)
+	}
+}
+
+// Axe wants no finding of axe-core, about WCAG 2.2 AA or best practice.
 func (b *Browser) Axe(what string) {
 	b.t.Helper()
-	for _, finding := range b.list("axe " + b.axe) {
+	var found struct {
+		Passes   int
+		Findings []string
+	}
+	b.into("axe "+b.axe, &found)
+	for _, finding := range found.Findings {
 		b.t.Errorf("%s: axe finds %s", what, finding)
+	}
+	if found.Passes < 10 {
+		b.t.Errorf("%s: %d rules of axe pass", what, found.Passes)
 	}
 }
 
 // Quiet wants no complaint of the console or the Content-Security-Policy since the last time.
 func (b *Browser) Quiet(what string) {
 	b.t.Helper()
-	for _, complaint := range b.list("complaints") {
+	var complaints []string
+	b.into("complaints", &complaints)
+	for _, complaint := range complaints {
 		b.t.Errorf("%s: the browser complains of %s", what, complaint)
 	}
 }
 
-func (b *Browser) list(command string) (all []string) {
+// Asked are the addresses that the browser asked for since the last time.
+func (b *Browser) Asked() (all []string) {
 	b.t.Helper()
-	if err := json.Unmarshal([]byte(b.Do(command)), &all); err != nil {
+	b.into("asked", &all)
+	return all
+}
+
+func (b *Browser) into(command string, value any) {
+	b.t.Helper()
+	if err := json.Unmarshal([]byte(b.Do(command)), value); err != nil {
 		b.t.Fatal(err)
 	}
-	return all
 }

@@ -4,8 +4,6 @@ package page_test
 
 import (
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"lapse/internal/browsertest"
@@ -13,25 +11,19 @@ import (
 )
 
 // What people see, in a real browser: the whole without scripts, refreshed in place with them, on a phone, in the dark, and by what a
-// screen reader needs. LAPSE_SHOTS names a folder that keeps the pictures.
+// screen reader needs.
 func TestThePageInARealBrowser(t *testing.T) {
 	b := browsertest.Open(t)
 	db := pgtest.New(t, pgtest.Newest(t))
 	world(t, db)
 	server := httptest.NewServer(show(t, db, running).mux)
 	defer server.Close()
-	shots := os.Getenv("LAPSE_SHOTS")
-	if shots == "" {
-		shots = t.TempDir()
-	}
-	shot := func(name string) { b.Do("shot " + filepath.Join(shots, name+".png")) }
 	is := func(what, expression string) {
 		t.Helper()
 		if got := b.Do("eval !!(" + expression + ")"); got != "true" {
 			t.Errorf("%s is not so: %s", what, expression)
 		}
 	}
-	const fits = "document.documentElement.scrollWidth <= innerWidth"
 
 	b.Do("size 1280 900")
 	b.Do("open " + server.URL)
@@ -40,9 +32,9 @@ func TestThePageInARealBrowser(t *testing.T) {
 	is("the hostile name is text", "document.querySelectorAll('img').length === 0 && document.body.textContent.includes('<img src=x onerror=alert(1)>')")
 	is("what reverses text is shown as an escape", `document.body.textContent.includes('\\u202e')`)
 	is("no key is shown", "!document.body.innerHTML.includes('a-key-that')")
-	is("the page fits", fits)
+	b.Fits("wide")
 	b.Axe("wide")
-	shot("wide")
+	b.Shot("wide")
 
 	// A refresh leaves alone what has not changed: the same elements, the focus, the scroll position.
 	b.Do("eval document.querySelector('#policy-paused a').focus({preventScroll: true}), document.querySelector('#policy-tokens').kept = 1, scrollTo(0, 300)")
@@ -60,14 +52,14 @@ func TestThePageInARealBrowser(t *testing.T) {
 
 	b.Do("size 390 844")
 	b.Do("open " + server.URL)
-	is("it fits a phone", fits)
+	b.Fits("phone")
 	b.Axe("phone")
-	shot("phone")
+	b.Shot("phone")
 	b.Do("size 1280 900")
 	b.Do("scheme dark")
 	is("it is dark", "getComputedStyle(document.documentElement).backgroundColor === 'rgb(20, 23, 26)'")
 	b.Axe("dark")
-	shot("dark")
+	b.Shot("dark")
 	b.Do("scheme light")
 
 	b.Do("open " + server.URL + "/policies/sessions-30d")
@@ -80,18 +72,18 @@ func TestThePageInARealBrowser(t *testing.T) {
 	is("what was folded and unfolded stays so", "document.querySelector('#months').open && !document.querySelector('#function-0').open")
 	b.Do("eval document.querySelector('#function-0').open = true")
 	b.Axe("policy")
-	shot("policy")
+	b.Shot("policy")
 	b.Do("size 390 844")
-	is("a policy fits a phone", fits)
-	shot("policy-phone")
+	b.Fits("a policy, phone")
+	b.Shot("policy-phone")
 	b.Do("scheme dark")
 	b.Axe("policy, dark, phone")
 	b.Do("open " + server.URL + "/policies/" + markup)
 	is("the hostile name is text there too", "document.querySelectorAll('img').length === 0")
-	is("it fits a phone", fits)
+	b.Fits("the hostile name, phone")
 	b.Do("open " + server.URL + "/policies/" + longest)
-	is("the longest name fits a phone", fits)
-	shot("longest")
+	b.Fits("the longest name, phone")
+	b.Shot("longest")
 	b.Quiet("all of it")
 
 	b.Do("scripts off")
@@ -105,5 +97,5 @@ func TestThePageInARealBrowser(t *testing.T) {
 	server.CloseClientConnections()
 	server.Close()
 	b.Do("wait document.querySelector('#lost') && document.querySelector('#lost').textContent.includes('does not answer')")
-	shot("lost")
+	b.Shot("lost")
 }

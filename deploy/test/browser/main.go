@@ -8,8 +8,10 @@
 //	eval EXPRESSION     in JavaScript; the answer is its value
 //	wait EXPRESSION     until it is true, at most half a minute
 //	shot FILE           a PNG of the whole page
-//	axe FILE            run axe-core from that file; the answer is a list of serious and critical findings
+//	print W H FILE      a PDF on paper of that size, in inches
+//	axe FILE            run axe-core from that file; the answer is how many rules pass, and a list of findings
 //	complaints          what the console and the Content-Security-Policy complained of since the last time
+//	asked               the addresses that were asked for since the last time
 package main
 
 import (
@@ -25,6 +27,8 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -40,7 +44,7 @@ func main() {
 	defer closeTab()
 	b := &browser{ctx: ctx}
 	chromedp.ListenTarget(ctx, b.hear)
-	if err := chromedp.Run(ctx, log.Enable(), runtime.Enable()); err != nil {
+	if err := chromedp.Run(ctx, log.Enable(), network.Enable(), runtime.Enable()); err != nil {
 		fmt.Println("error", strconv.Quote(err.Error()))
 		os.Exit(1)
 	}
@@ -67,9 +71,10 @@ type browser struct {
 	ctx        context.Context
 	mutex      sync.Mutex
 	complaints []string
+	asked      []string
 }
 
-// hear keeps what the page complains of.
+// hear keeps what the page complains of, and what it asks for.
 func (b *browser) hear(event any) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -84,7 +89,18 @@ func (b *browser) hear(event any) {
 		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
 			b.complaints = append(b.complaints, fmt.Sprint("the console: ", e.Type))
 		}
+	case *network.EventRequestWillBeSent:
+		b.asked = append(b.asked, e.Request.URL)
 	}
+}
+
+// taken is what was kept since the last time.
+func (b *browser) taken(kept *[]string) []string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	all := append([]string{}, *kept...)
+	*kept = nil
+	return all
 }
 
 func (b *browser) do(command, argument string) (value any, err error) {
@@ -114,14 +130,14 @@ func (b *browser) do(command, argument string) (value any, err error) {
 			return nil, err
 		}
 		return nil, os.WriteFile(argument, png, 0o600)
+	case "print":
+		return nil, run(chromedp.ActionFunc(func(ctx context.Context) error { return toPaper(ctx, argument) }))
 	case "axe":
 		return b.axe(ctx, argument)
 	case "complaints":
-		b.mutex.Lock()
-		defer b.mutex.Unlock()
-		all := append([]string{}, b.complaints...)
-		b.complaints = nil
-		return all, nil
+		return b.taken(&b.complaints), nil
+	case "asked":
+		return b.taken(&b.asked), nil
 	}
 	return nil, fmt.Errorf("there is no command %q", command)
 }
@@ -143,18 +159,33 @@ func (b *browser) wait(ctx context.Context, expression string) error {
 	}
 }
 
+func toPaper(ctx context.Context, argument string) error {
+	width, rest, _ := strings.Cut(argument, " ")
+	height, file, _ := strings.Cut(rest, " ")
+	var w, h float64
+	if _, err := fmt.Sscan(width+" "+height, &w, &h); err != nil {
+		return err
+	}
+	pdf, _, err := page.PrintToPDF().WithPaperWidth(w).WithPaperHeight(h).WithMarginTop(0).WithMarginBottom(0).WithMarginLeft(0).WithMarginRight(0).Do(ctx)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, pdf, 0o600)
+}
+
 // axe runs axe-core in the page. It comes over the debugger, which no Content-Security-Policy of the page concerns.
 func (b *browser) axe(ctx context.Context, file string) (any, error) {
 	script, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var findings []string
-	err = chromedp.Run(ctx, chromedp.Evaluate(string(script)+"\n;0", nil), chromedp.Evaluate(`axe.run(document, {resultTypes: ['violations']}).then(r => r.violations
-		.filter(v => v.impact === 'serious' || v.impact === 'critical')
-		.map(v => v.id + ': ' + v.help + ': ' + v.nodes.map(n => n.html).join(' | ').slice(0, 400)))`, &findings, awaited))
-	if findings == nil {
-		findings = []string{}
+	var found struct {
+		Passes   int      `json:"passes"`
+		Findings []string `json:"findings"`
 	}
-	return findings, err
+	const all = `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}).then(r => ({
+		passes: r.passes.length,
+		findings: r.violations.map(v => v.id + ', ' + v.impact + ': ' + v.help + ': ' + v.nodes.map(n => n.html).join(' | ').slice(0, 400))}))`
+	err = chromedp.Run(ctx, chromedp.Evaluate(string(script)+"\n;0", nil), chromedp.Evaluate(all, &found, awaited))
+	return found, err
 }
