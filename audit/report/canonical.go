@@ -16,34 +16,51 @@ import (
 //   - no null but where a member may be absent by its type; an empty list is [];
 //   - integers in decimal without exponent; instants as Instant has them;
 //   - in strings <, > and & and U+2028 and U+2029 as \u escapes, so that it can stand in a script of an HTML page.
-func (r *Report) Canonical() ([]byte, error) {
-	fillLists(reflect.ValueOf(r).Elem())
-	text, err := json.Marshal(r)
+func (r *Report) Canonical() ([]byte, error) { return canonical(r) }
+
+// Parse reads canonical JSON. It refuses any other text of the same report.
+func Parse(text []byte) (*Report, error) {
+	var r Report
+	if err := parse(text, &r, kind); err != nil {
+		return nil, fmt.Errorf("read a report: %w", err)
+	}
+	return &r, nil
+}
+
+// edition is a report that has a canonical form.
+type edition interface {
+	head() (kind string, schema int)
+}
+
+func (r *Report) head() (string, int)   { return r.Kind, r.Schema }
+func (r *Redacted) head() (string, int) { return r.Kind, r.Schema }
+
+func canonical(e edition) ([]byte, error) {
+	fillLists(reflect.ValueOf(e).Elem())
+	text, err := json.Marshal(e)
 	if err != nil {
 		return nil, err
 	}
 	return append(text, '\n'), nil
 }
 
-// Parse reads canonical JSON. It refuses any other text of the same report.
-func Parse(text []byte) (*Report, error) {
-	var r Report
+func parse(text []byte, into edition, want string) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
-		return nil, fmt.Errorf("read a report: %w", err)
+	if err := decoder.Decode(into); err != nil {
+		return err
 	}
-	if r.Kind != kind || r.Schema != Schema {
-		return nil, fmt.Errorf("read a report: it is a %q of schema %d; this program reads schema %d", r.Kind, r.Schema, Schema)
+	if kind, schema := into.head(); kind != want || schema != Schema {
+		return fmt.Errorf("it is a %q of schema %d; this program reads schema %d", kind, schema, Schema)
 	}
-	again, err := r.Canonical()
+	again, err := canonical(into)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !bytes.Equal(again, text) {
-		return nil, errors.New("read a report: it is not in canonical form: somebody has edited it")
+		return errors.New("it is not in canonical form: somebody has edited it")
 	}
-	return &r, nil
+	return nil
 }
 
 // fillLists makes lists that are not there empty ones.
