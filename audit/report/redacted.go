@@ -145,7 +145,7 @@ func (p *Policy) redact(code string, from, to time.Time) *RedactedPolicy {
 	r := &out.RollForward
 	*r = RedactedRollForward{f.DueStart.cell(), f.HeldStart.cell(), f.ByPolicy.cell(), f.ByUsers.cell(), f.DueEnd.cell(), f.HeldEnd.cell(), f.FellDue}
 	// What the policy deleted between two counts is nearly a sum of days: what lies outside of them must not come out either.
-	if outside := p.Deleted.Rows + p.Deleted.Soft - f.ByPolicy.least(); f.ByPolicy.Value != nil && (out.Deleted.hidden() || outside > 0 && outside < fewest) {
+	if outside := p.Deleted.Rows + p.Deleted.Soft - f.ByPolicy.Least(); f.ByPolicy.Value != nil && (out.Deleted.hidden() || outside > 0 && outside < fewest) {
 		r.ByPolicy = NotAssessed(Withheld)
 	}
 	for _, part := range []Figure{r.DueStart, r.HeldStart, r.ByPolicy, r.ByUsers, r.DueEnd, r.HeldEnd} {
@@ -221,24 +221,14 @@ func plus(a, b Figure) Figure {
 	if a == (Figure{}) {
 		a = Number(0)
 	}
-	least, most := a.least()+b.least(), a.most()+b.most()
+	least, most := a.Least()+b.Least(), a.most()+b.most()
 	if least == most {
 		return Number(least)
 	}
 	return Figure{NotAssessed: Withheld, AtLeast: &least, AtMost: &most}
 }
 
-// least and most are 0 where nothing is known.
-func (f Figure) least() int64 {
-	if f.Value != nil {
-		return *f.Value
-	}
-	if f.AtLeast != nil {
-		return *f.AtLeast
-	}
-	return 0
-}
-
+// most is 0 where nothing is known.
 func (f Figure) most() int64 {
 	if f.Value != nil {
 		return *f.Value

@@ -94,6 +94,17 @@ func NotAssessed(why Reason) Figure { return Figure{NotAssessed: why} }
 // Is reports whether the figure was assessed and is n.
 func (f Figure) Is(n int64) bool { return f.Value != nil && *f.Value == n }
 
+// Least is how many there are at least; 0 where nothing is known.
+func (f Figure) Least() int64 {
+	switch {
+	case f.Value != nil:
+		return *f.Value
+	case f.AtLeast != nil:
+		return *f.AtLeast
+	}
+	return 0
+}
+
 // List is the first MaxListed of something.
 type List[T any] struct {
 	Items []T   `json:"items"`

@@ -101,13 +101,7 @@ func (c *Count) countedAtEnd(p *policy) bool {
 func (c *Count) findings(p *policy, r *Policy) (all []Finding) {
 	for i := range r.Zero {
 		line := &r.Zero[i]
-		f, n := &line.Figure, int64(0)
-		switch {
-		case f.Value != nil:
-			n = *f.Value
-		case f.AtLeast != nil:
-			n = *f.AtLeast
-		}
+		f, n := &line.Figure, line.Figure.Least()
 		switch {
 		case line.About == Gaps && n > 0:
 			all = append(all, Finding{Grade: Unknown, About: Gaps, Count: n})

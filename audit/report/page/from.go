@@ -128,14 +128,14 @@ func sentence(p *report.Policy) string {
 
 // byOthers is what others deleted of the policy's table, as a part of a sentence.
 func byOthers(u *report.Users) string {
-	text, n := "", leastOf(u.Deleted)
+	text, n := "", u.Deleted.Least()
 	switch {
 	case u.Deleted.Value != nil && n > 0:
 		text = fmt.Sprintf(", and %s by others", Number(n))
 	case n > 0:
 		text = fmt.Sprintf(", and %s or more by others", Number(n))
 	}
-	if leastOf(u.Truncates) > 0 {
+	if u.Truncates.Least() > 0 {
 		text += ", and its table truncated by others"
 	}
 	return text

@@ -42,7 +42,7 @@ func lineCell(p *report.Policy, j int, at place) Cell {
 }
 
 func noFloor(p *report.Policy, z *report.ZeroLine) bool {
-	return z.About == report.BelowFloor && p.Floors.Len() == 0 && leastOf(z.Figure) == 0
+	return z.About == report.BelowFloor && p.Floors.Len() == 0 && z.Figure.Least() == 0
 }
 
 // zeroCell is a line's number. A gap is no fault of the policy: nobody knows what is in it.
@@ -51,7 +51,7 @@ func zeroCell(about report.About, f report.Figure, at place) Cell {
 	switch {
 	case about == report.Gaps && !f.Is(0):
 		c.Tone = Open
-	case f.NotAssessed == report.Withheld || leastOf(f) > 0:
+	case f.NotAssessed == report.Withheld || f.Least() > 0:
 		c.Tone = Fail
 	case f.Value == nil:
 		c.Tone = Open

@@ -60,7 +60,7 @@ func (m *maker) lines(of ...report.About) (found, open []string) {
 					continue
 				}
 				f := p.Zero[j].Figure
-				if seen := leastOf(f); seen > 0 {
+				if seen := f.Least(); seen > 0 {
 					n += seen
 					wrongOf = append(wrongOf, p.Name)
 				}
@@ -101,17 +101,6 @@ func (m *maker) having(about report.About) (names []string) {
 		}
 	}
 	return names
-}
-
-// leastOf is how many there are at least.
-func leastOf(f report.Figure) int64 {
-	switch {
-	case f.Value != nil:
-		return *f.Value
-	case f.AtLeast != nil:
-		return *f.AtLeast
-	}
-	return 0
 }
 
 func (m *maker) deletedWrongly() Answer {
@@ -225,7 +214,7 @@ func (m *maker) kept() Answer {
 	var in, unstated []string
 	for _, i := range m.order {
 		p := &m.Policies[i]
-		switch n := leastOf(p.Quarantine.AtEnd); {
+		switch n := p.Quarantine.AtEnd.Least(); {
 		case p.Quarantine.AtEnd.Value == nil:
 			unstated = append(unstated, p.Name)
 		case n > 0:
