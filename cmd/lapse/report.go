@@ -185,10 +185,7 @@ func (r *reporter) run(ctx context.Context) error {
 	var unanswered *report.PeriodError
 	switch {
 	case errors.As(err, &found):
-		result.Fault = &foundFault{File: found.File, What: found.What}
-		if found.Leaf >= 0 {
-			result.Fault.Leaf = &found.Leaf
-		}
+		result.Fault = faultOf(found)
 		err = errNeedsPerson
 	case errors.As(err, &unanswered):
 		return invalid(err)

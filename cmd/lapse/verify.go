@@ -148,6 +148,14 @@ type foundFault struct {
 	What string `json:"what"`
 }
 
+func faultOf(found *tree.Fault) *foundFault {
+	f := &foundFault{File: found.File, What: found.What}
+	if found.Leaf >= 0 {
+		f.Leaf = &found.Leaf
+	}
+	return f
+}
+
 func (v *verifier) run(ctx context.Context) error {
 	result := &verified{Witnesses: []seenBy{}, NotChecked: []string{
 		shows,
@@ -160,10 +168,7 @@ func (v *verifier) run(ctx context.Context) error {
 	var found *tree.Fault
 	switch {
 	case errors.As(err, &found):
-		result.Fault = &foundFault{File: found.File, What: found.What}
-		if found.Leaf >= 0 {
-			result.Fault.Leaf = &found.Leaf
-		}
+		result.Fault = faultOf(found)
 		err = errNeedsPerson
 	case err != nil:
 		return err

@@ -77,10 +77,7 @@ func (v *verifier) report(ctx context.Context, name string, file []byte) error {
 	var unanswered *report.PeriodError
 	switch {
 	case errors.As(err, &found):
-		r.Fault = &foundFault{File: found.File, What: found.What}
-		if found.Leaf >= 0 {
-			r.Fault.Leaf = &found.Leaf
-		}
+		r.Fault = faultOf(found)
 		err = errNeedsPerson
 	case errors.As(err, &unanswered):
 		return invalid(err)
