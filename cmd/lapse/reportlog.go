@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"golang.org/x/mod/sumdb/note"
@@ -40,21 +39,14 @@ func (r *reporter) openReported(ctx context.Context, v *verified) (log *reported
 		return nil, err
 	}
 	log.app = r.app
-	for _, name := range r.known {
-		notes, err := knownNotes(name)
-		if err != nil {
-			log.close()
-			return nil, invalid(err)
-		}
-		log.known = append(log.known, notes...)
+	if log.known, _, err = r.takeKnown(v); err == nil {
+		_, log.witnesses, log.quorum, err = r.verifyWitnesses(v)
 	}
-	if len(log.known) == 0 {
-		v.NotChecked = append(v.NotChecked, "whether this is the only log that the key has signed, and nothing is cut off: no checkpoint was given with --known")
-	}
-	if _, log.witnesses, log.quorum, err = r.verifyWitnesses(v); err != nil {
+	if err != nil {
 		log.close()
+		return nil, err
 	}
-	return log, err
+	return log, nil
 }
 
 func (r *reporter) openReportedFolder(ctx context.Context, v *verified) (*reportedLog, error) {
@@ -157,7 +149,5 @@ func (l *reportedLog) pass(ctx context.Context, step string, take taker, signed 
 // tell fills in what was found.
 func (l *reportedLog) tell(v *verified) {
 	v.seen(l.found.Seen, l.found.Cosigned)
-	if later := l.found.Records - l.found.Newest.Size; later > 0 {
-		v.NotChecked = append(v.NotChecked, fmt.Sprintf("%s of the log after the newest checkpoint: no one has signed them yet", counted(uint64(later), "record")))
-	}
+	v.unsigned(l.found)
 }

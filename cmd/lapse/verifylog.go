@@ -120,18 +120,8 @@ func (o *logVerifier) begin(ctx context.Context) error {
 	}
 	o.witnesses = all
 	o.stream = tree.Stream{Place: o.place, Verifier: public, Key: o.key, Witnesses: keys, Quorum: quorum}
-	for _, name := range o.known {
-		notes, state, err := readKnown(name)
-		if err != nil {
-			return invalid(err)
-		}
-		if state != nil {
-			o.before = state
-		}
-		o.stream.Known = append(o.stream.Known, notes...)
-	}
-	if len(o.known) == 0 {
-		o.result.NotChecked = append(o.result.NotChecked, "whether this is the only log that the key has signed, and nothing is cut off: no checkpoint was given with --known")
+	if o.stream.Known, o.before, err = o.takeKnown(o.result); err != nil {
+		return err
 	}
 	o.says, err = o.askSays(ctx, o.place, all, signed, newest.Size, o.result)
 	return err
@@ -274,13 +264,18 @@ func (o *logVerifier) tell(found *tree.Streamed) error {
 	}
 	r.Foreign = found.Foreign
 	r.dated(&o.clock)
-	if later := found.Records - found.Newest.Size; later > 0 {
-		r.NotChecked = append(r.NotChecked, fmt.Sprintf("%s of the log after the newest checkpoint: no one has signed them yet", counted(uint64(later), "record")))
-	}
+	r.unsigned(found)
 	if found.Unchecked > 0 {
 		r.NotChecked = append(r.NotChecked, fmt.Sprintf("%s: too many records came between the tree that each signs and itself", counted(found.Unchecked, "checkpoint")))
 	}
 	return nil
+}
+
+// unsigned says how many records follow the newest checkpoint.
+func (r *verified) unsigned(found *tree.Streamed) {
+	if later := found.Records - found.Newest.Size; later > 0 {
+		r.NotChecked = append(r.NotChecked, fmt.Sprintf("%s of the log after the newest checkpoint: no one has signed them yet", counted(uint64(later), "record")))
+	}
 }
 
 // compareWitnesses wants the log to have what the witnesses had seen before it was read.

@@ -63,6 +63,24 @@ func readKnown(name string) ([][]byte, *verifiedState, error) {
 	return notes, nil, nil
 }
 
+// takeKnown reads what --known names, of a log that is read record by record; before is what a verification has left, if one of them is that.
+func (v *verifier) takeKnown(result *verified) (all [][]byte, before *verifiedState, err error) {
+	for _, name := range v.known {
+		notes, state, err := readKnown(name)
+		if err != nil {
+			return nil, nil, invalid(err)
+		}
+		if state != nil {
+			before = state
+		}
+		all = append(all, notes...)
+	}
+	if len(v.known) == 0 {
+		result.NotChecked = append(result.NotChecked, "whether this is the only log that the key has signed, and nothing is cut off: no checkpoint was given with --known")
+	}
+	return all, before, nil
+}
+
 // onlineLines is what a person reads of a log that was read from its topic.
 func (r *verified) onlineLines() (lines []string) {
 	c := r.Coverage
