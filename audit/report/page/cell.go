@@ -130,7 +130,7 @@ func graded(g report.Grade, from place) Cell {
 var (
 	gradeWords = map[report.Grade]string{report.Fail: "Fail", report.Unknown: "Not assessed", report.Warn: "Warn", report.Pass: "Pass"}
 	tones      = map[report.Grade]Tone{report.Fail: Fail, report.Unknown: Open, report.Warn: Warn, report.Pass: Pass}
-	gradeOrder = map[report.Grade]int{report.Fail: 0, report.Unknown: 1, report.Warn: 2, report.Pass: 3}
+	grades     = []report.Grade{report.Fail, report.Unknown, report.Warn, report.Pass} // the worst first
 )
 
 // counted is a number with its noun.

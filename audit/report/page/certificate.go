@@ -21,13 +21,9 @@ func NewCertificate(r *report.Report, build, matter string) (*Document, error) {
 	m := &maker{Report: r, order: []int{}}
 	d := &Document{Build: build, Form: formCertificate, Lines: true, Verify: steps(r.Log.PublicKey)}
 	root := place("")
-	opening := Cell{Text: "the beginning of the log"}
-	if r.Log.Opening != nil {
-		opening = checkpoint(r.Log.Opening)
-	}
 	d.Facts = []Fact{
 		{"Database", text(r.Log.Database, root.in("log", "database"))},
-		{"Period", Cell{Text: fmt.Sprintf("from %s to before %s UTC", moment(r.Period.From), moment(r.Period.To))}},
+		{"Period", period(r.Period)},
 	}
 	if matter != "" {
 		d.Form, d.Title = formOfMatter+matter, "Certificate of preservation"
@@ -41,12 +37,10 @@ func NewCertificate(r *report.Report, build, matter string) (*Document, error) {
 		m.order, d.Title = []int{0}, "Certificate of disposition"
 		m.disposition(d)
 	}
-	d.Facts = append(d.Facts, Fact{"By the log", text(r.Log.Name, root.in("log", "name"))}, Fact{"after", opening}, Fact{"up to", checkpoint(&r.Log.Closing)})
+	d.Facts = append(d.Facts, Fact{"By the log", text(r.Log.Name, root.in("log", "name"))}, Fact{"after", opening(r.Log.Opening, "the beginning of the log")}, Fact{"up to", checkpoint(&r.Log.Closing)})
 	for _, i := range m.order {
 		p := &r.Policies[i]
-		d.Verdicts = append(d.Verdicts, Verdict{
-			Tone: tones[p.Verdict], Word: graded(p.Verdict, policyAt(i).in("verdict")).plain(), Subject: text(p.Name, policyAt(i).in("name")), Sentence: sentence(p),
-		})
+		d.Verdicts = append(d.Verdicts, verdict(p.Verdict, policyAt(i), text(p.Name, policyAt(i).in("name")), sentence(p), ""))
 	}
 	d.Unknown = m.unknown()
 	return d, nil

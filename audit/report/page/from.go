@@ -24,18 +24,15 @@ func New(r *report.Report, build string, witnesses []report.Witness) *Document {
 		m.order[i] = i
 	}
 	slices.SortStableFunc(m.order, func(a, b int) int {
-		return cmp.Compare(gradeOrder[r.Policies[a].Verdict], gradeOrder[r.Policies[b].Verdict])
+		return cmp.Compare(slices.Index(grades, r.Policies[a].Verdict), slices.Index(grades, r.Policies[b].Verdict))
 	})
 	d := &Document{
-		Title: "Retention report of " + visible(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Words: glossary, Unknown: m.unknown(), Verify: m.steps(),
+		Title: "Retention report of " + visible(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Words: glossary, Unknown: m.unknown(), Verify: steps(r.Log.PublicKey),
 		Sections: []Section{m.zeroLines(), m.rollForward(), m.deletions()},
 	}
 	for _, i := range m.order {
 		p := &r.Policies[i]
-		d.Verdicts = append(d.Verdicts, Verdict{
-			Tone: tones[p.Verdict], Word: graded(p.Verdict, policyAt(i).in("verdict")).plain(), Subject: text(p.Name, policyAt(i).in("name")),
-			Sentence: sentence(p), Link: policyID(i),
-		})
+		d.Verdicts = append(d.Verdicts, verdict(p.Verdict, policyAt(i), text(p.Name, policyAt(i).in("name")), sentence(p), policyID(i)))
 	}
 	for _, i := range m.order {
 		d.Sections = append(d.Sections, m.policy(i))
@@ -53,20 +50,34 @@ func (c Cell) with(after string) Cell { c.Text += after; return c }
 func (m *maker) facts() []Fact {
 	l := &m.Log
 	root := place("")
-	opening := Cell{Text: "none: the log began in the period"}
-	if o := l.Opening; o != nil {
-		opening = checkpoint(o)
-	}
-	facts := []Fact{
+	return []Fact{
 		{"Database", text(l.Database, root.in("log", "database"))},
-		{"Period", Cell{Text: fmt.Sprintf("from %s to before %s UTC", moment(m.Period.From), moment(m.Period.To))}},
+		{"Period", period(m.Period)},
 		{"Policies", Cell{Text: m.tally()}},
 		{"Log", text(l.Name, root.in("log", "name"))},
-		{"It begins after", opening},
+		{"It begins after", opening(l.Opening, noOpening)},
 		{"and ends with", checkpoint(&l.Closing)},
 		{"Witnesses", m.witnessed()},
 	}
-	return facts
+}
+
+func period(p report.Period) Cell {
+	return Cell{Text: fmt.Sprintf("from %s to before %s UTC", moment(p.From), moment(p.To))}
+}
+
+const noOpening = "none: the log began in the period"
+
+// opening is the checkpoint before the period, or what is said where there is none.
+func opening(c *report.Checkpoint, none string) Cell {
+	if c == nil {
+		return Cell{Text: none}
+	}
+	return checkpoint(c)
+}
+
+// verdict is that of the policy at a place.
+func verdict(g report.Grade, at place, subject Cell, sentence, link string) Verdict {
+	return Verdict{Tone: tones[g], Word: graded(g, at.in("verdict")).plain(), Subject: subject, Sentence: sentence, Link: link}
 }
 
 // witnessed says who has seen the log: as who makes the report has found, since the log's records do not say it.
@@ -92,7 +103,7 @@ func checkpoint(c *report.Checkpoint) Cell {
 // tally says how many policies have which verdict.
 func (m *maker) tally() string {
 	var parts []string
-	for _, g := range []report.Grade{report.Fail, report.Unknown, report.Warn, report.Pass} {
+	for _, g := range grades {
 		n := 0
 		for i := range m.Policies {
 			if m.Policies[i].Verdict == g {
@@ -162,6 +173,12 @@ func because(all []report.Finding) string {
 	return strings.Join(text, "; ")
 }
 
+// What no report knows.
+const (
+	copiesUnknown = "Whether a deleted row is gone from backups, from archived write-ahead log, from replicas or from copies: deleted from the table is not erased from those."
+	countsUnknown = "Whether the counts of what was due are right: they are the executor’s word. Nothing in the write-ahead log shows a count."
+)
+
 // unknown is what the report does not know, the same reason once.
 func (m *maker) unknown() []string {
 	type reason struct {
@@ -207,8 +224,8 @@ func (m *maker) unknown() []string {
 		all = append(all, fmt.Sprintf("What was deleted in %s, which nobody read.", counted(n, "gap")))
 	}
 	return append(all,
-		"Whether a deleted row is gone from backups, from archived write-ahead log, from replicas or from copies: deleted from the table is not erased from those.",
-		"Whether the counts of what was due are right: they are the executor’s word. Nothing in the write-ahead log shows a count.",
+		copiesUnknown,
+		countsUnknown,
 		"Whether somebody with the server and its keys wrote a log that is not true. Witnesses show that it only grew, not that it is complete.")
 }
 
@@ -227,10 +244,6 @@ func some(names []string) string {
 }
 
 // steps are the commands that check the report.
-func (m *maker) steps() []Step {
-	return steps(m.Log.PublicKey)
-}
-
 func steps(key string) []Step {
 	if key == "" || strings.ContainsAny(key, " \n'") {
 		key = "NAME+HASH+KEY"

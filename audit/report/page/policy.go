@@ -73,21 +73,23 @@ func listed[T any](l *report.List[T], at place, cells func(item *T, at place) []
 	return out
 }
 
+// named is a row of a table that has one value a row.
+func named(what string, c Cell) Row { return Row{Cells: []Cell{{Text: what}, c}} }
+
 func policyFacts(p *report.Policy, at place) []Row {
-	said := func(what string, c Cell) Row { return Row{Cells: []Cell{{Text: what}, c}} }
 	out := []Row{
-		said("table", text(p.Table, at.in("table"))),
-		said("state at the end", text(p.State, at.in("state"))),
-		said("version at the end", count(p.Version, at.in("version"))),
-		said("what it does", text(actions[p.Action], "")),
-		said("latitude (grace period)", text(p.Latitude, at.in("latitude"))),
-		said("evidence", text(evidences[p.Evidence], "")),
+		named("table", text(p.Table, at.in("table"))),
+		named("state at the end", text(p.State, at.in("state"))),
+		named("version at the end", count(p.Version, at.in("version"))),
+		named("what it does", text(actions[p.Action], "")),
+		named("latitude (grace period)", text(p.Latitude, at.in("latitude"))),
+		named("evidence", text(evidences[p.Evidence], "")),
 	}
 	if p.Owner != "" {
-		out = append(out, said("owner", text(p.Owner, at.in("owner"))))
+		out = append(out, named("owner", text(p.Owner, at.in("owner"))))
 	}
 	if p.Basis != "" {
-		out = append(out, said("basis", text(p.Basis, at.in("basis"))))
+		out = append(out, named("basis", text(p.Basis, at.in("basis"))))
 	}
 	return out
 }
@@ -216,19 +218,21 @@ func (m *maker) deleted(s *Section, p *report.Policy, at place, i int) {
 	})})
 }
 
+// assessed is a row with a figure, and why there is none.
+func assessed(what string, f report.Figure, c Cell) Row {
+	return Row{Cells: []Cell{{Text: what}, c, {Text: f.NotAssessed.Text()}}}
+}
+
 // figures are the policy's other figures.
 func figures(p *report.Policy, at place) []Row {
-	row := func(what string, f report.Figure, c Cell) Row {
-		return Row{Cells: []Cell{{Text: what}, c, {Text: f.NotAssessed.Text()}}}
-	}
 	t, u, q := &p.Timeliness, &p.Users, &p.Quarantine
 	late, users, in := at.in("timeliness"), at.in("users"), at.in("quarantine")
-	plain := func(what string, f report.Figure, at place) Row { return row(what, f, figure(f, at)) }
+	plain := func(what string, f report.Figure, at place) Row { return assessed(what, f, figure(f, at)) }
 	return []Row{
-		row("half of the deletions came within", t.P50, seconds(t.P50, late.in("p50_seconds"))),
-		row("95 of 100 came within", t.P95, seconds(t.P95, late.in("p95_seconds"))),
-		row("the latest came after", t.Worst, seconds(t.Worst, late.in("worst_seconds"))),
-		row("the oldest due row that is still there", t.OldestPresent, seconds(t.OldestPresent, late.in("oldest_present_seconds"))),
+		assessed("half of the deletions came within", t.P50, seconds(t.P50, late.in("p50_seconds"))),
+		assessed("95 of 100 came within", t.P95, seconds(t.P95, late.in("p95_seconds"))),
+		assessed("the latest came after", t.Worst, seconds(t.Worst, late.in("worst_seconds"))),
+		assessed("the oldest due row that is still there", t.OldestPresent, seconds(t.OldestPresent, late.in("oldest_present_seconds"))),
 		plain("deleted by others (users and unverified)", u.Deleted, users.in("deleted")),
 		plain("of them, rows that were due", u.Due, users.in("due")),
 		plain("of them, rows that were not due yet", u.NotDue, users.in("not_due")),

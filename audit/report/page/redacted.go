@@ -1,7 +1,6 @@
 package page
 
 import (
-	"fmt"
 	"strings"
 
 	"lapse/audit/report"
@@ -14,31 +13,24 @@ func NewRedacted(r *report.Redacted, build string) *Document {
 		Unknown: []string{
 			"Names of policies, tables and people, reasons, holds, and the transactions of each line: they are in the report that is not redacted.",
 			"Numbers from 1 to 4: they are shown as “<5”. A total that would give one away is the range that follows from its parts as they are shown.",
-			"Whether a deleted row is gone from backups, from archived write-ahead log, from replicas or from copies: deleted from the table is not erased from those.",
-			"Whether the counts of what was due are right: they are the executor’s word. Nothing in the write-ahead log shows a count.",
+			copiesUnknown,
+			countsUnknown,
 		},
 	}
 	root := place("")
-	opening := Cell{Text: "none: the log began in the period"}
-	if r.Log.Opening != nil {
-		opening = checkpoint(r.Log.Opening)
-	}
 	d.Facts = []Fact{
-		{"Period", Cell{Text: fmt.Sprintf("from %s to before %s UTC", moment(r.Period.From), moment(r.Period.To))}},
+		{"Period", period(r.Period)},
 		{"Log", text(r.Log.Name, root.in("log", "name"))},
-		{"It begins after", opening},
+		{"It begins after", opening(r.Log.Opening, noOpening)},
 		{"and ends with", checkpoint(&r.Log.Closing)},
 		{"Gaps", count(r.Gaps, root.in("gaps"))},
 		{"Restores", count(r.Restores, root.in("restores"))},
 	}
-	for _, g := range []report.Grade{report.Fail, report.Unknown, report.Warn, report.Pass} {
+	for _, g := range grades {
 		for i := range r.Policies {
 			p := &r.Policies[i]
 			if p.Verdict == g {
-				d.Verdicts = append(d.Verdicts, Verdict{
-					Tone: tones[g], Word: graded(g, policyAt(i).in("verdict")).plain(), Subject: text(p.Code, policyAt(i).in("code")),
-					Sentence: redactedSentence(p), Link: policyID(i),
-				})
+				d.Verdicts = append(d.Verdicts, verdict(g, policyAt(i), text(p.Code, policyAt(i).in("code")), redactedSentence(p), policyID(i)))
 			}
 		}
 	}

@@ -119,14 +119,13 @@ func (m *maker) coverage() Section {
 	c, root := &m.Coverage, place("")
 	s.Lead = none(tableOf{"Gaps", c.Gaps.Len()}, tableOf{"Claims that prove nothing", c.Unproven.Len()}, tableOf{"Restores", m.Rewinds.Len()})
 	at := root.in("coverage")
-	said := func(what string, cell Cell) Row { return Row{Cells: []Cell{{Text: what}, cell}} }
 	s.table(Table{Name: "coverage", Caption: "What was read of the period", Columns: []Column{{Name: "what"}, {"value", true}}, Rows: []Row{
-		said("first record with a time (UTC)", instant(c.First, at.in("first"))),
-		said("last record with a time (UTC)", instant(c.Last, at.in("last"))),
-		said("transactions", count(c.Transactions, at.in("transactions"))),
-		said("heartbeats of the checking program (lapse audit)", count(c.Heartbeats, at.in("heartbeats"))),
-		said("times that the database’s clock was set back", count(c.SetBack, at.in("clock_set_back"))),
-		said("records of kinds that this report does not know", count(c.Unread, at.in("records_of_other_kinds"))),
+		named("first record with a time (UTC)", instant(c.First, at.in("first"))),
+		named("last record with a time (UTC)", instant(c.Last, at.in("last"))),
+		named("transactions", count(c.Transactions, at.in("transactions"))),
+		named("heartbeats of the checking program (lapse audit)", count(c.Heartbeats, at.in("heartbeats"))),
+		named("times that the database’s clock was set back", count(c.SetBack, at.in("clock_set_back"))),
+		named("records of kinds that this report does not know", count(c.Unread, at.in("records_of_other_kinds"))),
 	}})
 	s.table(Table{Name: "gaps", Caption: "Gaps", Columns: []Column{
 		{Name: "found (UTC)"},
@@ -201,10 +200,7 @@ func (m *maker) rewinds(s *Section) {
 
 // residue is where deleted rows may still be.
 func (s *Section) residue(r *report.Residue, at place) {
-	row := func(what string, f report.Figure, at place) Row {
-		c := figure(f, at)
-		return Row{Cells: []Cell{{Text: what}, c, {Text: f.NotAssessed.Text()}}}
-	}
+	row := func(what string, f report.Figure, at place) Row { return assessed(what, f, figure(f, at)) }
 	s.table(Table{Name: "residue", Caption: "What may still have deleted rows", Columns: []Column{{Name: "where"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: []Row{
 		row("the table’s own files, until vacuum", r.VacuumHorizon, at.in("vacuum_horizon")),
 		row("archived write-ahead log", r.WALArchive, at.in("wal_archive")),
