@@ -95,14 +95,11 @@ func (o *logVerifier) partition(ctx context.Context, l *partitionReader) *verify
 				return nil, err
 			}
 			at = offset
-			if !ordered {
-				return &rec, nil
+			if ordered {
+				err = o.inOrder(l, &rec, offset)
 			}
-			o.result.Events++
-			var broken string
-			o.topics.order.Broken = func(what string) { broken = what }
-			if o.topics.order.Next(l.topic, l.partition, &rec, offset); broken != "" {
-				return nil, &tree.Fault{File: fmt.Sprintf("%s/%d", l.topic, l.partition), Leaf: -1, What: broken}
+			if err != nil {
+				return nil, err
 			}
 			return &rec, nil
 		},

@@ -40,6 +40,7 @@ type logVerifier struct {
 	conn      *pgx.Conn   // nil: the database cannot be asked
 	confirmed schemas.LSN // by the slot, before the log's end was asked for
 	fault     error       // the first that the order of records shows
+	broken    string      // the last that the order of events shows
 	lost      map[string]evidence.Reach
 }
 
@@ -57,6 +58,7 @@ func (v *verifier) online(ctx context.Context, result *verified) error {
 		return err
 	}
 	defer o.topics.client.Close()
+	o.topics.order.Broken = func(what string) { o.broken = what }
 	o.place = s.Topics.Log + "/0"
 	if err := o.begin(ctx); err != nil {
 		return err
@@ -302,14 +304,17 @@ func (o *logVerifier) readEvents(ctx context.Context, l *partitionReader) error 
 	}
 	far := o.progress("record")
 	defer far.end()
-	var broken string
-	o.topics.order.Broken = func(what string) { broken = what }
 	return o.topics.each(ctx, l, func(rec *schemas.Record, offset int64) error {
 		far.at(fmt.Sprintf("reading %s/%d:", l.topic, l.partition), int(offset-from), int(l.end-from))
-		o.result.Events++
-		if o.topics.order.Next(l.topic, l.partition, rec, offset); broken != "" {
-			return &tree.Fault{File: fmt.Sprintf("%s/%d", l.topic, l.partition), Leaf: -1, What: broken}
-		}
-		return nil
+		return o.inOrder(l, rec, offset)
 	})
+}
+
+// inOrder counts an event, and wants it in the order that topics promise.
+func (o *logVerifier) inOrder(l *partitionReader, rec *schemas.Record, offset int64) error {
+	o.result.Events++
+	if o.topics.order.Next(l.topic, l.partition, rec, offset); o.broken != "" {
+		return &tree.Fault{File: fmt.Sprintf("%s/%d", l.topic, l.partition), Leaf: -1, What: o.broken}
+	}
+	return nil
 }
