@@ -2,6 +2,7 @@ package report
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"lapse/audit/evidence"
@@ -31,15 +32,13 @@ type Bounds struct {
 	beatAt    time.Time // and its time
 	latest    time.Time // of the transactions since
 	limits    []limit
-	known     int     // how many of them the pass began with
-	stretches []limit // those
+	stretches []limit // those that the pass before found
 }
 
 // snapshot is a count, with where it is in the log.
 type snapshot struct {
 	Snapshot
 	policy  int64
-	name    string
 	taken   int64 // leaf; -1: none
 	counted int64 // leaf; -1: none
 	before  bool  // it was counted before the period
@@ -134,12 +133,12 @@ func (b *Bounds) date(leaf int64, r *evidence.LogRecord) {
 }
 
 // Misdated reports whether the pass has to be made again, with Again: transactions name times at which the server was not yet.
-func (b *Bounds) Misdated() bool { return len(b.limits) > b.known }
+func (b *Bounds) Misdated() bool { return len(b.limits) > len(b.stretches) }
 
 // Again begins the same pass, with what is known of such transactions.
 func (b *Bounds) Again() *Bounds {
 	again, _ := NewBounds(b.question)
-	again.clock.limits, again.known, again.stretches = b.limits, len(b.limits), b.limits
+	again.clock.limits, again.stretches = b.limits, b.limits
 	return again
 }
 
@@ -162,7 +161,7 @@ func (b *Bounds) snapshot(leaf int64, c *evidence.SnapshotContent, before, withi
 			return
 		}
 		b.forget(c.PolicyID, c.Version)
-		s = &snapshot{Snapshot: Snapshot{ID: id, Version: c.Version, Begun: At(c.At), Leaf: leaf}, policy: c.PolicyID, name: c.Policy, taken: -1, counted: -1, before: before, within: within}
+		s = &snapshot{Snapshot: Snapshot{ID: id, Version: c.Version, Begun: At(c.At), Leaf: leaf}, policy: c.PolicyID, taken: -1, counted: -1, before: before, within: within}
 		b.open[id] = s
 		b.snapshots[c.PolicyID] = append(b.snapshots[c.PolicyID], s)
 		return
@@ -249,11 +248,10 @@ func (b *Bounds) End() error {
 
 // origins are what the log's origin and first record say of it.
 func (b *Bounds) origins() Log {
-	l := Log{
-		PublicKey: b.origin.PublicKey, SystemIdentifier: formatUint(b.head.SystemIdentifier), Database: b.head.Database, DatabaseOID: b.head.DatabaseOID,
+	return Log{
+		PublicKey: b.origin.PublicKey, SystemIdentifier: strconv.FormatUint(b.head.SystemIdentifier, 10), Database: b.head.Database, DatabaseOID: b.head.DatabaseOID,
 		Opening: b.opening, Closing: *b.closing, FirstLeaf: b.first, BeganAt: At(b.began),
 	}
-	return l
 }
 
 // between reports whether a gap or a rewind lies between two counts.

@@ -2,9 +2,7 @@ package report
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"lapse/audit/evidence"
@@ -223,7 +221,3 @@ func (c *Count) on(root string, oid uint32) (all []*policy) {
 	c.standing[at] = all
 	return all
 }
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
-func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }

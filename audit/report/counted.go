@@ -208,15 +208,13 @@ func (p *policy) filled() Deleted {
 	return d
 }
 
-// inQuarantine is how many rows there are.
+// rows is how many rows there are.
 func (q *quarantine) rows() (n int64) {
 	for _, rows := range q.tables {
 		n += rows
 	}
 	return n
 }
-
-func (p *policy) shownID() int64 { return max(p.id, 0) }
 
 func byNameAndID(a, b *policy) int {
 	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.id, b.id))

@@ -12,7 +12,6 @@ import (
 func (c *Count) Report() (*Report, error) {
 	c.settle()
 	b := c.bounds
-	c.coverage.SetBack = max(c.coverage.SetBack, 0)
 	r := &Report{
 		Kind: kind, Schema: Schema, Period: Period{From: At(b.question.From), To: At(b.question.To)}, Log: b.origins(), Only: slices.Sorted(slices.Values(b.question.Only)),
 		Coverage: c.coverage, Halts: c.halts, ByHand: c.byHand,
@@ -75,19 +74,19 @@ func (c *Count) chosen() (all []*policy, err error) {
 
 // shownTables are all that the policies are on, and those that they deleted from.
 func (c *Count) shownTables(all []*policy) (tables []Table) {
-	shown := map[string][]string{}
+	shown := map[string][]string{} // policies, which may be none
+	show := func(table string, policies ...string) { shown[table] = append(shown[table], policies...) }
 	for _, p := range all {
 		if name := p.tableName(c); name != "" {
-			shown[name] = append(shown[name], p.name)
+			show(name, p.name)
 		}
 		for _, t := range p.from {
-			root := cmp.Or(t.Root, t.Table)
-			shown[root] = append(shown[root], []string{}...)
+			show(cmp.Or(t.Root, t.Table))
 		}
 	}
 	if len(c.bounds.question.Only) == 0 {
 		for name := range c.found {
-			shown[name] = append(shown[name], []string{}...)
+			show(name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
@@ -136,7 +135,7 @@ func (h *hold) touches(c *Count, p *policy) bool {
 
 // finish is what the report has of a policy.
 func (c *Count) finish(p *policy, holds []*hold) Policy {
-	r := Policy{ID: p.shownID(), Name: p.name, Table: p.tableName(c), State: p.state, Version: p.version, Deleted: p.filled(), States: p.states}
+	r := Policy{ID: max(p.id, 0), Name: p.name, Table: p.tableName(c), State: p.state, Version: p.version, Deleted: p.filled(), States: p.states}
 	if v := p.versions[p.version]; v != nil && v.Terms != nil {
 		t := v.Terms
 		r.Evidence, r.Action, r.Owner, r.Basis, r.Latitude = t.Evidence, t.Action, t.Owner, t.Basis, t.Latitude

@@ -127,7 +127,8 @@ func (c *Count) tally(t *transaction, by *policy, tally *evidence.Tally) {
 	if !t.within {
 		return
 	}
-	found, day := c.table(root), c.day(root, t.at)
+	found := c.table(root)
+	day := found.day(t.at)
 	switch {
 	case tally.Op == evidence.Move:
 		found.Moves += n
@@ -159,7 +160,8 @@ func (c *Count) system(t *transaction, by *policy, tally *evidence.Tally, root s
 		return
 	}
 	var counts counts
-	found, day := c.table(root), c.day(root, t.at)
+	found := c.table(root)
+	day := found.day(t.at)
 	switch {
 	case tally.Cascade:
 		counts.Cascaded = n
@@ -238,7 +240,8 @@ func (c *Count) drop(p place, r *evidence.LogRecord, content *evidence.DropConte
 		return
 	}
 	root := cmp.Or(d.Root, content.Table)
-	found, day := c.table(root), c.day(root, p.at)
+	found := c.table(root)
+	day := found.day(p.at)
 	found.ByDrop, day.ByDrop = found.ByDrop+d.Rows, day.ByDrop+d.Rows
 	by.add(counts{ByDrop: d.Rows}, int64(d.Claim.PolicyVersion), content.Table, d.Root, p.at)
 	by.dropRows += d.Rows
@@ -263,12 +266,12 @@ func (c *Count) table(root string) *table {
 	return t
 }
 
-func (c *Count) day(root string, at time.Time) *TableDay {
-	t, day := c.table(root), at.UTC().Format(time.DateOnly)
-	d := t.days[day]
+func (t *table) day(at time.Time) *TableDay {
+	name := at.UTC().Format(time.DateOnly)
+	d := t.days[name]
 	if d == nil {
-		d = &TableDay{Day: day}
-		t.days[day] = d
+		d = &TableDay{Day: name}
+		t.days[name] = d
 	}
 	return d
 }

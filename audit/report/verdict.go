@@ -1,6 +1,7 @@
 package report
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,7 @@ func (c *Count) figure(p *policy, r *Policy, about About) Figure {
 	case Gaps:
 		return Number(c.coverage.Gaps.Len())
 	case BelowFloor:
-		return c.belowFloor(p, r)
+		return c.belowFloor(r)
 	}
 	return f
 }
@@ -139,7 +140,7 @@ func (c *Count) findings(p *policy, r *Policy) (all []Finding) {
 
 // floorsOf are the floors of the versions in force in the period.
 func (c *Count) floorsOf(p *policy, evidence string) (all List[RetainedAtLeast]) {
-	for _, number := range sortedKeys(p.floors) {
+	for _, number := range slices.Sorted(maps.Keys(p.floors)) {
 		v := p.versions[number]
 		if v == nil || !v.InForce && v.Leaf < c.bounds.first {
 			continue
@@ -170,7 +171,7 @@ func (c *Count) below(p *policy, v *Version, least string) Figure {
 	return c.read(0)
 }
 
-func (c *Count) belowFloor(_ *policy, r *Policy) Figure {
+func (c *Count) belowFloor(r *Policy) Figure {
 	if r.Floors.More > 0 {
 		return NotAssessed(FloorNotCompared)
 	}
