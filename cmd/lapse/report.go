@@ -171,7 +171,8 @@ type reportedPolicy struct {
 type madeReport struct {
 	report    *report.Report
 	canonical []byte
-	checked   report.Checked
+	publicKey string // that the log verified with
+	witnesses []report.Witness
 	redacted  *report.Redacted // nil: it is not; then canonical is its JSON
 	of        certificateOf
 }
@@ -255,18 +256,17 @@ func (r *reporter) make(ctx context.Context, v *verified) (*madeReport, error) {
 	if err := log.pass(ctx, "counting", count.Record, nil); err != nil {
 		return nil, err
 	}
-	made := &madeReport{}
+	made := &madeReport{publicKey: v.PublicKey}
 	if made.report, err = count.Report(); err != nil {
 		return nil, err
 	}
 	made.report.Log.Name = log.name
-	made.checked = report.Checked{PublicKey: v.PublicKey, Cosigned: v.Cosigned, NotChecked: v.NotChecked}
 	for _, w := range v.Witnesses {
 		seen := report.Witness{Name: w.Name, Records: w.Records}
 		if w.At != nil {
 			seen.At = report.At(*w.At)
 		}
-		made.checked.Witnesses = append(made.checked.Witnesses, seen)
+		made.witnesses = append(made.witnesses, seen)
 	}
 	made.canonical, err = made.report.Canonical()
 	return made, err

@@ -33,7 +33,7 @@ func (m *madeReport) document() (*page.Document, error) {
 		d, err := page.NewCertificate(m.report, build(), m.of.matter)
 		return d, invalid(err)
 	}
-	return page.New(m.report, build(), m.checked.Witnesses), nil
+	return page.New(m.report, build(), m.witnesses), nil
 }
 
 // writeReportHTML writes the report as a page, signed where the log's key is at hand.
@@ -47,7 +47,7 @@ func writeReportHTML(a *app, name string, made *madeReport) ([]string, error) {
 		return nil, err
 	}
 	var signer page.Signer
-	if key != nil && key.Public() == made.checked.PublicKey {
+	if key != nil && key.Public() == made.publicKey {
 		signer = key
 	}
 	text, err := d.Signed(made.canonical, signer)
