@@ -173,3 +173,20 @@ func TestThePolicysRecordsAreThereOnceWhereverTheAuditorDies(t *testing.T) {
 		}
 	})
 }
+
+// Who has the executor's login may publish a snapshot of any size. No record of the log is longer for it than a record is, and the audit goes on.
+func TestASnapshotOfManyTransactionsStopsNoAudit(t *testing.T) {
+	onHeavy(t, func(t *testing.T, r *rig) {
+		r.db.Exec(t, `insert into lapse.snapshot (snapshot, step, policy_id, policy, version, seen, cutoff)
+			select gen_random_uuid(), 'taken', 1, 'p', 1, ('1000000:1020000:' || string_agg(x::text, ',' order by x))::pg_snapshot, now() from generate_series(1000000, 1019999) x`)
+		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
+		r.deletes(t, w, want, 1)
+		r.once(t)
+		for _, record := range r.read(t, r.settings.Log) {
+			if len(record.Value) > evidence.MaxRecord {
+				t.Errorf("a record has %d bytes", len(record.Value))
+			}
+		}
+		r.verify(t, want)
+	})
+}

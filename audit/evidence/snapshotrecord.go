@@ -34,12 +34,19 @@ type DueCounts struct {
 	Quarantined int64 `json:"quarantined"`
 }
 
+// maxSeen is how long a snapshot may be: more than three thousand transactions that are open at once. A record must not be longer than
+// MaxRecord, and who has the executor's login can publish a snapshot of any length. One without it is not believed by a report.
+const maxSeen = 40_000
+
 // readSnapshot reads a row of lapse.snapshot.
 func readSnapshot(change *replication.Change) *SnapshotContent {
 	c := columnsOf(change.Relation, change.New, nil)
 	s := &SnapshotContent{
 		Step: cut(c("step")), PolicyID: numberOf(c("policy_id")), Policy: cut(c("policy")), Version: numberOf(c("version")), At: timeOf(c("at")), By: cut(c("by")),
 		Seen: c("seen"), Cutoff: timeOf(c("cutoff")), NotCounted: cut(c("not_counted")),
+	}
+	if len(s.Seen) > maxSeen {
+		s.Seen = ""
 	}
 	parseUUID(c("snapshot"), &s.Snapshot)
 	if c("due") != "" {
