@@ -122,6 +122,7 @@ func TestTheFirstPublishedChangeDecides(t *testing.T) {
 		{"a policy before the batch", []*replication.Change{insert(stateRelation, row(1, 1, "armed")), signed(claim), del(target, 1)}, "x"},
 		{"rows that enter the quarantine before the batch", []*replication.Change{insert(quarantineTable, entered), signed(claim), del(target, 1)}, "s"},
 		{"rows that leave it after a user's delete", []*replication.Change{del(target, 1), insert(quarantineTable, entered), signed(claim), del(target, 1)}, "ux"},
+		{"rows that enter it, a user's delete, and a batch", []*replication.Change{insert(quarantineTable, entered), del(target, 1), signed(claim), del(target, 2)}, "ux"},
 		{"rows that enter it, and a user's delete", []*replication.Change{insert(quarantineTable, entered), del(target, 1)}, "u"},
 		{"a heartbeat before a delete", []*replication.Change{insert(beatRelation, row(1, "")), del(target, 1)}, "u"},
 		{"a result without a batch", []*replication.Change{resultRow(claim, 1), del(target, 1)}, "u"},
