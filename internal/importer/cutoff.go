@@ -140,7 +140,10 @@ func (d *due) settle(s *surroundings, now moment) bool {
 	}
 	d.clocks = of.local || now.local || now.unit != ""
 	counts := of.added.days != 0 || of.added.months != 0 || now.unit != "" || of.local || now.local
-	if zoneName(zone) != utc && counts && !of.added.isZero() {
+	if zoneName(zone) != utc && of.ttl != "" && (counts || s.columns[of.ttl] == "interval") {
+		return false // a row's own time has no hour more
+	}
+	if zoneName(zone) != utc && (counts && !of.added.isZero() || s.shown(of)) {
 		of.added = period{0, of.added.days + longest(of.added.months), of.added.us + 3600*second}
 		d.lose("the job counts days in %s, where some have 23 or 25 hours; Lapse counts in UTC. With an hour more, and months as the most days that they have, "+
 			"no row goes sooner than by the job", zoneName(zone))
@@ -152,6 +155,12 @@ func (d *due) settle(s *surroundings, now moment) bool {
 		d.note("the job rounds to seconds: a row may go a second sooner")
 	}
 	return of.added.sensible() && (of.epoch == "" || of.zone == "")
+}
+
+// shown reports whether the job turns an instant of the row into what clocks show, which go back an hour once a year.
+func (s *surroundings) shown(m *moment) bool {
+	v, ok := s.column(m.column)
+	return m.local && ok && !(v.moment != nil && v.moment.local)
 }
 
 // passed is elapsed > so long, or >=.

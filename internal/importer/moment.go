@@ -143,7 +143,7 @@ func (s *surroundings) column(name string) (v value, ok bool) {
 
 // at is AT TIME ZONE. What was added before, in one zone, is not the same in another.
 func (s *surroundings) at(m moment, zone string) (value, bool) {
-	if (!m.added.isZero() || m.unit != "") && (zoneName(zone) != utc || zoneName(s.zone) != utc) {
+	if (!m.added.isZero() || m.ttl != "" || m.unit != "") && (zoneName(zone) != utc || zoneName(s.zone) != utc) {
 		return value{}, false
 	}
 	if m.epoch != "" && m.local || m.raw != "" {

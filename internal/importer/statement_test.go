@@ -3,7 +3,6 @@ package importer
 import (
 	"context"
 	"flag"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,8 +13,6 @@ import (
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
-	"lapse/planner/expression"
-	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -243,13 +240,19 @@ var jobs = []job{
 	{text: `delete from logs where created_at < current_date - 30`, zone: "Europe/Berlin", want: `{ column: 'created_at', after: '31 days 01:00:00' }`, late: "counts days"},
 	{text: `delete from logs where current_date - created_at::date > 30`, zone: "Asia/Tokyo", want: `{ column: 'created_at', after: '31 days 01:00:00' }`, late: "counts days"},
 	{text: `delete from logs where created_at + interval '1 mon 2 days' < now()`, zone: "Asia/Kolkata", want: `{ column: 'created_at', after: '33 days 01:00:00' }`, late: "counts days"},
+	{text: `delete from logs where created_at + ttl * interval '1 second' < now()`, zone: "Europe/Berlin", want: `{ column: 'created_at', ttl_column: 'ttl' }`},
+	{
+		text: `delete from logs where created_at at time zone 'Europe/Berlin' < now() at time zone 'Europe/Berlin'`,
+		want: `{ column: 'created_at', after: '01:00:00' }`, late: "counts days in Europe/Berlin",
+	},
+	{text: `delete from logs where created_at::timestamp <= localtimestamp`, zone: "Europe/Berlin", want: `{ column: 'created_at', after: '01:00:00' }`, late: "counts days"},
 	{text: `delete from logs where age(created_at) > '1 mon'`, zone: "Europe/Berlin", want: `{ column: 'created_at', after: '32 days 01:00:00' }`, late: "age() counts"},
 }
 
 // instants are those at which a job and its policy are compared: ends of months, leap days, days on which clocks change.
 var instants = []string{
 	"2025-03-31 12:00:00.5+00", "2024-03-01 00:30:00.25+00", "2025-03-30 05:00:00.75+00", "2025-10-26 03:30:00.125+00",
-	"2026-02-28 23:59:59.5+00",
+	"2026-02-28 23:59:59.5+00", "2025-10-26 01:20:00.625+00",
 }
 
 // fill makes rows of all ages up to some 16 months, each in another place of its minute.
@@ -275,47 +278,6 @@ func atNow(text string) string {
 		text = regexp.MustCompile(r.from).ReplaceAllString(text, r.to)
 	}
 	return text
-}
-
-// condition is Lapse's own of a policy: what its functions restate.
-func (s *site) condition(p *policyfile.Policy) expiry.Condition {
-	s.t.Helper()
-	var oid uint32
-	must(s.t, s.conn.QueryRow(s.t.Context(), `select $1::text::regclass::oid`, p.Table).Scan(&oid))
-	kind, problems, err := expiry.Read(s.t.Context(), s.conn, p.Expire)
-	must(s.t, err)
-	more, err := kind.Resolve(s.t.Context(), s.conn, expiry.Table{OID: oid, Name: p.Table})
-	must(s.t, err)
-	if problems = append(problems, more...); len(problems) > 0 {
-		s.t.Fatalf("%v: %v", p.Expire, problems)
-	}
-	c := expiry.Condition{Kind: kind}
-	if p.Where != "" {
-		e, problem, err := expression.Read(s.t.Context(), s.conn, oid, p.Where, expression.Boolean)
-		must(s.t, err)
-		if problem != "" {
-			s.t.Fatalf("%s: %s", p.Where, problem)
-		}
-		c.Where = e.SQL
-	}
-	return c
-}
-
-// due are the rows that are due at an instant.
-func (s *site) due(c expiry.Condition, table, at string) []int64 {
-	s.t.Helper()
-	now, bound := schemas.Literal(at)+"::timestamptz", ""
-	if b := c.Kind.Bound(now); !b.IsZero() {
-		bound = "(" + b.Value + ")"
-	}
-	sql := "select t.id from " + c.From(table) + " where " + c.Exact(now, bound)
-	rows, err := s.conn.Query(s.t.Context(), sql)
-	must(s.t, err)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		s.t.Fatalf("%s: %v", sql, err)
-	}
-	return ids
 }
 
 // Of each job as people write them: the policy deletes the rows that the job does at the same instant; and where it cannot be the same, fewer.
@@ -378,21 +340,4 @@ func zoneOr(zone string) string {
 func exec(conn *pgx.Conn, sql string, args ...any) error {
 	_, err := conn.Exec(context.Background(), sql, args...)
 	return err
-}
-
-// deleted are the rows that a job deletes at an instant.
-func (s *site) deleted(admin *pgx.Conn, j job, at string) (ids []int64) {
-	s.t.Helper()
-	must(s.t, exec(admin, "begin"))
-	defer func() { must(s.t, exec(admin, "rollback")) }()
-	must(s.t, exec(admin, fmt.Sprintf("set local search_path = app, public; set local timezone = %s", schemas.Literal(zoneOr(j.zone)))))
-	sql := strings.ReplaceAll(atNow(j.text), "$1", schemas.Literal(at))
-	if err := exec(admin, sql); err != nil {
-		s.t.Fatalf("%s: %v", sql, err)
-	}
-	rows, err := admin.Query(s.t.Context(), "select i from generate_series(0, 1300) i except select id from app.logs")
-	must(s.t, err)
-	ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-	must(s.t, err)
-	return ids
 }
