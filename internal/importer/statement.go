@@ -12,6 +12,7 @@ import (
 	"lapse/planner/database"
 	"lapse/planner/expression"
 	"lapse/planner/policyfile"
+	"lapse/schemas"
 )
 
 // reader reads the statements of one job.
@@ -157,7 +158,7 @@ func orElse(text, other string) string {
 	return text
 }
 
-// table finds it, and refuses one where the statement deletes other rows than those that meet its conditions.
+// table finds it, adds to the conditions what its columns imply, and refuses one where the statement deletes other rows than those that meet its conditions.
 func (r *reader) table(ctx context.Context, i *Item, d *deletion) (t database.Table, fit bool, err error) {
 	err = r.server.undone(ctx, func(tx pgx.Tx) error {
 		var problem string
@@ -171,14 +172,16 @@ func (r *reader) table(ctx context.Context, i *Item, d *deletion) (t database.Ta
 			i.lose("%s", problem)
 			return nil
 		}
-		var unique, hidden bool
+		var unique, empty, hidden bool
 		err := r.server.row(ctx, tx, `
 			select exists (select from pg_index x join pg_attribute a on a.attrelid = x.indrelid and a.attnum = x.indkey[0]
 			                where x.indrelid = c.oid and x.indisunique and x.indnkeyatts = 1 and x.indpred is null and x.indisvalid and a.attname = $2),
+			       exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = $2
+			                 and (not a.attnotnull or exists (select from pg_constraint k where k.conrelid = c.oid and k.contype = 'n' and not k.convalidated))),
 			       c.relrowsecurity and not coalesce((select o.rolsuper or o.rolbypassrls or o.oid = c.relowner and not c.relforcerowsecurity
 			                                            from pg_roles o where o.rolname = $3), false)
 			  from pg_class c
-			 where c.oid = $1`, t.OID, d.key, r.Role).Scan(&unique, &hidden)
+			 where c.oid = $1`, t.OID, d.key, r.Role).Scan(&unique, &empty, &hidden)
 		switch {
 		case err != nil:
 			return fmt.Errorf("look for the keys of %s: %w", t.Name, err)
@@ -187,6 +190,9 @@ func (r *reader) table(ctx context.Context, i *Item, d *deletion) (t database.Ta
 			return nil
 		case d.key != "" && !unique:
 			i.note("the job finds its rows by %s, which no index makes unique: it also deletes rows that share its value with one that is due. The policy deletes those that are due", d.key)
+		}
+		if empty { // no row without a value is equal to one that was found
+			d.conditions = append(d.conditions, condition{"t", "(t." + schemas.Identifier(d.key) + " IS NOT NULL)"})
 		}
 		fit = true
 		return nil

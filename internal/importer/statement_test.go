@@ -230,6 +230,14 @@ var jobs = []job{
 		text: `with gone as (delete from logs where created_at < now() - interval '1 day' returning *) select count(*) from gone`,
 		want: `{ column: 'created_at', after: 1 day }`,
 	},
+	{
+		text: `delete from logs where closed_at in (select closed_at from logs where created_at < now() - interval '1 day')`,
+		want: `{ column: 'created_at', after: 1 day } where: '(closed_at IS NOT NULL)'`,
+	},
+	{
+		text: `with doomed as (select closed_at from logs where closed_at < now() - interval '1 day') delete from logs using doomed where logs.closed_at = doomed.closed_at`,
+		want: `{ column: 'closed_at', after: 1 day }`,
+	},
 	// In zones.
 	{text: `delete from logs where created_at < now() - interval '30 days'`, zone: "Europe/Berlin", want: `{ column: 'created_at', after: '30 days 01:00:00' }`, late: "counts days in Europe/Berlin"},
 	{text: `delete from logs where created_at < now() - interval '12 hours'`, zone: "America/New_York", want: `{ column: 'created_at', after: '12:00:00' }`},
