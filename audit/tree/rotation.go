@@ -108,6 +108,7 @@ type Succession struct {
 	keys  []note.Verifier
 	until []int64 // the leaf with which each but the last hands the log over
 	known bool    // the reader's key is among them
+	from  int64   // size of the trees from which on a checkpoint says so: a change of the key proves nothing before one that covers it
 }
 
 // begin takes the key that the log's first record names.
@@ -147,6 +148,7 @@ func (s *Succession) rotate(leaf int64, r *rotation) error {
 	if last := s.keys[len(s.keys)-1]; former.Name() != last.Name() || former.KeyHash() != last.KeyHash() {
 		return fmt.Errorf("the key %s hands the log over, which is under another one", r.former)
 	}
+	wasKnown := s.known
 	for _, v := range []*note.Verifier{&former, &next} {
 		if !s.isReaders(*v) {
 			continue
@@ -155,6 +157,9 @@ func (s *Succession) rotate(leaf int64, r *rotation) error {
 			return fmt.Errorf("the change of the key: %w", err)
 		}
 		*v, s.known = s.Verifier, true
+	}
+	if s.known && !wasKnown {
+		s.from = leaf + 1
 	}
 	s.keys[len(s.keys)-1] = former
 	s.keys, s.until = append(s.keys, next), append(s.until, leaf)

@@ -231,3 +231,24 @@ func TestALogIsNotHandedOverWithoutItsKey(t *testing.T) {
 		t.Error("the key that has signed is not found")
 	}
 }
+
+// Somebody who has the former key makes another log, and ends it with the true change of the key, which names no tree. That says nothing to a
+// reader who has the next key alone: it has signed none of this.
+func TestAHandoverThatNoCheckpointCoversProvesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRotated(t)
+	other := &rotated{topic: *newTopic(t, ringOf(t, 1))}
+	other.add(originOf(t, ringOf(t, 1)))
+	for n := range 50 {
+		other.add(value(1000 + n))
+	}
+	other.take()
+	other.sign()
+	other.add(r.values[r.handover[0]])
+	for number, verifies := range map[byte]bool{1: true, 2: false, 3: false} {
+		_, err := streamed(&tree.Stream{Place: "log", Verifier: ringOf(t, number).Verifier()}, other.records, nil)
+		if (err == nil) != verifies {
+			t.Errorf("by key %d it says %v", number, err)
+		}
+	}
+}

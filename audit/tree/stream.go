@@ -283,7 +283,7 @@ func (s *Stream) End() (*Streamed, error) {
 		return nil, err
 	}
 	f := &s.found
-	if f.Newest != nil && !s.keys.known {
+	if f.Newest != nil && (!s.keys.known || f.Newest.Size < s.keys.from) {
 		return nil, fault(s.Place, -1, "%v", errOtherKey)
 	}
 	f.Records, f.Known, f.Seen, f.Cosigned = s.behind.size, s.known.fit, s.seen.of, s.seen.cosigned
