@@ -9,7 +9,6 @@ import (
 
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/witnesstest"
 )
 
 // publicKey is the one that lapse keys list shows.
@@ -30,12 +29,7 @@ func (s *shop) publicKey() string {
 func TestTheLogsKeyIsRotated(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, pgtest.New(t, pgtest.Newest(t)), kafkatest.Broker(t), 40, 10, 15)
-	w, kept := witnesstest.New(t, "one.example.com"), filepath.Join(s.m.dir, "checkpoints")
-	yaml, err := os.ReadFile(filepath.Join(s.m.dir, "lapse.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.m.write("lapse.yaml", string(yaml)+"witnesses: { ask: [{ url: '"+w.URL+"', key: "+w.Key.String()+" }] }\nanchors: ['file:"+kept+"']\n")
+	_, kept := s.witnessed()
 	s.m.lapse("audit", "--once")
 	s.m.lapse("run", "--once")
 	s.m.lapse("audit", "--once")

@@ -24,12 +24,7 @@ import (
 func TestTheLogIsVerifiedWhereItIs(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, pgtest.New(t, pgtest.Newest(t)), kafkatest.Broker(t), 40, 10, 10)
-	w, kept := witnesstest.New(t, "one.example.com"), filepath.Join(s.m.dir, "checkpoints")
-	yaml, err := os.ReadFile(filepath.Join(s.m.dir, "lapse.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.m.write("lapse.yaml", string(yaml)+"witnesses: { ask: [{ url: '"+w.URL+"', key: "+w.Key.String()+" }] }\nanchors: ['file:"+kept+"']\n")
+	w, kept := s.witnessed()
 	s.userDeletes(1, 3)
 	s.m.lapse("audit", "--once")
 	s.m.lapse("run", "--once")
@@ -80,6 +75,18 @@ func TestTheLogIsVerifiedWhereItIs(t *testing.T) {
 	seen.N += 5
 	w.Forge(first.Log, seen)
 	says(t, s.m.exits(exitPerson, "verify", "--ask"), "has seen", "the log was cut")
+}
+
+// witnessed has the shop's auditor show its checkpoints to a witness, and keep them in a file.
+func (s *shop) witnessed() (w *witnesstest.Witness, kept string) {
+	s.t.Helper()
+	w, kept = witnesstest.New(s.t, "one.example.com"), filepath.Join(s.m.dir, "checkpoints")
+	yaml, err := os.ReadFile(filepath.Join(s.m.dir, "lapse.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.m.write("lapse.yaml", string(yaml)+"witnesses: { ask: [{ url: '"+w.URL+"', key: "+w.Key.String()+" }] }\nanchors: ['file:"+kept+"']\n")
+	return w, kept
 }
 
 // copyWithNextOrdinal adds an event by hand: the last one of the users' once more, in the same transaction at the next ordinal.
