@@ -22,28 +22,26 @@ type DeletedDay struct {
 // pruned. It reads as many rows of the ledger as there were batches on those days, by the index of their begin; of partitions dropped whole,
 // it reads all.
 func ReadDeletedDays(ctx context.Context, conn *pgx.Conn, from, before time.Time) ([]DeletedDay, error) {
-	return readDays(ctx, conn, `
-		select d.policy_id, d.day, d.deleted from lapse.deleted_day d where d.day >= ($1::timestamptz at time zone 'UTC')::date and d.day < ($2::timestamptz at time zone 'UTC')::date
+	return readDays(ctx, conn, besideLedger+`
 		 union all
 		select b.policy_id, (b.started_at at time zone 'UTC')::date, r.deleted
 		  from lapse.batch b
 		  join lapse.batch_result r on r.batch = b.batch
-		 where b.started_at >= $1 and b.started_at < $2
-		 union all
-		select p.policy_id, (p.dropped_at at time zone 'UTC')::date, p.rows
-		  from lapse.dropped p
-		 where p.dropped_at >= $1 and p.dropped_at < $2`, from, before)
+		 where b.started_at >= $1 and b.started_at < $2`, from, before)
 }
 
 // ReadPrunedDays is ReadDeletedDays for days before LedgerBegins: it does not read the ledger.
 func ReadPrunedDays(ctx context.Context, conn *pgx.Conn, from, before time.Time) ([]DeletedDay, error) {
-	return readDays(ctx, conn, `
+	return readDays(ctx, conn, besideLedger, from, before)
+}
+
+// besideLedger is what was left of the ledger when it was pruned, and partitions dropped whole.
+const besideLedger = `
 		select d.policy_id, d.day, d.deleted from lapse.deleted_day d where d.day >= ($1::timestamptz at time zone 'UTC')::date and d.day < ($2::timestamptz at time zone 'UTC')::date
 		 union all
 		select p.policy_id, (p.dropped_at at time zone 'UTC')::date, p.rows
 		  from lapse.dropped p
-		 where p.dropped_at >= $1 and p.dropped_at < $2`, from, before)
-}
+		 where p.dropped_at >= $1 and p.dropped_at < $2`
 
 func readDays(ctx context.Context, conn *pgx.Conn, counted string, from, before time.Time) ([]DeletedDay, error) {
 	all, err := database.Collect[DeletedDay](ctx, conn, `
