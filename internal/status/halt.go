@@ -27,10 +27,7 @@ func (h *Halt) String() string {
 		text = "every deletion in this database is paused"
 	}
 	if !h.Since.IsZero() {
-		text += fmt.Sprintf(" since %s, by %s", h.Since.UTC().Format(time.RFC3339), h.By)
-		if h.Reason != "" {
-			text += ": " + h.Reason
-		}
+		text += fmt.Sprintf(" since %s, by %s%s", instant(h.Since), h.By, because(h.Reason))
 	}
 	return text
 }
