@@ -133,7 +133,7 @@ func headline(s *status.Status, needing int, old bool) (text string, g grade) {
 		return "Nobody audits", gradeAct
 	case s.Paused != nil || s.Suspended != "":
 		return "Nothing is deleted", gradeLook
-	case running(s) == 0:
+	case len(s.Running()) == 0:
 		return "No executor runs", gradeLook
 	case old:
 		return "Nothing newer is known: no policy needed a person then", gradeLook

@@ -27,19 +27,8 @@ func pipeline(s *status.Status, p *Page, today int64) []stage {
 	return []stage{executorStage(s, today), logStage(s), auditStage(s), topicsStage(s, p)}
 }
 
-// running is how many executors say that they run.
-func running(s *status.Status) int {
-	runs := 0
-	for i := range s.Executors {
-		if s.Executors[i].Silent == 0 {
-			runs++
-		}
-	}
-	return runs
-}
-
 func executorStage(s *status.Status, today int64) stage {
-	runs := running(s)
+	runs := len(s.Running())
 	at := stage{Name: "Executor", Grade: gradeWell, Figure: "-", Unit: "today's rows are being counted", Lines: []string{"executors: " + s.ExecutorsText()}}
 	if today >= 0 {
 		at.Figure, at.Unit = grouped(today), "rows deleted today"

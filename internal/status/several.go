@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -53,21 +52,16 @@ func (s *Status) Cells() (armed, needing, lag, executors, audit string) {
 
 // executorsCell is ExecutorsText in a word or two.
 func (s *Status) executorsCell() string {
-	runs, does := 0, ""
-	for i := range s.Executors {
-		if e := &s.Executors[i]; e.Silent == 0 {
-			runs, does = runs+1, cmp.Or(does, e.State)
-		}
-	}
+	runs := s.Running()
 	switch {
 	case s.Paused != nil:
 		return "paused"
 	case s.Suspended != "":
 		return "on accept"
-	case runs == 0:
+	case len(runs) == 0:
 		return "none"
 	}
-	return fmt.Sprintf("%d, %s", runs, does)
+	return fmt.Sprintf("%d, %s", len(runs), runs[0].State)
 }
 
 // cell is Text in a word or two.

@@ -137,6 +137,17 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 // NeedsPerson reports whether due rows stay until somebody has done something: the command's exit code is 3.
 func (s *Status) NeedsPerson() bool { return len(s.Unattended) > 0 || len(s.Needing()) > 0 }
 
+// Running are the executors that say that they run.
+func (s *Status) Running() []*Process {
+	var all []*Process
+	for i := range s.Executors {
+		if e := &s.Executors[i]; e.Silent == 0 {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
 // ExecutorsText is the line about the processes that delete.
 func (s *Status) ExecutorsText() string {
 	if len(s.Executors) == 0 {

@@ -103,15 +103,8 @@ func (p *Policy) heldUp() (held *Process) {
 
 // waits reports whether each executor says that none of its batches may run.
 func (s *Status) waits() bool {
-	all := false
-	for i := range s.Executors {
-		if e := &s.Executors[i]; e.Silent == 0 {
-			if all = e.State == workWaits; !all {
-				return false
-			}
-		}
-	}
-	return all
+	runs := s.Running()
+	return len(runs) > 0 && !slices.ContainsFunc(runs, func(e *Process) bool { return e.State != workWaits })
 }
 
 // Person is what the next run of an armed policy waits for where that is a person, "" where it is not.
