@@ -23,13 +23,16 @@ func (c *Count) Report() (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	holds := c.shownHolds()
 	for _, p := range all {
-		r.Policies = append(r.Policies, c.finish(p, holds))
+		r.Policies = append(r.Policies, c.finish(p))
 	}
-	for _, h := range holds {
-		for _, p := range all {
-			if h.touches(c, p) && !slices.Contains(h.Policies, p.name) {
+	for _, h := range c.shownHolds() {
+		for i, p := range all {
+			if !h.touches(c, p) {
+				continue
+			}
+			r.Policies[i].Holds = append(r.Policies[i].Holds, h.Hold.Hold)
+			if !slices.Contains(h.Policies, p.name) {
 				h.Policies = append(h.Policies, p.name)
 			}
 		}
@@ -133,8 +136,8 @@ func (h *hold) touches(c *Count, p *policy) bool {
 	return false
 }
 
-// finish is what the report has of a policy.
-func (c *Count) finish(p *policy, holds []*hold) Policy {
+// finish is what the report has of a policy, but for its holds.
+func (c *Count) finish(p *policy) Policy {
 	r := Policy{ID: max(p.id, 0), Name: p.name, Table: p.tableName(c), State: p.state, Version: p.version, Deleted: p.filled(), States: p.states}
 	if v := p.versions[p.version]; v != nil && v.Terms != nil {
 		t := v.Terms
@@ -143,11 +146,6 @@ func (c *Count) finish(p *policy, holds []*hold) Policy {
 	for _, number := range slices.Sorted(maps.Keys(p.versions)) {
 		if v := p.versions[number]; v.InForce || v.Leaf >= c.bounds.first {
 			r.Versions.Add(*v)
-		}
-	}
-	for _, h := range holds {
-		if h.touches(c, p) {
-			r.Holds = append(r.Holds, h.Hold.Hold)
 		}
 	}
 	r.Pauses = c.pausesOf(p)
