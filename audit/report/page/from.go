@@ -185,32 +185,22 @@ func (m *maker) unknown() []string {
 		about report.About
 		why   report.Reason
 	}
-	var order []reason
-	policies := map[reason][]string{}
-	note := func(p *report.Policy, about report.About, why report.Reason) {
-		key := reason{about, why}
-		if policies[key] == nil {
-			order = append(order, key)
-		}
-		if all := policies[key]; len(all) == 0 || all[len(all)-1] != p.Name {
-			policies[key] = append(all, p.Name)
-		}
-	}
+	var of grouped[reason]
 	for _, i := range m.order {
 		p := &m.Policies[i]
 		for j := range p.Zero {
 			if why := p.Zero[j].Figure.NotAssessed; why != "" {
-				note(p, p.Zero[j].About, why)
+				of.add(reason{p.Zero[j].About, why}, p.Name)
 			}
 		}
 		for j := range p.Findings {
 			if f := &p.Findings[j]; f.Grade == report.Unknown && f.Why == "" {
-				note(p, f.About, "")
+				of.add(reason{f.About, ""}, p.Name)
 			}
 		}
 	}
 	var all []string
-	for _, key := range order {
+	for _, key := range of.order {
 		text, why := asked[key.about], key.why.Text()
 		if text == "" {
 			text = lower(key.about.Title())
@@ -218,7 +208,7 @@ func (m *maker) unknown() []string {
 		if why == "" {
 			why = key.about.Means()
 		}
-		all = append(all, fmt.Sprintf("%s (%s): %s", upper(text), some(policies[key]), why))
+		all = append(all, fmt.Sprintf("%s (%s): %s", upper(text), some(of.names[key]), why))
 	}
 	if n := m.Coverage.Gaps.Len(); n > 0 {
 		all = append(all, fmt.Sprintf("What was deleted in %s, which nobody read.", counted(n, "gap")))
@@ -227,6 +217,26 @@ func (m *maker) unknown() []string {
 		copiesUnknown,
 		countsUnknown,
 		"Whether somebody with the server and its keys wrote a log that is not true. Witnesses show that it only grew, not that it is complete.")
+}
+
+// grouped are the names of the policies of each key; both in the order in which they come.
+type grouped[K comparable] struct {
+	order []K
+	names map[K][]string
+}
+
+// add adds a name, unless it came last.
+func (g *grouped[K]) add(key K, name string) {
+	all, found := g.names[key]
+	if !found {
+		g.order = append(g.order, key)
+	}
+	if g.names == nil {
+		g.names = map[K][]string{}
+	}
+	if len(all) == 0 || all[len(all)-1] != name {
+		g.names[key] = append(all, name)
+	}
 }
 
 // some names a few.

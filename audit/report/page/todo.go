@@ -39,27 +39,22 @@ func (m *maker) first() Answer {
 	if len(m.order) == 0 {
 		a.Text = "No policy is in the report."
 	}
-	policies := map[string][]string{}
+	var of grouped[string]
 	for _, grade := range []report.Grade{report.Fail, report.Unknown} {
 		for _, i := range m.order {
 			p := &m.Policies[i]
 			for j := range p.Findings {
 				if f := &p.Findings[j]; f.Grade == grade {
-					if policies[whatToDo(f)] == nil {
-						a.Items = append(a.Items, whatToDo(f))
-					}
-					if of := policies[whatToDo(f)]; len(of) == 0 || of[len(of)-1] != p.Name {
-						policies[whatToDo(f)] = append(of, p.Name)
-					}
+					of.add(whatToDo(f), p.Name)
 				}
 			}
 		}
-		if len(a.Items) > 0 && a.Tone == Pass {
+		if len(of.order) > 0 && a.Tone == Pass {
 			a.Tone, a.Word, a.Text = tones[grade], "", "In this order:"
 		}
 	}
-	for i, item := range a.Items {
-		a.Items[i] = strings.TrimSuffix(item, ".") + " (" + some(policies[item]) + ")."
+	for _, item := range of.order {
+		a.Items = append(a.Items, strings.TrimSuffix(item, ".")+" ("+some(of.names[item])+").")
 	}
 	for _, i := range m.order[:min(len(m.order), 3)] {
 		if p := &m.Policies[i]; p.Verdict == report.Fail || p.Verdict == report.Unknown {
