@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -352,8 +353,8 @@ func TestUnderAHoldNobodyCanSayThatNothingHeldWasDeleted(t *testing.T) {
 		if got := lines(&r.Policies[0]); got != c.want {
 			t.Errorf("%s: it says %s, want %s", name, got, c.want)
 		}
-		if r.Holds.Len() != 1 || len(r.Holds.Items[0].Policies) != 1 {
-			t.Errorf("%s: it has %+v", name, r.Holds)
+		if r.Holds.Len() != 1 || len(r.Holds.Items[0].Policies) != 1 || !slices.Equal(r.Policies[0].Holds, []int64{7}) {
+			t.Errorf("%s: it has %+v, and the policy %v", name, r.Holds, r.Policies[0].Holds)
 		}
 	}
 }
