@@ -32,7 +32,7 @@ func called(statement string) (name string, ok bool) {
 type function struct {
 	Name, Language, Body, Owner string
 	Definer                     bool
-	Settings                    []string
+	Settings, Variables         []string // Variables are its OUT parameters, and the columns of RETURNS TABLE
 }
 
 // function finds what a name means in the job's session. It is nil where there is none.
@@ -49,7 +49,7 @@ func (r *reader) function(ctx context.Context, name string) (f *function, err er
 			return err
 		}
 		found, err := collect[function](ctx, tx, `
-			select p.oid::regprocedure::text, l.lanname::text, p.prosrc, pg_get_userbyid(p.proowner)::text, p.prosecdef, coalesce(p.proconfig, '{}')
+			select p.oid::regprocedure::text, l.lanname::text, p.prosrc, pg_get_userbyid(p.proowner)::text, p.prosecdef, coalesce(p.proconfig, '{}'), coalesce(p.proargnames, '{}')
 			  from pg_proc p
 			  join pg_language l on l.oid = p.prolang
 			 where p.oid = $1`, *oid)
@@ -81,7 +81,7 @@ func (f *function) statements() (all []string, ok bool) {
 	if len(all) == 0 || f.Language != "plpgsql" || strings.Contains(f.Body, "#") {
 		return nil, false
 	}
-	begin := -1
+	begin, variables := -1, slices.Clone(f.Variables)
 	for n, part := range all {
 		tokens, _ := scan(part)
 		at := slices.IndexFunc(tokens, func(t token) bool { return t.is("begin") })
@@ -89,11 +89,15 @@ func (f *function) statements() (all []string, ok bool) {
 		if at < 0 {
 			declares = tokens
 		}
-		if begin < 0 && slices.ContainsFunc(declares, func(t token) bool { return t.is(":=") || t.is("=") || t.is("default") || t.is("cursor") }) {
+		if slices.ContainsFunc(declares, func(t token) bool { return t.is(":=") || t.is("=") || t.is("default") || t.is("cursor") }) {
 			return nil, false // a variable's value may be anybody's function
 		}
-		if at >= 0 && begin < 0 {
+		for _, t := range declares[:min(len(declares), 2)] { // DECLARE and a name, or a name
+			variables = append(variables, t.name())
+		}
+		if at >= 0 {
 			begin, all[n] = n, strings.TrimSpace(part[tokens[at].end:])
+			break
 		}
 	}
 	last, _ := scan(all[len(all)-1])
@@ -110,6 +114,9 @@ func (f *function) statements() (all []string, ok bool) {
 		deletes := slices.ContainsFunc(tokens[1:], func(t token) bool { return t.is("delete") || t.is(":=") || t.is("(") && first != "raise" })
 		switch {
 		case slices.Contains(plain, first):
+			if slices.ContainsFunc(tokens, func(t token) bool { return t.name() != "" && slices.Contains(variables, t.name()) }) {
+				return nil, false // what is a column here is a variable there, or an error
+			}
 			deletions = append(deletions, part)
 		case !slices.Contains(quiet, first), deletes, first == "return" && inTheMiddle, first == "raise" && (len(tokens) < 2 || !slices.Contains(levels, tokens[1].name())):
 			return nil, false

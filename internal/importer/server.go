@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -96,7 +97,8 @@ func (s *Server) undone(ctx context.Context, work func(tx pgx.Tx) error) error {
 type settings struct {
 	Role                                       string // whose rights it has, and who "$user" in SearchPath is; "" for none
 	SearchPath, Zone, DateStyle, IntervalStyle string
-	assumedZone                                bool // the server's: neither role nor database has one
+	assumedZone                                bool     // the server's: neither role nor database has one
+	odd                                        []string // settings under which texts and conditions mean something else
 }
 
 // settingsOf are those of a session of a role in this database.
@@ -134,6 +136,18 @@ func (s *settings) set(name, value string) {
 		s.DateStyle = value
 	case "intervalstyle":
 		s.IntervalStyle = value
+	case "standard_conforming_strings", "array_nulls":
+		s.deviates(name, !slices.Contains([]string{"on", "true", "yes", "1"}, strings.ToLower(value)))
+	case "transform_null_equals":
+		s.deviates(name, !slices.Contains([]string{"off", "false", "no", "0"}, strings.ToLower(value)))
+	}
+}
+
+// deviates notes that a setting is, or is no longer, one that we do not parse under.
+func (s *settings) deviates(name string, odd bool) {
+	s.odd = slices.DeleteFunc(slices.Clone(s.odd), func(other string) bool { return other == name })
+	if odd {
+		s.odd = append(s.odd, name)
 	}
 }
 

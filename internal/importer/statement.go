@@ -72,6 +72,10 @@ func (r *reader) statement(ctx context.Context, text string) (i *Item, err error
 		i.lose("there is a zero byte in it")
 		return i, nil
 	}
+	if len(r.odd) > 0 {
+		i.lose("the job's session has another %s than PostgreSQL's own, under which the statement may mean something else", strings.Join(r.odd, " and "))
+		return i, nil
+	}
 	normal, problem, err := r.server.body(ctx, text, r.settings)
 	if err != nil || problem != "" {
 		i.lose("%s", problem)
