@@ -35,6 +35,7 @@ const planted = logs + `;
 	create function app.now() returns timestamptz language sql as 'select ''infinity''::timestamptz';
 	create function app.less(timestamptz, timestamptz) returns boolean language sql as 'select true';
 	create operator app.< (leftarg = timestamptz, rightarg = timestamptz, function = app.less);
+	create collation app."C" from "POSIX";
 	create function app.due() returns integer language sql as 'delete from app.logs; select 1';
 	create table app.trap (id bigint primary key default app.due(), at timestamptz, "x; drop table app.logs; --" timestamptz);
 	insert into app.logs select i, '2000-01-01' from generate_series(1, 10) i`
@@ -96,6 +97,10 @@ var attempts = []struct{ text, want string }{
 	{`delete from app.logs where ts < now() at time zone 'utc' and created_at at time zone 'Asia/Tokyo' < now() at time zone 'utc'`, "cannot be a policy's"},
 	{`delete from app.logs where (j ->> 'at')::timestamptz < now()`, "does not know"},
 	{`delete from app.logs where created_at < now() and id = $1`, "does not parse"},
+	{ // a schema named like the table's alias
+		`delete from app.logs app where app.created_at < now() and app.status = 'a' collate app."C"`,
+		`table: 'app.logs' expire: { column: 'created_at' } where: '(status = (''a''::text COLLATE app."C"))'`,
+	},
 	{`truncate app.logs`, "TRUNCATE"},
 	{`call app.clean()`, "whatever their age"},
 	{`call app.clean(1)`, "CALL"},

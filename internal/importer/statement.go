@@ -326,7 +326,7 @@ func bare(c condition) string {
 	var text strings.Builder
 	at := 0
 	for i := 0; i+2 < len(tokens); i++ {
-		column := tokens[i].name() == c.alias && tokens[i+1].is(".") && tokens[i+2].name() != "" && (i == 0 || !tokens[i-1].is(".") && !tokens[i-1].is("::"))
+		column := tokens[i].name() == c.alias && tokens[i+1].is(".") && tokens[i+2].name() != "" && (i == 0 || !slices.ContainsFunc([]string{".", "::", "collate"}, tokens[i-1].is))
 		if column && (i+3 == len(tokens) || !tokens[i+3].is("(")) {
 			text.WriteString(c.text[at:tokens[i].start])
 			at = tokens[i+2].start
