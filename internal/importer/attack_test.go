@@ -36,6 +36,12 @@ const planted = logs + `;
 	create function app.less(timestamptz, timestamptz) returns boolean language sql as 'select true';
 	create operator app.< (leftarg = timestamptz, rightarg = timestamptz, function = app.less);
 	create collation app."C" from "POSIX";
+	create schema front;
+	create view front.logs as select * from app.logs;
+	create table app.parent (id bigint primary key, at timestamptz);
+	create table app.heir () inherits (app.parent);
+	create domain app.stamp as timestamptz;
+	create table app.stamped (id bigint primary key, at app.stamp, hours int, due timestamp generated always as (timestamp '2020-01-01' + hours * interval '1 hour') stored);
 	create function app.due() returns integer language sql as 'delete from app.logs; select 1';
 	create table app.trap (id bigint primary key default app.due(), at timestamptz, "x; drop table app.logs; --" timestamptz);
 	insert into app.logs select i, '2000-01-01' from generate_series(1, 10) i`
@@ -87,7 +93,13 @@ var attempts = []struct{ text, want string }{
 	{`with gone as (delete from app.other where created_at < now()) delete from app.logs where created_at < now()`, "changes rows too"},
 	{`with recursive x as (select 1) delete from app.logs where created_at < now()`, "does not know"},
 	{`delete from app.recent where created_at < now()`, "is not a table"},
+	{`delete from front.logs where created_at < now()`, "is not a table"},
 	{`delete from app.part where at < now()`, "is a partition"},
+	{`delete from app.parted where at < now()`, "table: 'app.parted' expire: { column: 'at' }"},
+	{`delete from app.parent where at < now()`, "inherits or is inherited from"},
+	{`delete from only app.parent where at < now()`, "inherits or is inherited from"},
+	{`delete from app.stamped where at < now() - interval '1 day'`, "does not know"},
+	{`delete from app.stamped where due < now() at time zone 'utc'`, "table: 'app.stamped' expire: { column: 'due' }"},
 	{`delete from only app.parted where at < now()`, "has no rows"},
 	{`delete from pg_catalog.pg_class where oid = 1`, "does not know"},
 	{`delete from app.logs where created_at < now() - keep`, "does not know"},

@@ -93,6 +93,15 @@ func TestAJobIsReadInItsRolesSession(t *testing.T) {
 			t.Errorf("%s: %q, want %s", user, policyLine(&items[0]), want)
 		}
 	}
+	db.Exec(t, "alter table app.other enable row level security; alter table app.other owner to "+role)
+	for more, want := range map[string]string{"": "table: 'app.other' expire: { column: 'created_at' }", "; alter table app.other force row level security": "decides which rows the job sees"} {
+		db.Exec(t, "alter table app.other no force row level security"+more)
+		items, err := s.job(t.Context(), &cronJob{Schedule: "@daily", Command: "delete from other where created_at < now()", Database: db.Name, User: role}, "")
+		must(t, err)
+		if len(items) != 1 || !strings.Contains(policyLine(&items[0]), want) {
+			t.Errorf("row security%s: %q, want %s", more, policyLine(&items[0]), want)
+		}
+	}
 	items, err := cronText(t.Context(), s.Server, `[{"jobid": 7, "schedule": "@daily", "command": "delete from app.logs where created_at < now()", "database": "elsewhere", "username": "postgres"}]`)
 	must(t, err)
 	if len(items) != 2 || items[1].Policy == nil || !strings.Contains(items[0].Origin, "elsewhere") {

@@ -60,7 +60,7 @@ type value struct {
 // surroundings are what an expression's meaning depends on.
 type surroundings struct {
 	zone    string            // of the session
-	columns map[string]string // type of each column; of a domain what it is over
+	columns map[string]string // type of each column; a domain is none that is known here
 }
 
 // sameZone reports whether two names are one zone.
