@@ -101,9 +101,9 @@ begin
                         join pg_partitioned_table t on t.partrelid = up.relid
                         join pg_attribute a on a.attrelid = t.partrelid and a.attnum = any (t.partattrs::int2[])) k) end as moves_by,
            concat_ws(',',
-             (select string_agg(i.xmin::text, ',' order by i.inhrelid)
-                from pg_partition_ancestors(c.oid) up
-                join pg_inherits i on i.inhrelid = up.relid),
+             -- each by its index: as a join, pg_inherits is read whole for each partition
+             (select string_agg((select i.xmin::text from pg_inherits i where i.inhrelid = up.relid), ',' order by up.relid::oid)
+                from pg_partition_ancestors(c.oid) up),
              (select string_agg(p.xmin || ':' || m.xmin, ',' order by m.oid)
                 from pg_publication_rel m
                 join pg_publication p on p.oid = m.prpubid and p.pubname in ('lapse_deletes', 'lapse_changes')
