@@ -34,13 +34,14 @@ func TestWhatALoginSaysDrawsNothingOnTheTerminal(t *testing.T) {
 	since := time.Now()
 	line := status.Line{Policy: "p", State: schemas.Armed, Table: lie, Reason: lie, LastRun: &status.LastRun{Ended: lie, Rests: lie, RestsSince: &since}}
 	work := []status.Process{{State: lie, Reason: lie, Holder: lie}}
-	text, err := statusText(&status.Status{Executors: work, Policies: []status.Policy{{Line: line, Work: work}}, LeftOver: []string{lie}}, 0, true)
+	halt := status.Halt{Halted: true, Since: since, By: lie, Reason: lie}
+	text, err := statusText(&status.Status{Paused: &halt, Suspended: lie, Executors: work, Policies: []status.Policy{{Line: line, Work: work}}, LeftOver: []string{lie}}, 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
 	a := &app{out: &out, verbose: true}
-	if err := a.printPolicies(&status.List{Policies: []status.Line{line}, LeftOver: []string{}}); err != nil {
+	if err := a.printPolicies(&status.List{Halt: halt, Suspended: lie, Policies: []status.Line{line}, LeftOver: []string{}}); err != nil {
 		t.Fatal(err)
 	}
 	a.printHold(&shownHold{

@@ -65,7 +65,7 @@ func (a *app) haltCommand(halted bool, cmd *cobra.Command) *cobra.Command {
 		if a.asJSON {
 			return a.printJSON(h)
 		}
-		fmt.Fprintln(a.out, h)
+		fmt.Fprintln(a.out, onOneLine(h.String()))
 		return nil
 	})
 	cmd.Flags().BoolVar(&all, "all", false, "all policies of this database")

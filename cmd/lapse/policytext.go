@@ -10,11 +10,8 @@ import (
 
 // printPolicies prints a line for each policy, and below them what a person should know.
 func (a *app) printPolicies(l *status.List) error {
-	if l.Halt.Halted {
-		fmt.Fprintf(a.out, "%s: `lapse resume --all` allows them again\n", &l.Halt)
-	}
-	if l.Suspended != "" {
-		fmt.Fprintln(a.out, l.Suspended)
+	for _, text := range l.Whole() {
+		fmt.Fprintln(a.out, onOneLine(text))
 	}
 	if l.AuditOff {
 		fmt.Fprintln(a.out, "audit: off: policies are armed without an auditor, and deletions leave no evidence outside this database")

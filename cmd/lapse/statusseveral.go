@@ -112,10 +112,8 @@ func (a *app) showSeveral(all []*oneOf) error {
 		}
 		s := one.status
 		needs = needs || s.NeedsPerson()
-		for _, text := range []string{s.PausedText(), s.Suspended} {
-			if text != "" {
-				fmt.Fprintf(a.out, "%s: %s\n", name, onOneLine(text))
-			}
+		for _, text := range s.Whole() {
+			fmt.Fprintf(a.out, "%s: %s\n", name, onOneLine(text))
 		}
 		if len(s.Unattended) > 0 {
 			fmt.Fprintf(a.out, "%s: executors: %s\n", name, onOneLine(s.ExecutorsText()))

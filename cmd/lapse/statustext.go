@@ -26,11 +26,8 @@ func (a *app) showStatus(s *status.Status) error {
 // login wrote is shown on one line: it draws nothing on the terminal, and adds no line to the others.
 func statusText(s *status.Status, width int, verbose bool) (string, error) {
 	var b strings.Builder
-	if paused := s.PausedText(); paused != "" {
-		fmt.Fprintln(&b, paused)
-	}
-	if s.Suspended != "" {
-		fmt.Fprintln(&b, s.Suspended)
+	for _, text := range s.Whole() {
+		fmt.Fprintln(&b, onOneLine(text))
 	}
 	fmt.Fprintln(&b, "audit: "+s.Audit.Text(s.At))
 	if s.Witnesses != "" {

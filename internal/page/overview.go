@@ -19,11 +19,9 @@ type overview struct {
 	Status   *status.Status // nil: nothing is known
 	Headline string
 	Grade    grade
-	Whole    []string // what holds for every policy
 	Needing  []policyRow
 	Pipeline []stage
 	Policies []policyRow
-	LeftOver []string
 	Year     *chart // nil: not counted yet
 }
 
@@ -106,13 +104,6 @@ func (v *overview) fill(p *Page, days *deleted) {
 			v.Needing = append(v.Needing, row)
 		}
 	}
-	if text := s.PausedText(); text != "" {
-		v.Whole = append(v.Whole, text)
-	}
-	if s.Suspended != "" {
-		v.Whole = append(v.Whole, s.Suspended)
-	}
-	v.LeftOver = s.LeftOver
 	v.Headline, v.Grade = headline(s, len(v.Needing), v.Trouble != "")
 }
 

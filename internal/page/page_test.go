@@ -111,7 +111,7 @@ func TestThePageSaysWhatTheStatusSays(t *testing.T) {
 			return read, err
 		}
 	}).get("/"))
-	words := []string{s.PausedText(), s.Audit.Text(s.At), s.ExecutorsText(), "One policy needs a person"}
+	words := append(s.Whole(), s.Audit.Text(s.At), s.ExecutorsText(), "One policy needs a person")
 	for i := range s.Policies {
 		p := &s.Policies[i]
 		last, rows := p.LastText(s.At)

@@ -32,12 +32,20 @@ func (h *Halt) String() string {
 	return text
 }
 
-// PausedText is the line where every deletion is paused, "" where it is not.
-func (s *Status) PausedText() string {
-	if s.Paused == nil {
-		return ""
+// Whole are the lines about what keeps every policy from deleting.
+func (s *Status) Whole() []string { return wholeText(s.Paused, s.Suspended) }
+
+// Whole are the lines about what keeps every policy from deleting.
+func (l *List) Whole() []string { return wholeText(&l.Halt, l.Suspended) }
+
+func wholeText(h *Halt, suspended string) (lines []string) {
+	if h != nil && h.Halted {
+		lines = append(lines, h.String()+": `lapse resume --all` allows them again")
 	}
-	return s.Paused.String() + ": `lapse resume --all` allows them again"
+	if suspended != "" {
+		lines = append(lines, suspended)
+	}
+	return lines
 }
 
 // ReadHalt returns the state of the switch. If Since is zero, it was never used.
