@@ -252,3 +252,30 @@ func TestAHandoverThatNoCheckpointCoversProvesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Where the key is changed twice before a start, the first key hands the log over to the third. The one between has signed nothing.
+func TestAKeyThatWasReplacedBeforeAStartIsPassedOver(t *testing.T) {
+	t.Parallel()
+	r := &rotated{topic: *newTopic(t, ringOf(t, 1))}
+	r.add(originOf(t, ringOf(t, 1)))
+	r.take()
+	r.sign()
+	resumed, _, ok := ringOf(t, 3, 2, 1).Resume(r.records[len(r.records)-1].Value)
+	if !ok {
+		t.Fatal("the checkpoint is not known")
+	}
+	r.made = resumed
+	signed, err := resumed.Succeed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.add(routeWith(t, signed))
+	r.add(value(1))
+	r.take()
+	r.sign()
+	for number, verifies := range map[byte]bool{1: true, 2: false, 3: true} {
+		if _, err := streamed(&tree.Stream{Place: "log", Verifier: ringOf(t, number).Verifier()}, r.records, nil); (err == nil) != verifies {
+			t.Errorf("by key %d it says %v", number, err)
+		}
+	}
+}
