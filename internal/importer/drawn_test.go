@@ -18,6 +18,7 @@ var (
 		"ts at time zone '%z'", "date_trunc('%u', created_at)", "date_trunc('%u', ts)", "created_at + interval '%p'", "ts + interval '%p'", "d + interval '%p'", "d + 7",
 		"d - 3", "created_at - interval '%p'", "to_timestamp(e)", "to_timestamp(ms / 1000)", "to_timestamp(ed)", "coalesce(closed_at, created_at)", "greatest(ts, d)",
 		"(created_at + interval '%p')::date", "date_trunc('%u', created_at) + interval '%p'", "created_at + keep", "created_at + ttl * interval '1 second'",
+		"ts + keep", "(ts + keep) at time zone '%z'", "ts + ttl * interval '1 second'",
 	}
 	drawnNows = []string{
 		"now()", "current_timestamp", "localtimestamp", "current_date", "now()::date", "now()::timestamp", "now() at time zone '%z'", "date_trunc('%u', now())",
@@ -51,6 +52,9 @@ var (
 		{"extract(epoch from now()) - e", "70000"},
 	}
 )
+
+// setBack are days on which clocks are set back in some of the zones; often none.
+var setBack = []time.Time{{}, {}, time.Date(2025, 10, 26, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 2, 0, 0, 0, 0, time.UTC), time.Date(2026, 4, 4, 0, 0, 0, 0, time.UTC)}
 
 // drawJob puts a condition together.
 func drawJob(t *rapid.T) string {
@@ -104,6 +108,9 @@ func TestNoPolicyHasDueWhatADrawnJobLeaves(t *testing.T) {
 		for n := range instants {
 			month := time.Date(2024, time.Month(1+rapid.IntRange(0, 35).Draw(rt, "month")), 1, 0, 0, 0, 500_000_000, time.UTC)
 			at := month.Add(time.Duration(rapid.IntRange(-3*24*60, 3*24*60).Draw(rt, "minutes"))*time.Minute + time.Duration(n)*time.Second)
+			if back := rapid.SampledFrom(setBack).Draw(rt, "clocks are set back"); !back.IsZero() {
+				at = back.Add(time.Duration(rapid.IntRange(0, 20*60).Draw(rt, "minutes"))*time.Minute + 500*time.Millisecond)
+			}
 			instants[n] = at.Format("2006-01-02 15:04:05.999999-07")
 			if err := exec(admin, "truncate app.logs"); err != nil {
 				rt.Fatal(err)
