@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -49,8 +50,33 @@ func DeleterFaults(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 
 // ready says that nothing is missing.
 func (d *deleter) ready() bool {
-	return d.Exists && !d.Circle && (d.Super || d.Member) && d.Others == "" && d.Strangers == "" && !d.Powerful && d.MayGive && d.Inherits && d.Equipped && d.Recorded &&
-		len(d.Schemas) == 0 && d.Refused == "" && d.Blind == ""
+	return len(d.lacks()) == 0
+}
+
+// lacks names what is missing.
+func (d *deleter) lacks() (all []string) {
+	for _, fact := range []struct {
+		what string
+		so   bool
+	}{
+		{"the role", d.Exists},
+		{"an owner that does not own the catalog", !d.Circle},
+		{"membership in the owner", d.Super || d.Member},
+		{"freedom from other roles", d.Others == "" && d.Strangers == ""},
+		{"freedom from attributes", !d.Powerful},
+		{"a login that may become it", d.MayGive},
+		{"a login that inherits", d.Inherits},
+		{"rights in schema lapse", d.Equipped},
+		{"its place in lapse.deleter", d.Recorded},
+		{"rights in the table's schemas", len(d.Schemas) == 0},
+		{"rights on the table", d.Refused == ""},
+		{"sight of every row", d.Blind == ""},
+	} {
+		if !fact.so {
+			all = append(all, fact.what)
+		}
+	}
+	return all
 }
 
 // excess says what a deleter has and must not have.
@@ -100,7 +126,7 @@ func (e *equipping) refusal(d *deleter) error {
 			Why: fmt.Sprintf("row security applies to %s on %s, so that it would not see every row", e.name, d.Blind), Apart: true,
 		}
 	case !d.ready():
-		return fmt.Errorf("role %s lacks a right that was just given to it: see \\du and \\dp for who took it", e.name)
+		return fmt.Errorf("role %s lacks what it was just given (%s): see \\du and \\dp for who took it", e.name, strings.Join(d.lacks(), ", "))
 	}
 	return nil
 }
