@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"time"
+
 	"github.com/google/uuid"
 
 	"lapse/replication"
@@ -26,6 +28,7 @@ type Tally struct {
 	// Of the target's rows under "evidence: due": how many were checked, and how many of these were due, or were not. What is left
 	// cannot be told.
 	Judged, Due, NotDue uint64
+	Late                Lateness // of those that were due; less in records of former versions, which say nothing of it
 
 	moves uint64 // user deletes that turned out to be moves; zero after splitMoves
 }
@@ -72,13 +75,14 @@ func (a *Account) count(relation *replication.Relation, f finding) {
 	})
 }
 
-// judge adds what was found of the row that was counted last.
-func (a *Account) judge(j Judgement) {
+// judge adds what was found of the row that was counted last, and where it was due, since when.
+func (a *Account) judge(j Judgement, due, deleted time.Time) {
 	t := &a.Tallies[a.last]
 	t.Judged++
 	switch j {
 	case IsDue:
 		t.Due++
+		t.Late.add(due, deleted)
 	case IsNotDue:
 		t.NotDue++
 	}

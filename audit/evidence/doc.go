@@ -30,7 +30,7 @@
 //	ledger, account, reconcile                              what a transaction claims, and what was seen of it
 //	transaction, drop, origin, …record                      what the log has of it
 //	catalogrow                                              rows that say what is in force
-//	classify, due, move, assembler                          whose each change is
+//	lateness, classify, due, move, assembler                whose each change is
 //
 // # Positions
 //

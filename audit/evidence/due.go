@@ -16,11 +16,12 @@ func (c *classifier) tell(e *Event) {
 		return
 	}
 	if c.due != nil {
+		var at time.Time
 		e.Due = CannotTell
 		if i := slices.IndexFunc(e.Keys, func(k Key) bool { return k.Name == c.due.Column }); i >= 0 && !e.Keys[i].Null {
-			e.Due = Judge(c.due, e.Keys[i].Value, c.claim.Cutoff)
+			e.Due, at = judge(c.due, e.Keys[i].Value, c.claim.Cutoff)
 		}
-		c.account.judge(e.Due)
+		c.account.judge(e.Due, at, c.tx.CommitTime)
 	}
 	told := func(k Key) bool { return slices.Contains(c.values, k.Name) }
 	if len(c.values) == 0 || !slices.ContainsFunc(e.Keys, func(k Key) bool { return !told(k) }) {
@@ -40,21 +41,27 @@ func (c *classifier) tell(e *Event) {
 // Judge says whether a row was due at cutoff, text being its column as in the log. It agrees with what the deletion function asks
 // of PostgreSQL, for every value.
 func Judge(due *schemas.Due, text []byte, cutoff time.Time) Judgement {
+	is, _ := judge(due, text, cutoff)
+	return is
+}
+
+// judge says since when, too, where it was.
+func judge(due *schemas.Due, text []byte, cutoff time.Time) (is Judgement, at time.Time) {
 	at, ok := instantOf(due.As, text)
 	if !ok {
-		return CannotTell
+		return CannotTell, at
 	}
 	// A column beyond the cutoff is not due, whatever is added: nothing overflows below.
 	if at.Unix() < schemas.DueEarliest || at.After(cutoff) {
-		return IsNotDue
+		return IsNotDue, at
 	}
 	for _, period := range due.After {
 		at = addPeriod(at, period)
 	}
 	if at.After(cutoff) {
-		return IsNotDue
+		return IsNotDue, at
 	}
-	return IsDue
+	return IsDue, at
 }
 
 // never means never due: it is beyond every cutoff.

@@ -95,6 +95,9 @@ func (d drawn) account() *Account {
 		if d.IntN(2) == 0 {
 			t.Due, t.NotDue = d.Uint64N(9), d.Uint64N(9)
 			t.Judged = t.Due + t.NotDue + d.Uint64N(9)
+			for range t.Due {
+				t.Late[d.IntN(len(t.Late))]++
+			}
 		}
 		a.Tallies = append(a.Tallies, t)
 	}

@@ -225,26 +225,28 @@ func appendTally(b []byte, t *Tally, form TextForm) []byte {
 		b = appendUint(append(b, `,"due":`...), t.Due)
 		b = appendUint(append(b, `,"not_due":`...), t.NotDue)
 		b = appendUint(append(b, `,"unknown":`...), t.Judged-t.Due-t.NotDue)
+		b = t.Late.append(b)
 	}
 	return append(b, '}')
 }
 
 // tallyJSON is what appendTally writes.
 type tallyJSON struct {
-	Table   string `json:"table"`
-	OID     uint32 `json:"table_oid"`
-	Op      string `json:"op"`
-	Cause   string `json:"cause"`
-	Cascade bool   `json:"cascade"`
-	Events  uint64 `json:"events"`
-	Due     uint64 `json:"due"`
-	NotDue  uint64 `json:"not_due"`
-	Unknown uint64 `json:"unknown"`
+	Table   string   `json:"table"`
+	OID     uint32   `json:"table_oid"`
+	Op      string   `json:"op"`
+	Cause   string   `json:"cause"`
+	Cascade bool     `json:"cascade"`
+	Events  uint64   `json:"events"`
+	Due     uint64   `json:"due"`
+	NotDue  uint64   `json:"not_due"`
+	Unknown uint64   `json:"unknown"`
+	Late    Lateness `json:"late"`
 }
 
 func (j *tallyJSON) tally(form TextForm) Tally {
 	return Tally{
 		OID: j.OID, Table: form.decode(j.Table), Op: opOf(j.Op), Cause: causeOf(j.Cause), Cascade: j.Cascade, Events: j.Events,
-		Judged: j.Due + j.NotDue + j.Unknown, Due: j.Due, NotDue: j.NotDue,
+		Judged: j.Due + j.NotDue + j.Unknown, Due: j.Due, NotDue: j.NotDue, Late: j.Late,
 	}
 }

@@ -33,9 +33,10 @@ type policy struct {
 	from       map[string]*TableDeleted
 	under      map[int64]*VersionDeleted
 	zeros      map[About]*zeroLine
-	judged     int64 // rows with the auditor's word whether they were due, or that it cannot be told
-	unjudged   int64 // rows without
-	unknown    int64 // of those judged
+	judged     int64           // rows with the auditor's word whether they were due, or that it cannot be told
+	unjudged   int64           // rows without
+	unknown    int64           // of those judged
+	late       map[int64]*late // by version
 	dropRows   int64
 	heldRows   bool // it deleted from a table that a hold was on
 	noResult   int64
@@ -86,7 +87,7 @@ func (c *Count) get(id int64) *policy {
 	if p == nil {
 		p = &policy{
 			id: id, versions: map[int64]*Version{}, floors: map[int64][]evidence.FloorTerms{}, days: map[string]*Day{}, from: map[string]*TableDeleted{},
-			under: map[int64]*VersionDeleted{}, zeros: map[About]*zeroLine{}, quarantine: quarantine{tables: map[int64]int64{}, startStated: true},
+			under: map[int64]*VersionDeleted{}, zeros: map[About]*zeroLine{}, late: map[int64]*late{}, quarantine: quarantine{tables: map[int64]int64{}, startStated: true},
 		}
 		p.start, p.end = c.bounds.ends(id)
 		c.policies[id] = p

@@ -45,9 +45,21 @@ func example() *report.Report {
 			NotAssessed: why, DueStart: f, HeldStart: f, QuarantineStart: f, ByPolicy: f, ByUsers: f, DueEnd: f, HeldEnd: f, QuarantineEnd: f, FellDue: f,
 		}
 	}
-	late := func(overdue report.Reason) report.Timeliness {
-		return report.Timeliness{P50: no(report.NoHistogram), P95: no(report.NoHistogram), Worst: no(report.NoHistogram), OldestPresent: no(overdue)}
+	unknown := func(rows int64, why report.Reason) report.Timeliness {
+		l := report.Lateness{NotAssessed: why}
+		return report.Timeliness{
+			Other: rows, Why: why, P50: l, P95: l, Worst: l, OldestPresent: report.Lateness{NotAssessed: report.NotRecorded},
+			PastDeadline: report.Figure{NotAssessed: why, AtLeast: one(0), AtMost: &rows},
+		}
 	}
+	told := func(past int64, p50, p95, worst report.Lateness, steps ...report.LateRows) report.Timeliness {
+		t := report.Timeliness{Steps: steps, P50: p50, P95: p95, Worst: worst, PastDeadline: n(past), OldestPresent: report.Lateness{NotAssessed: report.NotRecorded}}
+		for _, s := range steps {
+			t.Rows += s.Rows
+		}
+		return t
+	}
+	inTime := report.Lateness{UpTo: one(60)}
 	terms := func(after, evidence string) *report.Terms {
 		return &report.Terms{
 			Column: "last_seen", After: after, Schedule: "every 5 minutes", Action: "delete", Evidence: evidence, Latitude: "1 day", Owner: "web team", Basis: "privacy notice §3",
@@ -61,6 +73,7 @@ func example() *report.Report {
 			{Grade: report.Unknown, About: report.BelowFloor, Why: report.FloorNotCompared},
 			{Grade: report.Warn, About: report.WasPaused, Count: 1},
 			{Grade: report.Warn, About: report.Quarantined, Count: 1},
+			{Grade: report.Warn, About: report.DeletedLate, Count: 3},
 		},
 		Zero: zero(n(0), n(0), n(0), no(report.KeysNotInLog), n(0), n(0), n(0), no(report.FloorNotCompared)),
 		RollForward: report.RollForward{
@@ -73,7 +86,8 @@ func example() *report.Report {
 			Tables:   report.List[report.TableDeleted]{Items: []report.TableDeleted{{Table: "public.session_notes", Cascaded: 700}, {Table: "public.sessions", ByRow: 5100}}},
 			Versions: []report.VersionDeleted{{Version: 3, ByRow: 2100, Cascaded: 300}, {Version: 4, ByRow: 3000, Cascaded: 400}},
 		},
-		Timeliness: late(report.NotRecorded),
+		Timeliness: told(3, inTime, report.Lateness{Over: one(60), UpTo: one(300)}, report.Lateness{Over: one(365 * 86400)},
+			report.LateRows{UpTo: one(60), Rows: 4000}, report.LateRows{UpTo: one(300), Rows: 1000}, report.LateRows{UpTo: one(86400), Rows: 97}, report.LateRows{Rows: 3}),
 		Users: report.Users{
 			Deleted: n(41), Truncates: n(0), Moves: n(0), Unverified: n(0), Due: no(report.UsersNotJudged), NotDue: no(report.UsersNotJudged), Held: no(report.KeysNotInLog),
 		},
@@ -111,7 +125,7 @@ func example() *report.Report {
 			Tables:   report.List[report.TableDeleted]{Items: []report.TableDeleted{{Table: "public.carts", ByRow: 97}}},
 			Versions: []report.VersionDeleted{{Version: 1, ByRow: 97}},
 		},
-		Timeliness: late(report.NotRecorded),
+		Timeliness: unknown(97, report.EvidenceClaimed),
 		Users: report.Users{
 			Deleted: no(report.Truncated), Truncates: n(1), Moves: n(0), Unverified: n(2), Due: no(report.UsersNotJudged), NotDue: no(report.UsersNotJudged), Held: n(0),
 		},
@@ -136,7 +150,7 @@ func example() *report.Report {
 				Version: 2, XID: 8001, At: at(3, 2, 0), Leaf: 3100,
 			}}},
 		},
-		Timeliness: late(report.NotRecorded),
+		Timeliness: unknown(1_200_000, report.DropsNotSent),
 		Users:      report.Users{Deleted: n(0), Truncates: n(0), Moves: n(12), Unverified: n(0), Due: n(0), NotDue: n(0), Held: n(0)},
 		Quarantine: report.Quarantine{AtStart: n(0), AtEnd: n(0)},
 	}
@@ -149,7 +163,7 @@ func example() *report.Report {
 			Tables:   report.List[report.TableDeleted]{Items: []report.TableDeleted{{Table: "public.tokens", Soft: 12}}},
 			Versions: []report.VersionDeleted{{Version: 1, Soft: 12}},
 		},
-		Timeliness: late(report.NotRecorded),
+		Timeliness: told(0, inTime, inTime, inTime, report.LateRows{UpTo: one(60), Rows: 12}),
 		Users:      report.Users{Deleted: n(0), Truncates: n(0), Moves: n(0), Unverified: n(0), Due: n(0), NotDue: n(0), Held: n(0)},
 		Quarantine: report.Quarantine{AtStart: n(0), AtEnd: n(0)},
 	}

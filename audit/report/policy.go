@@ -137,15 +137,6 @@ type Snapshot struct {
 	Quarantined int64   `json:"quarantined"`
 }
 
-// Timeliness is how late deletions were, in seconds after due + latitude.
-type Timeliness struct {
-	P50   Figure `json:"p50_seconds"`
-	P95   Figure `json:"p95_seconds"`
-	Worst Figure `json:"worst_seconds"`
-	// OldestPresent is how late the oldest due row is that is still there, at the period's last count.
-	OldestPresent Figure `json:"oldest_present_seconds"`
-}
-
 // Users is what others than policies did to the policy's table. Two policies of one table both have it.
 type Users struct {
 	Deleted    Figure `json:"deleted"` // rows, one each

@@ -183,6 +183,9 @@ func (c *Count) system(t *transaction, by *policy, tally *evidence.Tally, root s
 		by.judged += int64(tally.Judged)
 		by.unjudged += n - int64(tally.Judged)
 		by.unknown += int64(tally.Judged - tally.Due - tally.NotDue)
+		if tally.Judged > 0 {
+			by.tookLate(int64(t.content.Claim.PolicyVersion), tally)
+		}
 		if tally.NotDue > 0 {
 			by.zero(DeletedNotDue, t.named(tally.Table, int64(tally.NotDue)))
 		}

@@ -20,10 +20,7 @@ func (c *Count) judge(p *policy, r *Policy) {
 		}
 		r.Zero = append(r.Zero, line)
 	}
-	r.Timeliness = Timeliness{P50: NotAssessed(NoHistogram), P95: NotAssessed(NoHistogram), Worst: NotAssessed(NoHistogram), OldestPresent: NotAssessed(NotRecorded)}
-	if r.Deleted.Rows+r.Deleted.Soft == 0 {
-		r.Timeliness.P50, r.Timeliness.P95, r.Timeliness.Worst = NotAssessed(NothingDeleted), NotAssessed(NothingDeleted), NotAssessed(NothingDeleted)
-	}
+	r.Timeliness = c.timeliness(p, r)
 	r.Findings = c.findings(p, r)
 	r.Verdict = Pass
 	if len(r.Findings) > 0 {
@@ -125,6 +122,8 @@ func (c *Count) findings(p *policy, r *Policy) (all []Finding) {
 	add(Warn, EditedByHand, p.edited+c.edited, p.edited+c.edited > 0)
 	rows := p.quarantine.rows()
 	add(Warn, Quarantined, rows, rows > 0)
+	late := r.Timeliness.PastDeadline.Least()
+	add(Warn, DeletedLate, late, late > 0)
 	add(Warn, NotArmed, 0, p.state != armed && p.state != dropped)
 	add(Warn, WasPaused, r.Pauses.Len(), r.Pauses.Len() > 0)
 	halts := c.halts.Len()

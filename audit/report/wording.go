@@ -23,6 +23,7 @@ const (
 	EditedByHand    About = "edited_by_hand"
 	Restored        About = "restored"
 	Quarantined     About = "quarantined"
+	DeletedLate     About = "deleted_late"
 	NotArmed        About = "not_armed"
 	WasPaused       About = "paused"
 	WasHalted       About = "halted"
@@ -56,6 +57,7 @@ var titles = map[About][2]string{
 	EditedByHand:       {"Edited by hand", "Rows of Lapse's own tables were changed by somebody who used no command."},
 	Restored:           {"Restored", "The database was put back to an earlier state: rows that were deleted came back."},
 	Quarantined:        {"In quarantine", "Rows that could not be deleted are set aside."},
+	DeletedLate:        {"Deleted late", "Rows went later than due time and grace period allow: while the policy waited to be armed, was paused, or was behind."},
 	NotArmed:           {"Not armed", "The policy did not delete at the end of the period: somebody has to arm it."},
 	WasPaused:          {"Paused", "The policy was paused for a while."},
 	WasHalted:          {"Halted", "All policies were stopped for a while."},
@@ -83,6 +85,7 @@ const (
 	InGap            Reason = "gap"
 	AcrossRewind     Reason = "rewind_between"
 	NoHistogram      Reason = "no_histogram_in_log"
+	BetweenSteps     Reason = "between_steps"
 	NotRecorded      Reason = "not_recorded"
 	NothingDeleted   Reason = "nothing_deleted"
 	NotStated        Reason = "not_stated_before_period"
@@ -106,7 +109,8 @@ var reasons = map[Reason]string{
 	Truncated:        "A table was truncated: the write-ahead log does not say how many rows went.",
 	InGap:            "Nobody read a part of the write-ahead log in between.",
 	AcrossRewind:     "The database was put back to an earlier state in between.",
-	NoHistogram:      "The log has no histogram of lateness.",
+	NoHistogram:      "For some deleted rows the log, of a former version, does not say how late they went.",
+	BetweenSteps:     "The log has lateness in steps, and the latitude lies between two of them.",
 	NotRecorded:      "No record of the log is about it.",
 	NothingDeleted:   "Nothing was deleted.",
 	NotStated:        "The log does not say how it was before the period.",

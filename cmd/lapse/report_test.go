@@ -95,6 +95,7 @@ func newOffice(t *testing.T, broker *kafkaserver.Server) *office {
 		db.Exec(t, `alter table public.`+part+` owner to `+app) // a superuser's is not dropped
 	}
 	o := &office{t: t, db: db}
+	o.keepLateness()
 	o.m = newMachine(t, fmt.Sprintf(`
 database: { owner: %q, executor: %q, auditor: %q }
 keys: keys
@@ -110,6 +111,7 @@ topics: { system: %[5]s.system, user: %[5]s.user, log: %[5]s.log, partitions: 3 
 
 func (o *office) apply(sessions, carts string) {
 	o.t.Helper()
+	o.db.Exec(o.t, `insert into shadow.applied (after) values ('`+sessions+`')`)
 	o.m.lapse("apply", "--yes", "--arm", "-f", o.m.write("policies.yaml", fmt.Sprintf(officePolicies, sessions, carts)))
 }
 
@@ -337,6 +339,7 @@ func (o *office) compare(r *report.Report, before int64) {
 	t := o.t
 	t.Helper()
 	sessions, carts, parts := reportedOf(t, r, "sessions"), reportedOf(t, r, "carts"), reportedOf(t, r, "parts")
+	o.compareLateness(t, &sessions.Timeliness)
 	deleted := func(relation, who string) int64 {
 		return o.number(`select count(*) from shadow.change where op = 'DELETE' and relation = '` + relation + `'` + who)
 	}

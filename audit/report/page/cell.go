@@ -97,6 +97,38 @@ func seconds(f report.Figure, from place) Cell {
 	return c
 }
 
+// lateness is a time between two bounds.
+func lateness(l report.Lateness, from place) Cell {
+	var bounds []string
+	if l.Over != nil {
+		bounds = append(bounds, "over "+step(*l.Over))
+	}
+	if l.UpTo != nil {
+		bounds = append(bounds, "up to "+step(*l.UpTo))
+	}
+	said := strings.Join(bounds, ", ")
+	switch {
+	case l.NotAssessed == "":
+		return Cell{Text: said, From: string(from)}
+	case said != "":
+		return Cell{Text: notAssessed + " (" + said + ")", From: string(from)}
+	default:
+		return Cell{Text: notAssessed}
+	}
+}
+
+// step is a whole number of the largest unit.
+func step(seconds int64) string {
+	switch {
+	case seconds%(24*60*60) == 0:
+		return counted(seconds/(24*60*60), "day")
+	case seconds%(60*60) == 0:
+		return fmt.Sprintf("%d h", seconds/(60*60))
+	default:
+		return fmt.Sprintf("%d min", seconds/60)
+	}
+}
+
 // span is a length of time in words, if it is longer than two minutes.
 func span(seconds int64) string {
 	d := time.Duration(seconds) * time.Second

@@ -98,10 +98,14 @@ func says(text string, value any) bool {
 			return true
 		}
 		return !report.Instant(x).Time().IsZero() && text == moment(report.Instant(x))
-	case map[string]any: // a figure that is no number
+	case map[string]any: // a figure that is no number, or a time between bounds
 		var f report.Figure
+		var l report.Lateness
 		again, err := json.Marshal(x)
-		return err == nil && json.Unmarshal(again, &f) == nil && text == figure(f, "").Text
+		if err != nil || json.Unmarshal(again, &f) != nil || json.Unmarshal(again, &l) != nil {
+			return false
+		}
+		return text == figure(f, "").Text || l != (report.Lateness{NotAssessed: f.NotAssessed}) && text == lateness(l, "").Text
 	}
 	return false
 }

@@ -38,7 +38,19 @@ func (m *maker) policy(i int) Section {
 		})
 	}
 	m.deleted(&s, p, at, i)
-	s.table(Table{Name: "policy-timeliness", Caption: "How late after due time and grace period, and what others did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
+	s.table(Table{Name: "policy-timeliness", Caption: "How long after their due time rows went, and what others did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
+	steps := at.in("timeliness", "steps")
+	s.table(Table{
+		Name: "policy-lateness", Caption: "Rows that it deleted, by how late after their due time they went", Columns: []Column{{"later than the line above, and up to", true}, {"rows", true}},
+		Rows: rows(p.Timeliness.Steps, func(j int, x *report.LateRows) []Cell {
+			upTo := Cell{Text: "later than that"}
+			if x.UpTo != nil {
+				upTo = seconds(report.Number(*x.UpTo), "")
+				upTo.From = string(steps.in(j, "up_to_seconds"))
+			}
+			return []Cell{upTo, count(x.Rows, steps.in(j, "rows"))}
+		}),
+	})
 	s.changes(p, at)
 	return s
 }
@@ -228,11 +240,17 @@ func figures(p *report.Policy, at place) []Row {
 	t, u, q := &p.Timeliness, &p.Users, &p.Quarantine
 	late, users, in := at.in("timeliness"), at.in("users"), at.in("quarantine")
 	plain := func(what string, f report.Figure, at place) Row { return assessed(what, f, figure(f, at)) }
+	after := func(what string, l report.Lateness, at place) Row {
+		return Row{Cells: []Cell{{Text: what}, lateness(l, at), {Text: l.NotAssessed.Text()}}}
+	}
 	return []Row{
-		assessed("half of the deletions came within", t.P50, seconds(t.P50, late.in("p50_seconds"))),
-		assessed("95 of 100 came within", t.P95, seconds(t.P95, late.in("p95_seconds"))),
-		assessed("the latest came after", t.Worst, seconds(t.Worst, late.in("worst_seconds"))),
-		assessed("the oldest due row that is still there", t.OldestPresent, seconds(t.OldestPresent, late.in("oldest_present_seconds"))),
+		plain("deleted, and the log says how late", report.Number(t.Rows), "").from(late.in("rows")),
+		{Cells: []Cell{{Text: "deleted, and it does not"}, count(t.Other, late.in("rows_not_told")), {Text: t.Why.Text()}}},
+		after("half of all went no later than", t.P50, late.in("p50")),
+		after("95 of 100 went no later than", t.P95, late.in("p95")),
+		after("the latest", t.Worst, late.in("worst")),
+		plain("went later than due and grace period allow", t.PastDeadline, late.in("past_deadline")),
+		after("the oldest due row that is still there", t.OldestPresent, late.in("oldest_present")),
 		plain("deleted by others (users and unverified)", u.Deleted, users.in("deleted")),
 		plain("of them, rows that were due", u.Due, users.in("due")),
 		plain("of them, rows that were not due yet", u.NotDue, users.in("not_due")),

@@ -1,0 +1,244 @@
+package report
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"lapse/audit/evidence"
+)
+
+// Timeliness is how long after they were due the rows went that the policy deleted, or set a column of. It is of the rows that the auditor
+// judged ("evidence: due"), whose records have a histogram: so each time is between two bounds.
+type Timeliness struct {
+	Rows  int64      `json:"rows"`               // the log says how late they went
+	Other int64      `json:"rows_not_told"`      // it does not say it of them
+	Why   Reason     `json:"not_told,omitempty"` // why
+	Steps []LateRows `json:"steps"`
+	// The least, the middle and so on of all rows: those that nothing is told of may have been the first to go, or the last.
+	P50   Lateness `json:"p50"`
+	P95   Lateness `json:"p95"`
+	Worst Lateness `json:"worst"`
+	// PastDeadline are the rows that went later than due + the latitude of the version that deleted them.
+	PastDeadline Figure `json:"past_deadline"`
+	// OldestPresent is how late the oldest due row is that is still there, at the period's last count.
+	OldestPresent Lateness `json:"oldest_present"`
+}
+
+// LateRows are rows that went so late: more than the step before, and up to this one.
+type LateRows struct {
+	UpTo *int64 `json:"up_to_seconds"` // null: later than all steps
+	Rows int64  `json:"rows"`
+}
+
+// Lateness is a time after due, between two bounds, or the reason why nobody knows. Where both a reason and a bound are there, the bound is what is known all
+// the same.
+type Lateness struct {
+	Over        *int64 `json:"over_seconds,omitempty"`  // nothing: no lower bound
+	UpTo        *int64 `json:"up_to_seconds,omitempty"` // nothing: no upper bound
+	NotAssessed Reason `json:"not_assessed,omitempty"`
+}
+
+// unknownLateness has no bound.
+func unknownLateness(why Reason) Lateness { return Lateness{NotAssessed: why} }
+
+// late is what of one version's deletions is known.
+type late struct {
+	steps   evidence.Lateness
+	early   int64 // rows that were not due, and so in time
+	unknown int64 // rows that were judged, and have no due time that can be read
+	untold  int64 // rows that were due, by a record of a former version
+}
+
+// take adds what a record says of rows of the policy's own table.
+func (l *late) take(t *evidence.Tally) {
+	told := uint64(0)
+	for i, n := range t.Late {
+		l.steps[i] += n
+		told += n
+	}
+	l.early += int64(t.NotDue)
+	l.unknown += int64(t.Judged - t.Due - t.NotDue)
+	l.untold += int64(t.Due) - int64(told)
+}
+
+// tookLate counts rows that one version deleted.
+func (p *policy) tookLate(version int64, t *evidence.Tally) {
+	if p.late[version] == nil {
+		p.late[version] = &late{}
+	}
+	p.late[version].take(t)
+}
+
+// stepOver and stepUpTo are the bounds of a step; nil for none.
+func stepOver(i int) *int64 {
+	if i == 0 {
+		return nil
+	}
+	n := evidence.LatenessSteps[i-1]
+	return &n
+}
+
+func stepUpTo(i int) *int64 {
+	if i == len(evidence.LatenessSteps) {
+		return nil
+	}
+	n := evidence.LatenessSteps[i]
+	return &n
+}
+
+// timeliness is what is known of how late the policy's deletions were.
+func (c *Count) timeliness(p *policy, r *Policy) Timeliness {
+	var all late
+	for _, l := range p.late {
+		for i, n := range l.steps {
+			all.steps[i] += n
+		}
+		all.early, all.unknown, all.untold = all.early+l.early, all.unknown+l.unknown, all.untold+l.untold
+	}
+	t := Timeliness{Rows: all.early, OldestPresent: unknownLateness(NotRecorded)}
+	for i, n := range all.steps {
+		rows := int64(n)
+		t.Rows += rows
+		if i == 0 {
+			rows += all.early
+		}
+		if rows > 0 {
+			t.Steps = append(t.Steps, LateRows{stepUpTo(i), rows})
+		}
+	}
+	t.Other = r.Deleted.Rows + r.Deleted.Soft - t.Rows
+	switch {
+	case t.Other == 0:
+	case p.dropRows > 0:
+		t.Why = DropsNotSent
+	case p.unjudged > 0:
+		t.Why = EvidenceClaimed
+	case all.unknown > 0:
+		t.Why = SomeUnknown
+	default:
+		t.Why = NoHistogram
+	}
+	missing := t.Why
+	switch {
+	case c.gapped():
+		missing = InGap
+	case t.Rows+t.Other == 0:
+		missing = NothingDeleted
+	}
+	t.P50, t.P95, t.Worst = t.rank(50, missing), t.rank(95, missing), t.rank(100, missing)
+	t.PastDeadline = c.pastDeadline(p, &t)
+	return t
+}
+
+// rank is how late the row was that so many of a hundred were no later than. Over a gap nobody knows how many rows are missing: only the latest
+// has a bound then, that of the latest which was seen.
+func (t *Timeliness) rank(percent int64, missing Reason) Lateness {
+	rows := t.Rows + t.Other
+	if missing == InGap && percent < 100 || rows == 0 || t.Rows == 0 {
+		return unknownLateness(missing)
+	}
+	n := (rows*percent + 99) / 100
+	var l Lateness
+	if first := t.at(n - t.Other); first >= 0 {
+		l.Over = stepOver(first)
+	}
+	last := t.at(n)
+	if last >= 0 && missing != InGap {
+		l.UpTo = stepUpTo(last)
+	}
+	// An end without a bound is one that is not known, unless it is that of the first step or of the last.
+	if n <= t.Other || last < 0 || missing == InGap {
+		l.NotAssessed = missing
+	}
+	return l
+}
+
+// at is the step that the nth row of the histogram is in; -1 for none.
+func (t *Timeliness) at(n int64) int {
+	if n < 1 || n > t.Rows {
+		return -1
+	}
+	for i := range t.Steps {
+		if n -= t.Steps[i].Rows; n <= 0 {
+			if t.Steps[i].UpTo == nil {
+				return len(evidence.LatenessSteps)
+			}
+			return slices.Index(evidence.LatenessSteps[:], *t.Steps[i].UpTo)
+		}
+	}
+	return -1
+}
+
+// pastDeadline is how many rows went later than the latitude of the version that deleted them allows. A latitude between two steps gives bounds.
+func (c *Count) pastDeadline(p *policy, t *Timeliness) Figure {
+	if t.Rows+t.Other == 0 {
+		return c.read(0)
+	}
+	least, most, why := int64(0), t.Other, t.Why
+	for version, l := range p.late {
+		latitude := ""
+		if v := p.versions[version]; v != nil && v.Terms != nil {
+			latitude = v.Terms.Latitude
+		}
+		shortest, longest, ok := secondsOf(latitude)
+		if !ok {
+			why = NoLatitude
+		}
+		for i, n := range l.steps {
+			over, upTo := stepOver(i), stepUpTo(i)
+			if ok && over != nil && *over >= longest {
+				least += int64(n)
+			}
+			if !ok || upTo == nil || *upTo > shortest {
+				most += int64(n)
+			}
+		}
+	}
+	switch {
+	case c.gapped():
+		return Figure{NotAssessed: InGap, AtLeast: &least}
+	case least == most:
+		return Number(least)
+	case why == "":
+		why = BetweenSteps
+	}
+	return Figure{NotAssessed: why, AtLeast: &least, AtMost: &most}
+}
+
+// secondsOf is how many seconds an interval has in UTC, at least and at most: a month has 28 to 31 days. It is as PostgreSQL writes it; ok is
+// false where it is not. A fraction of a second is rounded: no step has one.
+func secondsOf(text string) (least, most int64, ok bool) {
+	words := strings.Fields(text)
+	if n := len(words); n%2 == 1 {
+		parts := strings.Split(words[n-1], ":")
+		if len(parts) != 3 {
+			return 0, 0, false
+		}
+		seconds, fraction, _ := strings.Cut(parts[2], ".")
+		parts[2] = seconds
+		for _, part := range parts {
+			n, err := strconv.ParseUint(part, 10, 32)
+			if err != nil {
+				return 0, 0, false
+			}
+			least = least*60 + int64(n)
+		}
+		most = least
+		if fraction != "" {
+			most++
+		}
+		words = words[:n-1]
+	}
+	for i := 0; i < len(words); i += 2 {
+		n, err := strconv.ParseUint(words[i], 10, 32)
+		days, found := daysOf[strings.TrimSuffix(words[i+1], "s")]
+		if err != nil || !found {
+			return 0, 0, false
+		}
+		least, most = least+int64(n)*days[0]*24*60*60, most+int64(n)*days[1]*24*60*60
+	}
+	return least, most, text != ""
+}
+
+var daysOf = map[string][2]int64{"day": {1, 1}, "mon": {28, 31}, "year": {365, 366}}
