@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -36,9 +37,13 @@ type IdentityError struct {
 	Reason identityReason
 	Fix    string // SQL, where SQL helps
 	Others int    // so many further partitions cannot be published either
+	Theirs bool   // it is published by others, and its deletions fail
 }
 
 func (e *IdentityError) Error() string {
+	if e.Theirs {
+		return fmt.Sprintf("no row of table %s can be deleted, since a publication has it: %s; %s", e.Table, e.Reason, e.Fix)
+	}
 	text := fmt.Sprintf("table %s cannot be published: %s; %s", e.Table, e.Reason, e.Fix)
 	if e.Others > 0 {
 		text += fmt.Sprintf(" (and the same or worse for %d more of its partitions)", e.Others)
@@ -88,6 +93,71 @@ func CheckIdentity(ctx context.Context, q Querier, relation uint32) error {
 		return first
 	}
 	return nil
+}
+
+// CheckDeletes returns an *IdentityError if deletions in the table, or in a partition, fail because of a publication of
+// others. It is for a table that Lapse does not publish; CheckIdentity asks for more.
+func CheckDeletes(ctx context.Context, q Querier, relation uint32) error {
+	all, err := readFacts(ctx, q, relation)
+	if err != nil {
+		return err
+	}
+	unfit, generated := []uint32{}, []uint32{} // not null in SQL
+	for _, f := range all {
+		if e := f.problem(); f.Kind != "r" || e == nil || slices.Contains(harmless, e.Reason) {
+			continue
+		} else if e.Reason == generatedKey {
+			generated = append(generated, f.OID)
+		}
+		unfit = append(unfit, f.OID)
+	}
+	if len(unfit) > 0 {
+		broken, err := readBroken(ctx, q, unfit, generated)
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
+			if slices.Contains(broken, f.OID) {
+				e := f.problem()
+				e.Theirs = true
+				return e
+			}
+		}
+	}
+	filtered, err := readFilters(ctx, q, all)
+	if err != nil {
+		return err
+	}
+	for _, e := range filtered {
+		if e.Theirs = true; e.Reason != filteredByUs {
+			return e
+		}
+	}
+	return nil
+}
+
+// harmless are the reasons that keep a table out of Lapse's publications though its deletions would not fail in one.
+var harmless = []identityReason{identityFull, inheritanceParent, inheritanceChild, unloggedTable, systemTable, temporaryTable}
+
+// readBroken says which of some tables without a fit identity are in a publication of deletions. generated are those whose
+// identity has a generated column: that breaks deletions from PostgreSQL 18 on, where the publication leaves such columns out.
+func readBroken(ctx context.Context, q Querier, unfit, generated []uint32) ([]uint32, error) {
+	rows, _ := q.Query(ctx, `
+select distinct t.oid
+  from pg_catalog.pg_publication p
+ cross join lateral pg_catalog.pg_get_publication_tables(p.pubname) m
+  join unnest($1::oid[]) as t(oid) on m.relid = t.oid
+    or m.relid in (select a.relid from pg_catalog.pg_partition_ancestors(t.oid) a)
+ where p.pubdelete
+   and (t.oid <> all ($2)
+        or to_jsonb(p) ->> 'pubgencols' = 'n'
+           and not exists (select from pg_catalog.pg_publication_rel r
+                            where r.prpubid = p.oid and r.prrelid = m.relid and to_jsonb(r) ->> 'prattrs' is not null))`, unfit, generated) // CollectRows has its error
+	broken, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
+	if err != nil {
+		return nil, fmt.Errorf("read which publications have a table: %w", err)
+	}
+	return broken, nil
 }
 
 // facts is what decides about one table or partition.
@@ -219,8 +289,8 @@ const filtersQuery = `
 select format('%I.%I', n.nspname, c.relname),
        quote_ident(p.pubname),
        p.pubname = any($2),
-       coalesce(f.outside, false),
-       coalesce(l.outside, false)
+       coalesce(f.outside, false) and c.relreplident <> 'f',
+       coalesce(l.outside, false) or c.relreplident = 'f' and r.prattrs is not null
   from unnest($1::oid[]) as t(oid)
   join pg_catalog.pg_class c on c.oid = t.oid
   join pg_catalog.pg_namespace n on n.oid = c.relnamespace

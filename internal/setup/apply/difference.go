@@ -254,10 +254,21 @@ func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err erro
 	return "", err
 }
 
-// checkPublished lists what is not published, and what is wrong with publishing it.
+// checkPublished lists what is not published, and what is wrong with publishing it. Without an audit it lists what publications of
+// others do to deletions.
 func (a *Applier) checkPublished(ctx context.Context, db replication.Querier, members []replication.Member, updates site.Updated, c *Change) (problems []error, err error) {
 	if !a.AuditRequired {
-		return nil, nil
+		for _, table := range c.Resolved.Published {
+			err := replication.CheckDeletes(ctx, db, table.OID)
+			var identity *replication.IdentityError
+			switch {
+			case errors.As(err, &identity):
+				problems = append(problems, identity)
+			case err != nil:
+				return nil, err
+			}
+		}
+		return problems, nil
 	}
 	for _, table := range c.Resolved.Published {
 		c.tables = append(c.tables, table.OID)

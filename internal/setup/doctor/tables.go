@@ -128,16 +128,19 @@ var template = regexp.MustCompile(`\b(COLUMNS|INDEX|CHILD|PARENT)\b`)
 
 // identitiesFound asks what is published for the policy as `lapse apply` does.
 func (e *examination) identitiesFound(ctx context.Context, p *record.InForce, i *run.Inspection) (found []Finding, err error) {
+	check := replication.CheckIdentity
 	if !e.audited() {
-		return nil, nil
+		check = replication.CheckDeletes
 	}
 	for _, r := range i.Published {
-		err := replication.CheckIdentity(ctx, e.Conn, r.OID)
+		err := check(ctx, e.Conn, r.OID)
 		var identity *replication.IdentityError
 		switch {
 		case err == nil:
 		case !errors.As(err, &identity):
 			return found, err
+		case identity.Theirs:
+			found = append(found, Finding{Grade: Fail, Text: identity.Error()})
 		case strings.Contains(identity.Error(), "unlogged") && slices.ContainsFunc(i.Unlogged, func(u database.Relation) bool { return u.Name == identity.Table }):
 		case template.MatchString(identity.Fix) || !strings.HasPrefix(identity.Fix, "alter table "):
 			f := Finding{Grade: Fail, Text: fmt.Sprintf("the deletes of %s cannot be published: %s", identity.Table, identity.Reason), Advice: identity.Fix}
@@ -149,7 +152,7 @@ func (e *examination) identitiesFound(ctx context.Context, p *record.InForce, i 
 			found = append(found, one(Fail, []string{identity.Fix}, "the deletes of %s cannot be published: %s", identity.Table, identity.Reason)...)
 		}
 	}
-	if len(found) > 0 || len(i.Unlogged) > 0 {
+	if !e.audited() || len(found) > 0 || len(i.Unlogged) > 0 {
 		return found, nil // they are among what is unseen
 	}
 	return e.unseenFound(ctx, p, i)
