@@ -11,23 +11,23 @@ import (
 	"lapse/executor/batch"
 )
 
-// What a policy's rate and max_rows_per_run leave of a batch is decided in the database, for all executors together: see
-// lapse.take_rows. Rows are taken before BEGIN, and what a batch did not delete is given back after it.
+// lapse.take_rows decides in the database, for all executors together, how many rows a policy's rate and max_rows_per_run leave for a
+// batch. A worker takes rows before BEGIN, and gives back after the batch what it did not delete.
 //
-//	crash between taking and BEGIN    nobody deletes these rows until the lease has ended
-//	crash after COMMIT                the same, for what was to be given back
+//	crash between taking and BEGIN    no executor can delete these rows until the lease has ended
+//	crash after COMMIT                the same, for the rows to be given back
 
 // The reasons of limits: labels of limit_reached_total and throttle_seconds_total.
 const (
 	limitMaxRows = "max_rows_per_run"
 	limitRate    = "rate"
-	limitAccept  = "accepted" // what somebody let go whom the breaker had asked
+	limitAccept  = "accepted" // the rows that a person allowed after the breaker opened
 )
 
-// limited reports whether rows have to be taken at all.
+// limited reports whether a batch must take rows from limits at all.
 func (t *turn) limited() bool { return t.policy.Limits.Rate > 0 || t.begun().Most > 0 }
 
-// endRun ends a run that has reached a limit, and reports whether nobody else had. Durable when it returns.
+// endRun ends a run that has reached a limit. It returns false if another worker ended it first. Durable when it returns.
 func endRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID, reason string) (ended bool, err error) {
 	if err = conn.QueryRow(ctx, `select lapse.end_run($1, $2)`, run, reason).Scan(&ended); err != nil {
 		return false, fmt.Errorf("end run %v: %w", run, err)
@@ -35,7 +35,7 @@ func endRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID, reason string) (
 	return ended, nil
 }
 
-// allow says how many of the rows that are wanted the next batch may take. The turn does not go on if there are none.
+// allow returns how many of the wanted rows the next batch may delete. If it is none, end says how the turn ends.
 func (w *worker) allow(ctx context.Context, t *turn, l *batch.Lease, wanted int) (rows int, end turnEnd, err error) {
 	rows, until := w.pass.take(wanted, w.now())
 	switch {
@@ -94,7 +94,7 @@ func (w *worker) heldBack(t *turn, limit string, until time.Time) {
 	w.metrics.throttled.WithLabelValues(string(t.policy.Name), t.policy.TableName, limit).Add(until.Sub(w.now()).Seconds())
 }
 
-// runLimit is what bounds the rows of the turn's run.
+// runLimit names the limit on the rows of the turn's run.
 func (t *turn) runLimit() string {
 	if run := t.begun(); run.Accepted > 0 && run.Most >= run.Accepted {
 		return limitAccept
@@ -102,7 +102,7 @@ func (t *turn) runLimit() string {
 	return limitMaxRows
 }
 
-// limitText says to a person that the run may delete no more.
+// limitText tells a person that the run may delete no more rows.
 func (t *turn) limitText() string {
 	reason, then := t.runLimit(), "the next run goes on"
 	if reason == limitAccept {
@@ -119,7 +119,7 @@ func (t *turn) reachedLimit(what string) {
 	t.limit = what
 }
 
-// rowsOf is a number of rows for a person.
+// rowsOf formats a number of rows for a person.
 func rowsOf(n int64) string {
 	if n == 1 {
 		return "1 row"
@@ -127,7 +127,7 @@ func rowsOf(n int64) string {
 	return fmt.Sprintf("%d rows", n)
 }
 
-// were is the verb of so many rows.
+// were returns the verb for a number of rows.
 func were(n int64) string {
 	if n == 1 {
 		return "was"
@@ -135,8 +135,7 @@ func were(n int64) string {
 	return "were"
 }
 
-// giveRowsBack returns what a batch was allowed and did not delete. Where that fails they come back
-// when the lease has ended.
+// giveRowsBack returns the rows that a batch was allowed and did not delete. If that fails, they are free again when the lease ends.
 func (w *worker) giveRowsBack(ctx context.Context, t *turn, l *batch.Lease, rows int) {
 	if rows <= 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// backlogMetrics say what is due and left, from what runs and looks know: no table is read for them.
+// backlogMetrics measure due and remaining rows from the results of runs and looks. They read no table.
 type backlogMetrics struct {
 	backlog, oldest, watermark, held, success, lag, latitude *prometheus.GaugeVec
 }
@@ -33,14 +33,14 @@ func (b *backlogMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{b.backlog, b.oldest, b.watermark, b.held, b.success, b.lag, b.latitude}
 }
 
-// goesOn records how far a run is, where it is known how much there was.
+// goesOn records how far a run is, if its number of due rows is known.
 func (b *backlogMetrics) goesOn(p *record.InForce, expected, deleted int64) {
 	if expected > 0 {
 		b.backlog.WithLabelValues(string(p.Name), p.TableName).Set(float64(max(expected-deleted, 0)))
 	}
 }
 
-// ended records what a run left. whole: nothing blocked it.
+// ended records what a run left. whole: nothing kept it from any due row.
 func (b *backlogMetrics) ended(p *record.InForce, st *Statistics, whole bool, now time.Time) {
 	name, table := string(p.Name), p.TableName
 	if st.LeftDue != nil {
@@ -64,8 +64,8 @@ func (b *backlogMetrics) ended(p *record.InForce, st *Statistics, whole bool, no
 	}
 }
 
-// outsideRuns records what is known of a policy outside its runs, by whichever process: after a start, while something keeps it from deleting,
-// and where others do the work. at says that this process is at a run, which says how far it is itself.
+// outsideRuns records what any process found out about a policy outside its runs: after a start, while something keeps the policy from
+// deleting, and while other processes do the work. at: this process works on a run, which reports its own progress.
 func (b *backlogMetrics) outsideRuns(p *record.InForce, at bool, now time.Time) {
 	name, table := string(p.Name), p.TableName
 	latest := func(g *prometheus.GaugeVec, t *time.Time, looked bool) {
@@ -90,7 +90,8 @@ func (b *backlogMetrics) outsideRuns(p *record.InForce, at bool, now time.Time) 
 	b.oldest.WithLabelValues(name, table).Set(p.OverdueFor(now).Seconds())
 }
 
-// late records the policy's latitude, and for how long an armed policy's run has been due that is not over: what others did, the catalog knows once lookedInterval at most.
+// late records the policy's latitude, and how long a run of an armed policy has been overdue. The catalog knows other processes' runs
+// after lookedInterval at most.
 func (b *backlogMetrics) late(p *record.InForce, now time.Time) {
 	b.latitude.WithLabelValues(string(p.Name), p.TableName).Set(p.Latitude.Seconds())
 	next, err := p.NextRun()
@@ -108,7 +109,7 @@ func (b *backlogMetrics) late(p *record.InForce, now time.Time) {
 	b.lag.WithLabelValues(string(p.Name), p.TableName).Set(max(0, lag.Seconds()))
 }
 
-// lookedAtAll reports whether a look that found nothing due saw every due row: those in quarantine are left out of it.
+// lookedAtAll reports whether a look that found nothing saw every due row. A look leaves out rows in quarantine.
 func lookedAtAll(p *record.InForce) bool { return p.Quarantine.Rows == 0 && p.PutAside == 0 }
 
 // nothingDue records a look that found nothing.

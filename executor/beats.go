@@ -10,21 +10,21 @@ import (
 	"lapse/executor/state"
 )
 
-// beatInterval is the longest time between two beats of an executor that runs: what is deleted after the last one before it is killed
-// is not remembered.
+// beatInterval is the longest time between two beats of a running executor. If the executor is killed, the deletions since its last
+// beat are not remembered.
 const beatInterval = 10 * time.Second
 
-// beats keeps what is remembered of a database outside of it, where no audit is required; see package state. Not safe for concurrent use:
-// one look beats at a time.
+// beats keeps, outside of a database without an audit, what shows that it was restored: see package state. Not safe for concurrent
+// use: only one reading of the facts beats at a time.
 type beats struct {
-	folder *state.Folder // nil: nothing is remembered
+	folder *state.Folder // nil: no beats are written
 	log    *slog.Logger
 	last   time.Time
-	failed bool // the file could not be written last time
+	failed bool // the last beat could not be written to the file
 }
 
-// beat writes what the facts allow to remember, if it was not written lately: before anything is deleted, since no batch runs before a
-// look has ended. An error is the database's; where the file cannot be written, deletion goes on without.
+// beat writes a beat, unless it wrote one lately. Every batch waits for a reading of the facts, so the beat precedes any deletion. An
+// error is the database's; if the file cannot be written, deletion continues without.
 func (b *beats) beat(ctx context.Context, q guard.Querier, f *guard.Facts, now time.Time) error {
 	seen := f.ToRemember()
 	if b.folder == nil || seen == nil || !b.last.IsZero() && now.Sub(b.last) < beatInterval {

@@ -13,11 +13,12 @@ import (
 	"lapse/schemas"
 )
 
-// throttleLock is the reason of a run that is not begun while a lock is in the way of counting, or the counting in somebody's way.
+// throttleLock is the reason for not beginning a run: another session's lock blocks the count of due rows, or the count would block
+// another session.
 const throttleLock = "table_locked"
 
-// tableRows is how many rows the policy's table has, for max_rows_per_run as a share of it; nil where that is not asked, or cannot be known
-// in time: the run is bounded by the catalog's estimate then. A limit that slows stops nothing.
+// tableRows counts the rows of the policy's table, for a max_rows_per_run that is a share of it. It returns nil if the limit is none, or
+// if the count takes too long: the run then uses the catalog's estimate. A limit that only slows deletion must not stop it.
 func (w *worker) tableRows(ctx context.Context, p *record.InForce) (*int64, error) {
 	if p.Limits.MaxPercent == 0 || p.Unfinished != nil {
 		return nil, nil
@@ -34,10 +35,12 @@ func (w *worker) tableRows(ctx context.Context, p *record.InForce) (*int64, erro
 	return &rows, err
 }
 
-// judge tries what is due under a policy before a run is begun: see survey.Judge. A run that a person has let delete so many rows is
-// not judged: it deletes no more. The turn goes on where nothing is strange. A survey function that somebody has changed stops the
-// policy as a deletion function does. A policy with max_fraction below 1 that cannot be judged is stopped: it asked not to be run then.
-// Any other one is run, and meets what is wrong itself: a lock on one partition, or a missing right, must not keep it from the others.
+// judge compares what is due under a policy with what is expected, before a run begins: see survey.Judge. It skips a run whose number of
+// rows a person has allowed, because that run deletes no more than that. The turn goes on if nothing is strange.
+//
+// A changed survey function stops the policy, as a changed deletion function does. A policy with max_fraction below 1 that cannot be
+// judged is stopped too: it must not run unchecked. Any other policy runs without the check, and meets the error itself: a lock on one
+// partition, or a missing right on it, must not keep the run from the other partitions.
 //
 //	crash before the breaker is open    no run was begun, and the next turn judges again
 func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {

@@ -9,25 +9,25 @@ import (
 	"lapse/schemas"
 )
 
-// Cause names in a word or two what stops a policy. Status shows it next to the error; a run's record has it too.
+// Cause says in a word or two what stops a policy. Status shows it next to the error, and the run's record contains it.
 type Cause string
 
-// What stops a policy, most of it until somebody has looked.
+// The causes of stops. Most last until a person acts.
 const (
-	CauseTable      Cause = "table changed"    // it is gone, renamed or another, or a foreign key takes along what apply did not see
+	CauseTable      Cause = "table changed"    // it was dropped, renamed or replaced, or a foreign key deletes from a table that apply did not see
 	CauseColumns    Cause = "columns changed"  // dropped, renamed or of another type
 	CauseCode       Cause = "code added"       // a trigger, rule, index expression or operator that apply did not see
-	CauseUnseen     Cause = "not published"    // the audit would not see what goes
+	CauseUnseen     Cause = "not published"    // the audit would not see what is deleted
 	CausePermission Cause = "permission lost"  // of the deleter or the executor
-	CauseRows       Cause = "row security"     // would hide rows from the deleter
-	CauseFunction   Cause = "function changed" // what would run is not what apply made
+	CauseRows       Cause = "row security"     // it would hide rows from the deleter
+	CauseFunction   Cause = "function changed" // it is not the one that apply made
 	CauseResisting  Cause = "most rows resist" // so many that the schema must be the cause
 	CauseSlow       Cause = "no index"         // not even one row is found in time
-	CauseClock      Cause = "clock"            // the server's is not believed
-	CauseDamage     Cause = "damaged data"     // PostgreSQL says so
-	CauseCounts     Cause = "counts differ"    // more went than was to go
+	CauseClock      Cause = "clock"            // the server's clock is wrong
+	CauseDamage     Cause = "damaged data"     // reported by PostgreSQL
+	CauseCounts     Cause = "counts differ"    // more was deleted than ordered
 	CauseSetting    Cause = "setting"          // track_counts or session_replication_role
-	CauseOther      Cause = "an error"         // that no list names
+	CauseOther      Cause = "an error"         // any other
 )
 
 var causes = map[string]Cause{
@@ -40,7 +40,7 @@ var causes = map[string]Cause{
 	schemas.SQLStateNoCounting: CauseSetting, schemas.SQLStateReplica: CauseSetting,
 }
 
-// CauseOf names what an error stops a policy for.
+// CauseOf returns why an error stops a policy.
 func CauseOf(err error) Cause {
 	var altered *run.SchemaChangedError
 	var tampered *batch.TamperedError

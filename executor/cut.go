@@ -13,9 +13,9 @@ import (
 	"lapse/schemas"
 )
 
-// backlog asks how a run's leaves are best worked off before the run is opened, where much may be due: into which ranges they are
-// cut for several workers, of this process or of others, and which of them go by the order of their files. Nothing need be known of
-// that: whatever the policy's own survey fails of, its run is opened without. The survey function was compared before: see judge.
+// backlog plans a run over leaves with many due rows, before it is opened: the ranges into which each leaf is cut for several workers,
+// and the leaves that batches read in the order of their files. A run also works without this plan, so an error of the policy's own
+// survey only means that there is none. judge has compared the survey function already.
 //
 //	crash after it     nothing was opened, and nothing is left
 func (w *worker) backlog(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, error) {
@@ -41,7 +41,7 @@ func (w *worker) backlog(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, e
 	return b.Cuts, turnGoesOn, nil
 }
 
-// compareSurvey holds a policy's survey function against what this program makes. One that is gone is not an error: its call is.
+// compareSurvey compares a policy's survey function with what this program makes. A missing function is no error here: calling it is.
 func (w *worker) compareSurvey(ctx context.Context, p *record.InForce) error {
 	own, err := functions.Of(&p.Definition, w.config.Roles)
 	if err != nil {

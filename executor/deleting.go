@@ -10,7 +10,7 @@ import (
 	"lapse/internal/backoff"
 )
 
-// deleteSome deletes a batch of as many rows as the limits leave, and waits for as long as the guards' answer asks for.
+// deleteSome deletes one batch of as many rows as the limits leave, and then waits as long as the guards ask for.
 func (w *worker) deleteSome(ctx, work context.Context, t *turn, a *batch.Assignment, answer *guard.Answer) (turnEnd, error) {
 	limit, end, err := w.allow(work, t, a.Lease, t.memory.sizing.limit(t.policy))
 	if err != nil || end != turnGoesOn {
@@ -31,8 +31,8 @@ func (w *worker) deleteSome(ctx, work context.Context, t *turn, a *batch.Assignm
 	return turnGoesOn, nil
 }
 
-// slowDown stretches the pause after a batch that took that long, where the guards' answer says so. It ends early with ctx, which the
-// caller asks.
+// slowDown makes the pause after a batch longer, if the guards' answer says so. took is the batch's time. slowDown ends early with ctx;
+// the caller checks ctx.
 func (w *worker) slowDown(ctx context.Context, t *turn, a *guard.Answer, took time.Duration) {
 	p, why := t.policy, ""
 	switch {
@@ -51,8 +51,8 @@ func (w *worker) slowDown(ctx context.Context, t *turn, a *guard.Answer, took ti
 	w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, string(a.Reason)).Add(time.Since(begun).Seconds())
 }
 
-// batch deletes one batch of at most limit rows and learns from it. The turn goes on when the batch is durable, or when a smaller one is to be
-// tried at once; then the result is empty.
+// batch deletes one batch of at most limit rows and learns from it. The turn goes on if the batch is durable, or if a smaller one is to
+// be tried at once; then the result is empty.
 func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit int, unslowed bool) (batch.Result, turnEnd, error) {
 	p, m := t.policy, t.memory
 	if gentle(p) {
@@ -95,7 +95,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit 
 	return done, turnGoesOn, nil
 }
 
-// follows reports whether another batch of the shard follows at once. Its transaction is about to begin with this one's COMMIT.
+// follows reports whether another batch of the shard follows at once, so that its BEGIN can be sent with this one's COMMIT.
 func (w *worker) follows(t *turn, done *batch.Result) bool {
 	now := w.now()
 	if done.Finished || t.closed() || !t.goesOn(done.Picked, now) || !w.guards.fresh(now) {

@@ -3,14 +3,14 @@
 //
 // # What it promises
 //
-//   - Exactly the rows are deleted that a deletion function finds due at the run's cutoff, with a ledger row, signed before
+//   - It deletes exactly the rows that a deletion function finds due at the run's cutoff, and writes a ledger row, signed before
 //     anything is deleted, in the same transaction.
-//   - It may be killed at any instant, as often as one likes, and any number of executors may run: nothing is lost,
-//     nothing is done twice. All state is in the database: cursor, counts and ledger of a batch commit with its rows.
-//   - Nothing is deleted without a healthy audit, unless the installation says that none is required; never on a standby.
+//   - It may be killed at any instant, and any number of executors may run: no row is lost or counted twice. All state is in
+//     the database: cursor, counts and ledger of a batch commit with its rows.
+//   - It deletes nothing without a healthy audit, unless the installation says that none is required; and never on a standby.
 //   - One policy in trouble does not stop the others, and none waits longer than the turns of those before it.
-//   - Nothing of a policy's table is read or run in the session that takes leases, and nothing that a table's code does to
-//     the session for batches outlives its batch.
+//   - The session that takes leases reads and runs nothing of a policy's table, and what a table's code does to the session
+//     for batches does not outlive the batch.
 //   - No row's keys or values reach a log, an error or a metric: see ServerError.
 //
 // # What it refuses
@@ -24,20 +24,20 @@
 //	 ├ list     asks the guards, reads the policies, advances arming ones   worker.go, guards.go, status.go
 //	 └ turn     opens or resumes the policy's run, or helps with it, and    turn.go; run.Open
 //	    │       grades the error that ends it, here alone                   trouble.go, grade.go
-//	    ├ before a run is begun: which leaves have a due row?               look.go
-//	    │       and is it what was to be expected?                          breaker.go
+//	    ├ before a run: which leaves have a due row?                        look.go
+//	    │       and is that as many as expected?                            breaker.go
 //	    └ shard acquires a lease; gives it back however this ends           shard.go, batch/lease.go
 //	          1  at gentle pace: the pause after the last batch             pace.go
 //	          2  the guards: go, slow, wait or refuse                       guards.go, guard/
-//	          3  drop the leaf as a whole, once, where the policy does that drop.go
+//	          3  drop the whole leaf, once, if the policy does that        drop.go
 //	          4  or a batch of rows                                         deleting.go
 //	             the policy's rate, max_rows_per_run                        allowance.go
 //
-// A batch is one transaction, and all that can delete is in executor/batch: its doc.go has the steps and what a crash leaves.
-// What became of a COMMIT without an answer is waited for in outcome.go, never guessed.
+// A batch is one transaction. Only executor/batch can delete rows: its doc.go has the steps and what a crash leaves. If COMMIT gets no
+// answer, outcome.go waits until the outcome is known, and never guesses it.
 //
-// There is one scheduler (scheduler.go). It stops when its goal is reached (goal.go): Run's never is, Once's when the run of
-// each of its policies is over or cannot go on (once.go).
+// There is one scheduler (scheduler.go). It stops when its goal is reached (goal.go): Run never reaches its goal; Once does when the run
+// of each of its policies is over or cannot go on (once.go).
 //
 //	          next           list, guards go        shard acquired
 //	[waiting] ────▶ [listing] ──────────▶ [in turn] ──────────────▶ [in batch]
@@ -45,15 +45,15 @@
 //	    └────────────────┴────────────────────┘  └───────────────────────┘
 //	                       turn over: run over, share used up, limited, refused, blocked, stopped
 //
-// Several workers share the scheduler, each with a session and leases of its own. A policy has one turn at a time and one
-// for each list, and the next turn is that of the policy that has waited longest. A turn ends when the run is over, its share
-// of rows and time is used up by all its workers together, or something is in the way. A worker for which no policy is due
-// helps with a turn whose run has another shard. What a policy's workers learn is theirs together (memory.go), in parts:
-// programs.go, pauses.go, sizing.go, locks.go, run.go, quiet.go.
+// Several workers share the scheduler, each with a session and leases of its own. A policy has one turn at a time and one for each
+// list, and the next turn is that of the policy that has waited longest. A turn ends when the run is over, when all its workers together
+// have used up its share of rows and time, or when something blocks it. If no policy is due, a free worker helps with a turn whose run
+// has another shard. What a policy's workers learn they share (memory.go), in parts: programs.go, pauses.go, sizing.go, locks.go,
+// run.go, quiet.go.
 //
 // A shard is a slice of a leaf: all of it, a range of its order or a hash part (schemas/migrations/0001_09_runs.sql).
-// Before a run is opened, cut.go asks into which ranges its leaves are best cut, and which leaves go by the order of their files.
-// Nothing else asks how large a slice is. How a batch finds its rows is in shape.go.
+// Before a run is opened, cut.go decides into which ranges to cut its leaves, and which leaves to read in the order of their files. The
+// rest of the executor does not depend on the size of a slice. How a batch finds its rows is in shape.go.
 //
 // # When something fails
 //
@@ -92,10 +92,10 @@
 //	slot missing, lost, unread or behind,     whole batches                a guard refuses: Run waits and goes on by itself
 //	or everything is paused
 //
-// What goes into which line is decided in one function: grade.go. A batch's error goes there first, because the next batch may be
-// another one (trouble.go); any other error, and what is left of that one, when the turn's worker is done (turn.go).
+// grade.go alone decides which line applies. It grades a batch's error first, because the next batch may be a different one
+// (trouble.go). It grades every other error, and what remains of that one, when the turn's worker is done (turn.go).
 //
-// # Where the next things go
+// # Where to add
 //
 //	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
 //	another action                           a function of the planner's (planner/doc.go), called as drop.go calls one

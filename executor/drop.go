@@ -8,13 +8,13 @@ import (
 	"lapse/schemas"
 )
 
-// A policy with drop_partition tries to drop a leaf whole, once for each lease, before it deletes rows of it. What may be dropped is
-// decided in the database, in the transaction that drops: see planner/functions/drop.sql.tmpl and schemas/migrations/0001_18_drop.sql.
+// A policy with drop_partition tries to drop a whole leaf, once for each lease, before it deletes rows of it. The database decides what
+// may be dropped, in the transaction that drops: see planner/functions/drop.sql.tmpl and schemas/migrations/0001_18_drop.sql.
 //
-// The counting takes longer than a batch. It holds up nobody: a session that waits to write into the leaf goes first, and the
-// locks that readers feel are held from the end of the counting to COMMIT, which is two round trips.
+// The count takes longer than a batch, but blocks no other session: a session that waits to write into the leaf goes first. Locks that
+// block readers are held only from the end of the count to COMMIT, which is two round trips.
 
-// dropLeaf tries to drop the shard's leaf. The turn goes on where its rows are to be deleted.
+// dropLeaf tries to drop the shard's leaf. The turn goes on if the leaf's rows must be deleted instead.
 func (w *worker) dropLeaf(ctx context.Context, t *turn, a *batch.Assignment) (turnEnd, error) {
 	p, m := t.policy, t.memory
 	f, err := m.programs.drops()
@@ -37,7 +37,7 @@ func (w *worker) dropLeaf(ctx context.Context, t *turn, a *batch.Assignment) (tu
 	case err != nil:
 		decision := w.grade(err, circumstances{limit: 1, locks: m.locks.tried(a.Shard, err), whole: true})
 		w.metrics.failed(p, decision.String())
-		if decision == PutAside { // somebody has it locked all the time
+		if decision == PutAside { // another session keeps it locked
 			return w.putAside(ctx, t, a, err)
 		}
 		return turnGoesOn, err

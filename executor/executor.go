@@ -20,50 +20,50 @@ import (
 	"lapse/schemas"
 )
 
-// Config is what an executor is made with.
+// Config configures an executor.
 type Config struct {
-	// Database says where, and as whom: the login of the executor's role.
+	// Database is where to connect, as the login of the executor's role.
 	Database *pgx.ConnConfig
 	// Roles are those of the installation. Default: those with the default prefix.
 	Roles schemas.Roles
-	// TagKey signs claims. It is the auditor's too.
+	// TagKey signs claims. The auditor has the same key.
 	TagKey schemas.Key
 	// Holder names the process to a person who reads lapse.shard; it is made unique. Default: the host's name.
 	Holder string
 	Limits Limits
-	// AuditorCompared, if set, says whether the auditor of the same process has compared log and database, or has found another one at
-	// work. Nothing is deleted before, unless audit is off. Safe for concurrent use.
+	// AuditorCompared, if set, reports whether the auditor of this process has compared the log with the database, or has found another
+	// auditor at work. Until then nothing is deleted, unless audit is off. Safe for concurrent use.
 	AuditorCompared func() bool
-	// State is where the executor remembers a database that nobody audits. Nil: nowhere, and a restored copy of it is not noticed.
+	// State is where the executor keeps beats of a database without an audit. Nil: nowhere, so a restored copy is not noticed.
 	State *state.Folder
-	// LedgerDays is for how many days ledger rows and runs are kept in the database. Default 30.
+	// LedgerDays is how many days the database keeps ledger rows and runs. Default 30.
 	LedgerDays int
 	// Logger gets what happens to policies and runs. Never a row's keys or values. Default: nothing is logged.
 	Logger *slog.Logger
-	// Progress, if set, is called after every batch, and when the policy's rate holds it back, by one worker at a time. It must not
-	// block. Where it is nil, how far a long run is gets logged.
+	// Progress, if set, is called by one worker at a time after every batch, and when the policy's rate holds a batch back. It must not
+	// block. If it is nil, the progress of a long run is logged.
 	Progress func(Progress)
 	// Clock is the executor's own clock. Default: time.Now.
 	Clock func() time.Time
 }
 
-// Limits bound what one policy may do before the next has its turn, all of its workers together. Zero fields have defaults.
+// Limits bound one policy's turn, for all its workers together. Zero fields have defaults.
 type Limits struct {
 	// TurnRows ends a policy's turn. Default 100 000: twenty batches of the usual size.
 	TurnRows int64
-	// RowsPerPass is how many rows all policies together delete in this process before the next pass: see quota. Default: no bound.
+	// RowsPerPass is how many rows all policies of this process may delete in one pass: see quota. Default: no bound.
 	RowsPerPass int64
 	// TurnTime ends a policy's turn. Default 5 s: with ten policies at work each waits less than a minute.
 	TurnTime time.Duration
-	// Workers is how many shards this process works on at once, each with its own two connections. Default 2: a policy that
-	// waits for its batch's answer leaves the other worker to the next policy.
+	// Workers is how many shards this process works on at once, each over two connections of its own. Default 2: while one worker waits
+	// for its batch's answer, the other works on the next policy.
 	Workers int
-	// BatchTime is what the size of batches is adapted to at unlimited pace. Default 200 ms: about as long as a session that
-	// wants one of the batch's rows waits for it. At gentle pace it is gentleWork.
+	// BatchTime is the time that a batch should take at unlimited pace. Default 200 ms: a session that wants one of the batch's rows waits
+	// about that long. At gentle pace gentleWork counts.
 	BatchTime time.Duration
-	// Guards are what slows batches down, or stops them.
+	// Guards are the limits beyond which guards slow batches down or stop them.
 	Guards guard.Limits
-	// answerTime is how long the server's answer is waited for; 0: as long as a session's usually is.
+	// answerTime is how long a session waits for the server's answer; 0: batch's default.
 	answerTime time.Duration
 }
 
@@ -75,8 +75,8 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// stopTime is what an open batch gets to finish when the executor is asked to stop. It is rolled back then, and all is over within ten
-// seconds.
+// stopTime is how long an open batch may take to finish after the executor is asked to stop. Then it is rolled back. The whole stop
+// takes at most ten seconds.
 const stopTime = 7 * time.Second
 
 // ErrStopping says that the executor was asked to stop before it was done.
@@ -94,20 +94,20 @@ type Executor struct {
 	reports reports
 	pace    *pace
 	pass    *quota
-	// readBacklog is survey.ReadBacklog: tests say what it finds.
+	// readBacklog is survey.ReadBacklog; tests replace it.
 	readBacklog func(context.Context, *pgx.Conn, *record.InForce, time.Time) (survey.Backlog, error)
 
 	progress sync.Mutex // one call of Config.Progress at a time
 
 	seeding sync.Mutex
-	seeded  bool // the counters have begun with what is on record
+	seeded  bool // the counters began with the totals on record
 
 	mu    sync.Mutex
 	known map[versionKey]*policyMemory
-	// pruneAt is when the ledger is checked next for rows to remove.
+	// pruneAt is when prune runs next.
 	pruneAt time.Time
 	ready   error
-	paused  string // every deletion, by a person: see Paused
+	paused  string // why a person paused every deletion: see Paused
 	status  []policyStatus
 	totals  map[schemas.PolicyName]*PolicySummary // of all its runs
 }
@@ -151,10 +151,10 @@ func New(c Config) (*Executor, error) {
 // Metrics returns the executor's measurements.
 func (e *Executor) Metrics() *Metrics { return e.metrics }
 
-// Run gives policies their turns as they become due, until ctx ends; then it returns nil, at most stopTime later. An
-// error means that somebody must look: what it was asked to do is not safe to go on with.
+// Run gives policies their turns as they become due, until ctx ends. Then it returns nil, at most stopTime later. An error means that it
+// is not safe to continue, and that a person must find out why.
 //
-// A server that is not there, or refuses, or an audit that is not healthy is waited out.
+// Run waits while the server is down or refuses connections, and while the audit is unhealthy.
 func (e *Executor) Run(ctx context.Context) error {
 	counting, stop := context.WithCancel(ctx)
 	var snapshots sync.WaitGroup
@@ -168,8 +168,8 @@ func (e *Executor) Run(ctx context.Context) error {
 	return stripped("run", err)
 }
 
-// schedule lets the workers work towards a goal. It returns nil when the goal is reached, and ErrStopping when ctx ended
-// before. All connections are closed and all leases given back, or left to end by themselves, when it returns.
+// schedule runs the workers until the goal is reached, and returns nil. If ctx ends first it returns ErrStopping. When it returns, all
+// connections are closed, and all leases are given back or end by themselves.
 func (e *Executor) schedule(ctx context.Context, g goal) error {
 	defer e.setReady(ErrStopping)
 	ctx, stop := context.WithCancel(ctx)
@@ -186,7 +186,7 @@ func (e *Executor) schedule(ctx context.Context, g goal) error {
 	for i := range errs {
 		w := e.newWorker(i, s)
 		workers.Go(func() {
-			defer stop() // a worker ends when the goal is reached, or when nobody should go on
+			defer stop() // a worker ends when the goal is reached, or when no worker should go on
 			errs[i] = w.run(ctx)
 		})
 	}
@@ -204,7 +204,7 @@ func (e *Executor) schedule(ctx context.Context, g goal) error {
 	return nil
 }
 
-// outlasts says, and reports, that an error which concerns no policy is worth waiting out.
+// outlasts reports whether to wait out an error that concerns no policy, and logs it if so.
 func (e *Executor) outlasts(err error, lost bool) bool {
 	if !(circumstances{limit: 2, lost: lost}).pass(err) { // a catalog query that took too long may be quicker next time
 		return false

@@ -8,32 +8,32 @@ import (
 	"lapse/schemas"
 )
 
-// goal is what the scheduler works towards, and when it stops: endless for Run, onceGoal for Once. Its methods are called
-// by one worker at a time.
+// goal decides what the scheduler does and when it stops: endless for Run, onceGoal for Once. Only one worker at a time calls its
+// methods.
 type goal interface {
-	// listed sees a list of policies that was just read, and what the guards say. fresh reports whether what the list says
-	// of a policy is still so: no turn of it was under way since. An error ends the scheduler unless it is waited out.
+	// listed receives a list of policies just after it was read, and the guards' answer. fresh reports whether the list still holds for a
+	// policy, because no turn of the policy was open since the reading began. An error ends the scheduler unless it is waited out.
 	listed(policies []record.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error
-	// due says when a policy of the list is to have its next turn; false: not before another list.
+	// due returns when a policy of the list is to have its next turn; false: not before the next list.
 	due(p *record.InForce) (at time.Time, ok bool)
-	// whole says that the turn that begins is to read all of the policy's table.
+	// whole reports whether the turn that begins must read all of the policy's table.
 	whole(p *record.InForce) bool
-	// ended sees how a turn ended.
+	// ended receives a turn that has ended.
 	ended(t *turn)
-	// reached says that nothing is left to do.
+	// reached reports that nothing is left to do.
 	reached() bool
-	// reread is how soon the list is read again although nothing is known to have changed.
+	// reread is how soon to read the list again if nothing is known to have changed.
 	reread() time.Duration
-	// patience is how long a server that is not there is waited for.
+	// patience is how long to wait for a server that does not answer.
 	patience() time.Duration
-	// lastWords are what stays on record of the goal's policies when the process is gone.
+	// lastWords returns what stays on record about the goal's policies after the process has ended.
 	lastWords() []reportLine
-	// outlasts says, and reports, that an error is waited out. lost: the connection is gone.
+	// outlasts reports whether to wait out an error, and logs it if so. lost: the connection is gone.
 	outlasts(err error, lost bool) bool
 }
 
 const (
-	// rereadInterval is how soon a policy that was armed, paused or changed is noticed.
+	// rereadInterval bounds the time until the executor notices that a policy was armed, paused or changed.
 	rereadInterval = 2 * time.Second
 	forever        = time.Duration(0)
 	notAtAll       = time.Duration(-1)
@@ -42,7 +42,7 @@ const (
 // endless is Run's goal: every policy has its turns at its times.
 type endless struct{ *Executor }
 
-// listed counts the turns that policies do not get.
+// listed counts the turns that policies miss.
 func (e endless) listed(policies []record.InForce, a *guard.Answer, _ func(schemas.PolicyID) bool) error {
 	for i := range policies {
 		if at, ok := e.nextTurn(&policies[i]); ok && a.Stops() && !at.After(e.now()) {

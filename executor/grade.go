@@ -13,27 +13,27 @@ import (
 	"lapse/schemas"
 )
 
-// Grade says how far an error reaches.
+// Grade says how far the effect of an error reaches.
 type Grade int
 
 // The grades of an error, mildest first.
 const (
-	// Retry: the transaction is gone, nothing of it stays; another one will do. Its policy waits a little longer each time.
+	// Retry: the transaction is rolled back, and another may succeed. The policy pauses, each time a little longer.
 	Retry Grade = iota
 	// Halve: the batch took too long, or one of its rows resists. The next batches have fewer rows: see search.
 	Halve
-	// StepOver: one row resists, and it is found. The next batch is that row, and enters it in the quarantine.
+	// StepOver: the one row that resists is found. The next batch is that row, and enters it in the quarantine.
 	StepOver
-	// PutAside: somebody holds a lock on more than a row, or not even one row is found in time. The shard is put aside until
-	// a later run; the other shards go on.
+	// PutAside: another session locks more than a row, or not even one row is found in time. The shard is put aside until a later run;
+	// the other shards go on.
 	PutAside
 	// StopPolicy: the policy does nothing until its next scheduled time; the others go on.
 	StopPolicy
-	// StopProcess: nobody knows what this is, so nobody knows that going on is safe.
+	// StopProcess: the error is unknown, so nothing shows that it is safe to continue.
 	StopProcess
 )
 
-// String is a label of batches_total.
+// String returns the label of batches_total.
 func (g Grade) String() string {
 	switch g {
 	case Retry:
@@ -54,16 +54,16 @@ func (g Grade) String() string {
 // circumstances are what a grade depends on besides the error.
 type circumstances struct {
 	limit    int  // rows that the batch was allowed
-	stepOver bool // and it was to step over one that resists: what failed lies outside of the deletion
-	trusted  bool // the policy trusts triggers, whose errors may be any
-	locks    int  // batches on this shard, one after the other, that did not get a lock
-	whole    bool // and somebody has all of the leaf locked, so that it is no single row's
+	stepOver bool // the batch steps over a row that resists, so the error came from outside the deletion
+	trusted  bool // the policy trusts triggers, which may raise any error
+	locks    int  // consecutive batches on this shard that did not get a lock
+	whole    bool // another session locks the whole leaf, not a single row
 	lost     bool // the connection is closed
-	own      bool // it comes from a call for one policy, so that what nobody foresaw concerns that policy alone
+	own      bool // it comes from a call for one policy, so an unknown error concerns that policy alone
 }
 
-// grade decides what follows from an error. It checks the SQLSTATE, whether the connection still
-// exists and at pgconn.SafeToRetry; never at a message.
+// grade decides what follows from an error. It decides by SQLSTATE, by whether the connection is open, and by pgconn.SafeToRetry; never
+// by a message.
 func grade(err error, c circumstances) Grade {
 	var counts *batch.CountsError
 	var tampered *batch.TamperedError
@@ -100,33 +100,41 @@ func grade(err error, c circumstances) Grade {
 	return StopProcess
 }
 
-// pass reports whether a call that concerns no policy, and failed with err, may go well next time.
+// pass reports whether a call that concerns no policy and failed with err may succeed next time.
 func (c circumstances) pass(err error) bool {
 	g := grade(err, c)
 	return g == Retry || g == Halve
 }
 
-// lockTries is how often a shard is tried that somebody has locked, with pauses, before it is put aside or, where not all of it is locked,
-// the row that is in the way is looked for by halving.
+// lockTries is how often a batch on a locked shard is tried, with pauses, before the executor puts the shard aside (if the whole leaf is
+// locked) or searches for the locked row by halving.
 const lockTries = 5
 
 func gradeOfState(state string, c circumstances) Grade {
 	switch state {
 	case schemas.SQLStateGate, schemas.SQLStateLease,
-		schemas.SQLStateHalted, schemas.SQLStateNoSlot, schemas.SQLStateNoBeat, schemas.SQLStatePublications, // the next reading of the audit says so, and how it goes on
-		schemas.SQLStateHistory,                                // one was accepted, or a standby promoted, after the batch began; or the next look says so
-		schemas.SQLStateCutoff,                                 // the server's clock was set back: the cutoff's instant will come
-		schemas.SQLStateTarget, schemas.SQLStateUndefinedTable, // a partition is gone, and its shard goes with the next reading of the run; or the table is, which stops the policy there
-		schemas.SQLStateLockNotAvailable,                                             // lock_timeout
-		schemas.SQLStateRange,                                                        // rows were loaded into the range; the next batch is a pick
-		schemas.SQLStateIdleInTransactionTimeout, schemas.SQLStateTransactionTimeout, // idle_in_transaction_session_timeout, transaction_timeout
-		schemas.SQLStateReadOnlyTransaction,                                                                                                // read_only_sql_transaction: somebody keeps writers out
-		schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow, schemas.SQLStateIdleSessionTimeout: // shut down, crashed, starting, idle_session_timeout
+		// The next reading of the facts shows what is wrong, and what to do.
+		schemas.SQLStateHalted, schemas.SQLStateNoSlot, schemas.SQLStateNoBeat, schemas.SQLStatePublications,
+		// A history was accepted, or a standby promoted, after the batch began; or the next reading shows why.
+		schemas.SQLStateHistory,
+		// The server's clock was set back: the cutoff's instant will come.
+		schemas.SQLStateCutoff,
+		// A partition is gone, and the next reading of the run drops its shard; or the table is, and that reading stops the policy.
+		schemas.SQLStateTarget, schemas.SQLStateUndefinedTable,
+		// lock_timeout
+		schemas.SQLStateLockNotAvailable,
+		// Rows were loaded into the range; the next batch is a pick.
+		schemas.SQLStateRange,
+		schemas.SQLStateIdleInTransactionTimeout, schemas.SQLStateTransactionTimeout, schemas.SQLStateIdleSessionTimeout,
+		// The server became read only.
+		schemas.SQLStateReadOnlyTransaction,
+		// The server is stopping, crashed or starting.
+		schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow:
 		return Retry
 	case schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting,
 		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica, schemas.SQLStateShape, schemas.SQLStateTooMany, schemas.SQLStateHold:
 		return StopPolicy
-	case schemas.SQLStateQueryCanceled: // query_canceled: statement_timeout, or a person
+	case schemas.SQLStateQueryCanceled: // query_canceled: by statement_timeout, or by a person
 		return resisting(c)
 	}
 	if len(state) != 5 {
@@ -135,26 +143,26 @@ func gradeOfState(state string, c circumstances) Grade {
 	switch state[:2] {
 	case "08", "40", "53": // connection, rollback (deadlock, serialization), resources
 		return Retry
-	case "22", "23": // a value, an integrity constraint: of a row that something refers to, or of a row that refers to it
+	case "22", "23": // a bad value, or an integrity constraint on the row or on a row that refers to it
 		if c.stepOver {
 			return StopPolicy
 		}
 		return resisting(c)
-	case "58", "F0", "XX": // input and output, configuration, damaged data
+	case "58", "F0", "XX": // input or output, configuration, damaged data
 		return StopProcess
 	}
 	if c.trusted && !c.stepOver && !strings.HasPrefix(state, ours) {
-		return resisting(c) // a trigger of the application's may raise any
+		return resisting(c) // the application's triggers may raise any SQLSTATE
 	}
 	switch state[:2] {
-	case "3F", "42": // a missing schema, what is not there or not allowed
+	case "3F", "42": // an object is missing, or access is denied
 		return StopPolicy
 	}
 	return StopProcess
 }
 
-// resisting looks for the row that resists by halving; at one row it is found, and at one that was to be stepped over it is
-// not the row that resists.
+// resisting starts or continues the search for a row that resists, by halving. A batch of one row has found it. If the batch was to step
+// over that row, the row is not the cause.
 func resisting(c circumstances) Grade {
 	switch {
 	case c.limit > 1:
@@ -165,15 +173,15 @@ func resisting(c circumstances) Grade {
 	return PutAside
 }
 
-// ServerError is what is kept of an error that PostgreSQL reported. DETAIL, HINT, CONTEXT and the texts of others'
-// messages carry keys and values of rows: they end here.
+// ServerError is the part of a PostgreSQL error that may leave the executor. DETAIL, HINT, CONTEXT and messages of foreign code can
+// contain keys and values of rows, so it has none of them.
 type ServerError struct {
 	SQLState   string
-	Message    string // of our own refusals only
+	Message    string // only of the deletion function's refusals
 	Table      string // schema.table
 	Constraint string
-	Column     string // that may not be null
-	Trigger    string // in which it was raised, of Table
+	Column     string // the column that may not be null
+	Trigger    string // the trigger of Table that raised it
 	Function   string // of Trigger
 }
 
@@ -190,7 +198,7 @@ func (e *ServerError) Error() string {
 	return text.String()
 }
 
-// advice says what a person can do about an error that stops a policy or keeps a row, "" if there is nothing to say in general.
+// advice says what a person can do about an error that stops a policy or keeps a row; "" if no advice fits.
 func (e *ServerError) advice() string {
 	if e.Trigger != "" {
 		return run.TriggerAdvice(e.Function, e.SQLState == schemas.SQLStateQueryCanceled)
@@ -222,10 +230,10 @@ func (e *ServerError) advice() string {
 	return ""
 }
 
-// ours is the class of the deletion function's refusals. Their messages are fixed texts with names of relations.
+// ours is the SQLSTATE class of the deletion function's refusals. Their messages are fixed texts with names of relations.
 const ours = "LP"
 
-// stripped returns err in a form that may be logged: operation and, where PostgreSQL reported it, a ServerError.
+// stripped returns err in a form that may be logged: the operation and, if PostgreSQL reported it, a ServerError.
 func stripped(operation string, err error) error {
 	if err == nil {
 		return nil

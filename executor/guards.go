@@ -16,40 +16,39 @@ import (
 )
 
 const (
-	// factsInterval is how long one reading of the database is believed.
+	// factsInterval is how long one reading of the facts is used.
 	factsInterval = time.Second
-	// blindTime is how long an executor without a look that succeeded calls itself ready.
+	// blindTime is how long an executor stays ready without a successful reading of the facts.
 	blindTime = 30 * time.Second
-	// longestPause is the longest pause between two batches of a shard. It is far below the length of a lease, which the
-	// worker holds meanwhile.
+	// longestPause is the longest pause between two batches of a shard. It is far shorter than a lease, which the worker holds meanwhile.
 	longestPause = 5 * time.Second
-	// crowdedLasts is how long a look is believed that showed too few connections.
+	// crowdedLasts is how long a reading that showed too few connections is used.
 	crowdedLasts = 10 * time.Second
-	// tableInterval is how long the statistics of a table are believed.
+	// tableInterval is how long the statistics of a table are used.
 	tableInterval = 10 * time.Second
-	// tableForgotten is when those of a policy that has no batches any more are thrown away.
+	// tableForgotten is the age at which the table statistics of a policy without batches are dropped.
 	tableForgotten = time.Hour
 )
 
-// guards is the one place that asks the guards: for all workers, with facts of one look. It logs each change of an answer
-// once, and counts. Safe for concurrent use.
+// guards asks the guards for all workers, from one shared reading of the facts. It counts, and logs each change of an answer once. Safe
+// for concurrent use.
 type guards struct {
 	list    []guard.Guard
 	log     *slog.Logger
 	metrics *Metrics
 	memory  guard.Memory
 
-	mu      sync.Mutex    // not held during a look
-	looking chan struct{} // closed when the look that is under way has ended; nil: none is
+	mu      sync.Mutex    // not held during a reading
+	looking chan struct{} // closed when the current reading ends; nil: there is none
 	facts   *guard.Facts
-	begun   time.Time                   // the executor's beginning
-	seen    time.Time                   // when the last look that succeeded began
-	whole   guard.Answer                // what was answered last for the whole database
-	said    map[schemas.PolicyName]said // what was logged last; "" is the whole database
-	// backends are the processes of the server that run batches, by worker.
+	begun   time.Time                   // when the executor began
+	seen    time.Time                   // when the last successful reading began
+	whole   guard.Answer                // the last answer for the whole database
+	said    map[schemas.PolicyName]said // the last answer logged; "" is the whole database
+	// backends are the server processes that run batches, by worker.
 	backends map[int]int32
 	tables   map[schemas.PolicyID]tableFacts
-	stale    bool // a session was opened since the last look, to another server perhaps
+	stale    bool // a session was opened since the last reading, maybe to another server
 	beats    beats
 }
 
@@ -59,7 +58,7 @@ type tableFacts struct {
 	table *guard.Table
 }
 
-// said is an answer that was logged, as it was given last.
+// said is the last answer that was logged.
 type said struct {
 	verdict guard.Verdict
 	reason  guard.Reason
@@ -68,7 +67,7 @@ type said struct {
 	fix     string
 }
 
-// text is the answer for a person.
+// text formats the answer for a person.
 func (s *said) text() string {
 	text := string(s.reason)
 	for _, more := range []string{s.detail, s.fix} {
@@ -86,9 +85,9 @@ func newGuards(list []guard.Guard, memory *state.Folder, log *slog.Logger, m *Me
 	}
 }
 
-// ask returns the strictest answer for a policy, or for the whole database where p is nil. It reads the database at
-// most once in factsInterval: a worker that asks during a reading waits for its facts, and reads itself if it fails. An error says
-// that it could not look.
+// ask returns the strictest answer for a policy, or for the whole database if p is nil. It reads the facts at most once in
+// factsInterval. A worker that asks during a reading waits for it, and reads itself if that fails. An error means that the reading
+// failed.
 func (g *guards) ask(ctx context.Context, q guard.Querier, p *record.InForce, now time.Time) (guard.Answer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,14 +108,14 @@ func (g *guards) ask(ctx context.Context, q guard.Querier, p *record.InForce, no
 	question.Policy, question.Table = p, g.tables[p.ID].table
 	own := guard.Strictest(g.list, &question)
 	if own.Reason == whole.Reason {
-		g.report(p.Name, &guard.Answer{}) // what was said of the database says it
+		g.report(p.Name, &guard.Answer{}) // the answer for the database covers it
 	} else {
 		g.report(p.Name, &own)
 	}
 	return own, nil
 }
 
-// refresh takes new facts. It is called with the mutex, and lets go of it meanwhile.
+// refresh reads new facts. The caller holds the mutex; refresh unlocks it during the reading.
 func (g *guards) refresh(ctx context.Context, q guard.Querier, now time.Time) error {
 	ended := make(chan struct{})
 	g.looking, g.stale = ended, false
@@ -141,20 +140,20 @@ func (g *guards) refresh(ctx context.Context, q guard.Querier, now time.Time) er
 	return nil
 }
 
-// fresh reports whether the next question needs no look.
+// fresh reports whether the next question can be answered without a reading.
 func (g *guards) fresh(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.believed(now)
 }
 
-// believed reports whether the last look still holds. It is called with the mutex.
+// believed reports whether the last reading is still valid. The caller holds the mutex.
 func (g *guards) believed(now time.Time) bool {
 	return g.facts != nil && !g.stale && now.Sub(g.seen) < factsInterval
 }
 
-// awaitFacts waits until another worker's reading has ended; see boundedConn for how long that takes. It is called with the
-// mutex, and lets go of it meanwhile.
+// awaitFacts waits until another worker's reading has ended, which boundedConn bounds. The caller holds the mutex; awaitFacts unlocks it
+// meanwhile.
 func (g *guards) awaitFacts() {
 	ended := g.looking
 	g.mu.Unlock()
@@ -162,8 +161,8 @@ func (g *guards) awaitFacts() {
 	g.mu.Lock()
 }
 
-// readTable reads the statistics of a policy's table, at most once in tableInterval. They are asked for where a batch is about to
-// run, and not with each look: of many policies most have nothing to delete.
+// readTable reads the statistics of a policy's table, at most once in tableInterval. It runs before a batch, not with each reading of
+// the facts, because most policies have nothing to delete.
 func (g *guards) readTable(ctx context.Context, q guard.Querier, p *record.InForce, now time.Time) error {
 	g.mu.Lock()
 	last, known := g.tables[p.ID]
@@ -193,22 +192,22 @@ func (g *guards) setBackend(worker int, backend uint32) {
 	g.backends[worker], g.stale = int32(backend), true
 }
 
-// crowded reports whether the server has so few connections left that all workers but one should give theirs back. It forgets when
-// nobody looks any more: the one that should may have no connection.
+// crowded reports whether the server has so few connections left that all workers but one should give theirs back. Its answer expires
+// after crowdedLasts, because the remaining worker may have no connection to read the facts again.
 func (g *guards) crowded(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.facts != nil && now.Sub(g.seen) < crowdedLasts && g.facts.Crowded()
 }
 
-// begin forgets when the last look was: an executor that begins gets blindTime for its first.
+// begin resets the time of the last reading: an executor that begins has blindTime for its first.
 func (g *guards) begin(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.begun = now
 }
 
-// blind returns an error if no look has succeeded for blindTime.
+// blind returns an error if no reading has succeeded for blindTime.
 func (g *guards) blind(now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,19 +221,19 @@ func (g *guards) blind(now time.Time) error {
 	return nil
 }
 
-// last returns what was answered last for the whole database.
+// last returns the last answer for the whole database.
 func (g *guards) last() guard.Answer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.whole
 }
 
-// report logs an answer if it is another than before.
+// report logs an answer if it differs from the one before.
 func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
 	is := said{a.Verdict, a.Reason, a.Until, a.Detail, a.Fix}
 	if g.said[of].reason == a.Reason {
 		if a.Verdict != guard.Go {
-			g.said[of] = is // its numbers are others
+			g.said[of] = is // only its numbers changed
 		}
 		return
 	}
@@ -259,7 +258,7 @@ func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
 	g.said[of] = is
 }
 
-// saying returns what was answered last for a policy, or for the whole database.
+// saying returns the last answer for a policy, or for the whole database.
 func (g *guards) saying(of schemas.PolicyName) said {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -270,19 +269,19 @@ func (g *guards) saying(of schemas.PolicyName) said {
 	return own
 }
 
-// own returns what was answered last for a policy alone.
+// own returns the last answer for a policy alone.
 func (g *guards) own(of schemas.PolicyName) said {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.said[of]
 }
 
-// skipped counts a turn that a due policy does not get.
+// skipped counts a turn that a due policy misses.
 func (g *guards) skipped(p *record.InForce, reason guard.Reason) {
 	g.metrics.skips.WithLabelValues(string(p.Name), p.TableName, string(reason)).Inc()
 }
 
-// mayGo asks the guards for one batch, and reads the table's statistics before, where they are old.
+// mayGo asks the guards for one batch, after it has refreshed the table's statistics if they are old.
 func (w *worker) mayGo(ctx context.Context, p *record.InForce) (guard.Answer, error) {
 	if err := w.guards.readTable(ctx, w.session.Control, p, w.now()); err != nil {
 		return guard.Answer{}, err
@@ -290,8 +289,8 @@ func (w *worker) mayGo(ctx context.Context, p *record.InForce) (guard.Answer, er
 	return w.guards.ask(ctx, w.session.Control, p, w.now())
 }
 
-// refused ends a turn because a guard lets no batch run: for as long as the clock says, where that closes the policy's window. If none may
-// run in the whole database, readiness says so at once.
+// refused ends a turn because a guard lets no batch run. If the policy's window is closed, the policy waits until it opens. If no batch
+// may run in the whole database, readiness shows it at once.
 func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
 	if !a.Until.IsZero() {
 		t.holds(string(a.Reason), nil)

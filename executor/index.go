@@ -7,14 +7,14 @@ import (
 	"lapse/planner/run"
 )
 
-// noIndex is the reason of batches that read all of their leaf because nobody has made an index, or somebody dropped it under a run. They go
-// on for as long as they find rows in time; a shard in which not even one row is found in time is put aside.
+// noIndex is the reason of batches that read their whole leaf because no index fits: none was made, or it was dropped during a run. Such
+// batches go on while they find rows in time; a shard in which not even one row is found in time is put aside.
 const noIndex = "no_index"
 
-// indexInterval is how often it is looked for in the catalog while a policy has turns.
+// indexInterval is how often the catalog is searched for an index while a policy has turns.
 const indexInterval = time.Minute
 
-// checkIndex records whether an index finds the policy's due rows, and says so when that changes. It is no reason to fail.
+// checkIndex records whether an index finds the policy's due rows, and logs a change. Its own errors are only logged.
 func (w *worker) checkIndex(ctx context.Context, t *turn) {
 	p, m := t.policy, t.memory
 	if !m.index.isDue(w.now()) {
@@ -47,11 +47,11 @@ func (w *worker) checkIndex(ctx context.Context, t *turn) {
 type indexMemory struct{ shared[indexFacts] }
 
 type indexFacts struct {
-	missing string    // what is said of an index that is missing, "" where none is
-	askedAt time.Time // when the catalog was asked
+	missing string    // what to say about the missing index; "" if there is an index
+	askedAt time.Time // when the catalog was searched
 }
 
-// isDue reports whether the catalog is to be asked, and records that it is.
+// isDue reports whether it is time to search the catalog, and records that the caller does.
 func (i *indexMemory) isDue(now time.Time) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

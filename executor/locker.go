@@ -3,10 +3,10 @@ package executor
 import "context"
 
 const (
-	// rowLocker finds a process.
+	// rowLocker reads who a process is.
 	rowLocker = `select a.pid, left(coalesce(a.application_name, ''), 63), a.xact_start from pg_stat_activity a where a.pid = $1`
-	// tableLocker finds who has a lock on a relation that keeps writers out, or waits for one: a session, or a prepared transaction, which
-	// has no process. Of one partition of a table from which rows are deleted by cascade others may be free.
+	// tableLocker finds who holds, or waits for, a lock that keeps writers out of a relation: a session, or a prepared transaction, which
+	// has no process. It ignores a lock on only one partition of a table that a cascade reaches.
 	tableLocker = `
 		select coalesce(l.pid, -1), left(coalesce(a.application_name, ''), 63), coalesce(a.xact_start, x.prepared)
 		  from pg_locks l
@@ -18,23 +18,23 @@ const (
 		 order by l.granted desc, l.pid limit 1`
 )
 
-// rowsLocked records which process has rows locked that a batch left.
+// rowsLocked records which process locks the rows that a batch left.
 func (w *worker) rowsLocked(ctx context.Context, m *policyMemory, process int32) {
 	if m.locks.by().process != process {
 		w.findLocker(ctx, m, rowLocker, process)
 	}
 }
 
-// tableLocked reports whether somebody has all of a leaf locked, or of a table from which rows would be deleted by cascade, or waits for that, and records who.
+// tableLocked reports whether a session locks, or waits to lock, the whole leaf or a table that a cascade reaches; and records who.
 func (w *worker) tableLocked(ctx context.Context, m *policyMemory, leaf uint32, cascades []uint32) bool {
 	return w.findLocker(ctx, m, tableLocker, leaf, cascades)
 }
 
-// findLocker asks, and reports whether there is one. What was known stays if there is none.
+// findLocker runs a query for a locker and records the result. It returns false, and keeps what is known, if there is none.
 func (w *worker) findLocker(ctx context.Context, m *policyMemory, query string, what ...any) bool {
 	var l locker
 	if err := w.session.Control.QueryRow(ctx, query, what...).Scan(&l.process, &l.application, &l.since); err != nil {
-		return false // it has ended meanwhile
+		return false // its transaction has ended
 	}
 	m.locks.found(l)
 	return true

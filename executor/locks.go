@@ -9,17 +9,17 @@ import (
 	"lapse/schemas"
 )
 
-// locker is who has something of a policy's locked, as far as this login may see it.
+// locker is who locks rows or tables that a policy needs, as far as this login may see.
 type locker struct {
-	process     int32 // preparedTransaction: none, but a transaction that was prepared
+	process     int32 // preparedTransaction if it is a prepared transaction
 	application string
-	since       *time.Time // its transaction; nil where the login lacks pg_read_all_stats
+	since       *time.Time // begin of its transaction; nil if the login lacks pg_read_all_stats
 }
 
-// preparedTransaction is in place of a process.
+// preparedTransaction is the process number that stands for a prepared transaction.
 const preparedTransaction = -1
 
-// String is for a person; "" where nobody is known.
+// String is for a person; "" if the locker is unknown.
 func (l *locker) String() string {
 	text := fmt.Sprintf("process %d", l.process)
 	switch l.process {
@@ -41,16 +41,16 @@ func (l *locker) String() string {
 	return text + " has locked what is due"
 }
 
-// locks remembers others' locks that are in a policy's way. Safe for concurrent use.
+// locks remembers other sessions' locks that block a policy. Safe for concurrent use.
 type locks struct {
 	mu      sync.Mutex
-	tries   map[int64]int  // by shard: batches in a row of this run that did not get a lock
-	waiting map[int64]bool // shards that a lock kept a batch from, since the policy last paused for one
-	locker  locker         // who had something locked, and no run has ended since without
-	met     bool           // somebody's lock was in the way, and no run has ended since without
+	tries   map[int64]int  // by shard: consecutive batches of this run that did not get a lock
+	waiting map[int64]bool // shards blocked by a lock since the policy last paused for one
+	locker  locker         // the last locker; kept until a run ends without meeting a lock
+	met     bool           // a lock was met; kept until a run ends without meeting one
 }
 
-// forget forgets the shards of a run, which are its own.
+// forget drops what is known of a run's shards.
 func (l *locks) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *locks) forget() {
 	clear(l.waiting)
 }
 
-// tried counts the batches on a shard, one after the other, that did not get a lock.
+// tried counts the consecutive batches on a shard that did not get a lock.
 func (l *locks) tried(shard int64, err error) int {
 	if schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
 		return 0
@@ -69,15 +69,15 @@ func (l *locks) tried(shard int64, err error) int {
 	return l.tries[shard]
 }
 
-// got says that a batch on a shard got its locks, or that the shard is given up for this run.
+// got records that a batch on a shard got its locks, or that the shard is given up for this run.
 func (l *locks) got(shard int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.tries, shard)
 }
 
-// othersFirst records that a shard could not be worked on because of a lock, and reports whether others are to be tried before the policy
-// pauses. A shard that was given back is the last to be given out again: one that comes a second time says that all were tried.
+// othersFirst records that a lock blocks a shard, and reports whether to try other shards before the policy pauses. A shard that was given
+// back is handed out last, so a shard that comes a second time shows that all were tried.
 func (l *locks) othersFirst(shard int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func (l *locks) othersFirst(shard int64) bool {
 	return true
 }
 
-// level records that somebody's lock is in the way, and says how loud that is: a person is told once, until it is not.
+// level records that a lock blocks the policy, and returns the level to log it at: a person is told once until it is over.
 func (l *locks) level() slog.Level {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,14 +100,14 @@ func (l *locks) level() slog.Level {
 	return slog.LevelWarn
 }
 
-// found records who has something locked.
+// found records a locker.
 func (l *locks) found(who locker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.locker = who
 }
 
-// by is who had something locked when this process last met a lock in this run.
+// by returns the last locker that this process met in this run.
 func (l *locks) by() *locker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *locks) by() *locker {
 	return &who
 }
 
-// finish records what a run left that is over.
+// finish records the end of a run that left this.
 func (l *locks) finish(left *runState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"lapse/schemas"
 )
 
-// look asks whether anything is due before a run is opened, and returns the leaves that need a shard; nil for all. The turn is over
-// where nothing is due: that counts as a run, and is remembered, and written down once in lookedInterval.
+// look asks whether anything is due before a run is opened. It returns the leaves that need a shard; nil for all. If nothing is due the
+// turn is over: that counts as a run, is remembered here, and is written to the catalog once in lookedInterval.
 //
-//	crash after it     nothing was opened, and the policy's next turn comes sooner than it had to
+//	crash after it     nothing was opened, and the policy's next turn comes sooner than necessary
 func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	p, m := t.policy, t.memory
 	quiet := m.quiet.marks(w.now())
@@ -66,7 +66,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	return nil, turnFinished, nil
 }
 
-// found returns the leaves that have due rows, unless no run could do anything about them yet.
+// found returns the leaves that have due rows, or none if a run could not do anything about them yet.
 func (w *worker) found(ctx context.Context, t *turn, due []uint32) ([]uint32, turnEnd, error) {
 	if t.whole {
 		return due, turnGoesOn, nil
@@ -81,9 +81,9 @@ func (w *worker) found(ctx context.Context, t *turn, due []uint32) ([]uint32, tu
 	return due, turnGoesOn, nil
 }
 
-// allAside reports whether the last run put all of these leaves aside and none may be tried yet. Then a run could do nothing but say so again,
-// as often as the policy's schedule comes; the policy pauses until the next time, or until the first of them may be tried. What the last run left
-// stays on record.
+// allAside reports whether the last run put all of these leaves aside and none may be tried yet. Another run would only repeat that, as
+// often as the policy's schedule says. So the policy pauses until its next time, or until the first of them may be tried. What the last
+// run left stays on record.
 func (w *worker) allAside(ctx context.Context, p *record.InForce, due []uint32) (bool, error) {
 	if p.LastRun == nil {
 		return false, nil
@@ -111,7 +111,7 @@ func (w *worker) allAside(ctx context.Context, p *record.InForce, due []uint32) 
 	return true, nil
 }
 
-// noteLook records that a look found nothing due, and that it began at the table's start where it took long.
+// noteLook records that a look found nothing due, and, if it took long, that it read the table from its start.
 func (w *worker) noteLook(ctx context.Context, p *record.InForce, late bool, took time.Duration) error {
 	if late || took > longLook {
 		if err := run.Passed(ctx, w.session.Control, p, took); err != nil {
@@ -124,7 +124,7 @@ func (w *worker) noteLook(ctx context.Context, p *record.InForce, late bool, too
 	return run.Looked(ctx, w.session.Control, p)
 }
 
-// lookAt looks, and once more if what is known of the table had to be recorded first.
+// lookAt runs a look, and runs it again if facts about the table had to be recorded first.
 func (w *worker) lookAt(ctx context.Context, p *record.InForce, f *batch.Program, quiet []int64) (run.Look, error) {
 	look, err := w.session.FindDue(ctx, p, f, quiet)
 	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
@@ -139,8 +139,8 @@ func (w *worker) lookAt(ctx context.Context, p *record.InForce, f *batch.Program
 	return look, err
 }
 
-// missing tells a policy whose version is being replaced, so that all its functions are gone, from one that has no function for
-// looks: somebody dropped it, or another version of Lapse made the others.
+// missing decides why a policy has no function for looks. If its version is being replaced, all its functions are gone. If only this one
+// is, somebody dropped it, or another version of Lapse made the others.
 func (w *worker) missing(ctx context.Context, p *record.InForce, gone error) error {
 	var deletes bool
 	err := w.session.Control.QueryRow(ctx, `select exists (select from pg_proc f where f.pronamespace = 'lapse'::regnamespace and f.proname = $1)`,
@@ -154,5 +154,5 @@ func (w *worker) missing(ctx context.Context, p *record.InForce, gone error) err
 	return gone
 }
 
-// longLook is how long a look takes that may have read dead rows: the next ones then begin after them.
+// longLook is the time from which a look has probably read dead rows: later looks then start after them.
 const longLook = 50 * time.Millisecond

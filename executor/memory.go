@@ -11,14 +11,14 @@ import (
 	"lapse/schemas"
 )
 
-// versionKey names a policy version: what is learned of one says nothing of the next.
+// versionKey identifies a policy version. What is learned of one version does not carry over to the next.
 type versionKey struct {
 	id      schemas.PolicyID
 	version schemas.PolicyVersion
 }
 
-// policyMemory is what this process knows of a policy version, in parts that each remember one thing. Nothing but the size of
-// batches, pauses and counters depends on it. Safe for concurrent use.
+// policyMemory is what this process remembers of a policy version, in parts that each remember one thing. It affects only the size of
+// batches, pauses and counters. Safe for concurrent use.
 type policyMemory struct {
 	name     schemas.PolicyName
 	programs programs
@@ -43,7 +43,7 @@ func newPolicyMemory(p *record.InForce, roles schemas.Roles) *policyMemory {
 	}
 }
 
-// memory returns what is known of a policy's version.
+// memory returns the memory of a policy version.
 func (e *Executor) memory(p *record.InForce) *policyMemory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,8 +72,8 @@ func (e *Executor) nextTurn(p *record.InForce) (at time.Time, armed bool) {
 	return at, true
 }
 
-// begin says that a turn of a run begins, and reports whether the run is one that this process did not work on last. former is the one
-// that it did work on, if it did not see its end.
+// begin records that a turn of a run begins. other reports whether this process worked on a different run before. former is that run, if
+// this process did not see its end.
 func (m *policyMemory) begin(run *record.Run, expected int64, now time.Time) (other bool, former *runCounts) {
 	other, former = m.run.begin(run.ID, expected, now)
 	if other {
@@ -83,7 +83,7 @@ func (m *policyMemory) begin(run *record.Run, expected int64, now time.Time) (ot
 	return other, former
 }
 
-// through records that a batch on a shard was durable.
+// through records a durable batch on a shard.
 func (m *policyMemory) through(p *record.InForce, shard int64, o batch.Order, done *batch.Result, wanted time.Duration) {
 	m.pauses.wentWell()
 	if searched := m.sizing.through(p, shard, o, done, wanted); !searched {
@@ -91,14 +91,15 @@ func (m *policyMemory) through(p *record.InForce, shard int64, o batch.Order, do
 	}
 }
 
-// finish records what is left of a run that is over.
+// finish records what a run left at its end.
 func (m *policyMemory) finish(p *record.InForce, left *runState, rest quarantined) {
 	m.run.finish(p.Name, left, rest)
 	m.pauses.finish()
 	m.locks.finish(left)
 }
 
-// foundNothing records that a look found nothing due, and reports whether that is to be written to the catalog: noted is when it was last.
+// foundNothing records that a look found nothing due. It reports whether to write that to the catalog, where noted is when it was last
+// written.
 func (m *policyMemory) foundNothing(noted, now time.Time) bool {
 	m.run.change(func(r *runFacts) { *r = runFacts{} })
 	m.pauses.wentWell()

@@ -25,25 +25,25 @@ type Metrics struct {
 	stays                                                *prometheus.GaugeVec
 
 	mu     sync.Mutex
-	reason guard.Reason                     // of stopped, while it is 1
+	reason guard.Reason                     // the label of stopped while it is 1
 	tables map[schemas.PolicyName]string    // of the policies in force
-	gone   map[schemas.PolicyName]time.Time // until when series are dropped that the last turn of a dropped policy makes again
+	gone   map[schemas.PolicyName]time.Time // policies dropped lately: their series are dropped again until this time
 }
 
-// goneFor is longer than the turn that may be under way when its policy is dropped.
+// goneFor is longer than a turn of a policy that is dropped meanwhile: such a turn makes series again.
 const goneFor = time.Minute
 
 // Outcomes of a batch: a label of batches_total.
 const (
 	outcomeCommitted = "committed"
 	outcomeEmpty     = "empty" // committed; there was nothing to delete
-	outcomeLost      = "lost"  // its COMMIT was not answered, and did not happen
+	outcomeLost      = "lost"  // its COMMIT got no answer and did not happen
 )
 
-// reasonPutAside is the reason of skips_total for shards in which a row resists.
+// reasonPutAside is the label of skips_total for shards with a row that resists.
 const reasonPutAside = "shard_put_aside"
 
-// stateStopped is the state of a policy that the executor stopped, beside those of the gate.
+// stateStopped is the state of a policy that the executor stopped. The gate has no such state.
 const stateStopped schemas.State = "stopped"
 
 func newMetrics() *Metrics {
@@ -82,7 +82,7 @@ func newMetrics() *Metrics {
 	}
 }
 
-// inQuarantine says what a policy has in quarantine.
+// inQuarantine measures what a policy has in quarantine.
 func (m *Metrics) inQuarantine(p *record.InForce, now time.Time) {
 	age := 0.0
 	if p.Quarantine.Rows > 0 {
@@ -94,13 +94,13 @@ func (m *Metrics) inQuarantine(p *record.InForce, now time.Time) {
 
 func labels(more ...string) []string { return append([]string{"policy", "table"}, more...) }
 
-// Collectors are to be registered by the caller.
+// Collectors returns the collectors for the caller to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return append(m.backlog.collectors(), m.quarantined, m.oldestQuarantined, m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits,
 		m.batchSeconds, m.runSeconds, m.batchSize, m.state, m.paused, m.stopped, m.stays)
 }
 
-// committed counts a batch that is durable.
+// committed counts a durable batch.
 func (m *Metrics) committed(p *record.InForce, done *batch.Result) {
 	name, table := string(p.Name), p.TableName
 	outcome := outcomeCommitted
@@ -112,7 +112,7 @@ func (m *Metrics) committed(p *record.InForce, done *batch.Result) {
 	m.cascaded.WithLabelValues(name, table).Add(float64(done.Cascaded))
 }
 
-// heldBack says for which reasons due rows of a policy stay.
+// heldBack measures why due rows of a policy stay.
 func (m *Metrics) heldBack(p *record.InForce, stays []record.Stay) {
 	for _, reason := range schemas.HeldBackReasons {
 		is := 0.0
@@ -123,7 +123,7 @@ func (m *Metrics) heldBack(p *record.InForce, stays []record.Stay) {
 	}
 }
 
-// answered says whether every deletion is paused, and why this process deletes nothing.
+// answered measures whether every deletion is paused, and why this process deletes nothing.
 func (m *Metrics) answered(a *guard.Answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,12 +148,12 @@ func (m *Metrics) limited(p *record.InForce, which string) {
 	m.limits.WithLabelValues(string(p.Name), p.TableName, which).Inc()
 }
 
-// failed counts a batch that left nothing.
+// failed counts a batch that was rolled back.
 func (m *Metrics) failed(p *record.InForce, outcome string) {
 	m.batches.WithLabelValues(string(p.Name), p.TableName, outcome).Inc()
 }
 
-// in says which state a policy is in.
+// in measures which state a policy is in.
 func (m *Metrics) in(p *record.InForce, state schemas.State) {
 	for _, s := range []schemas.State{schemas.Observing, schemas.Arming, schemas.Armed, schemas.Paused, stateStopped} {
 		is := 0.0
@@ -164,7 +164,7 @@ func (m *Metrics) in(p *record.InForce, state schemas.State) {
 	}
 }
 
-// inForce drops the series of policies that are no longer in force, and of tables that have another name.
+// inForce drops the series of policies that are no longer in force, and of tables that were renamed.
 func (m *Metrics) inForce(policies []record.InForce, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

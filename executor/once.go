@@ -16,14 +16,14 @@ import (
 const (
 	// armingPatience is how long Once waits for the auditor to pass the position of an arming policy.
 	armingPatience = 10 * time.Second
-	// armingInterval is how often it looks meanwhile.
+	// armingInterval is how often Once checks that meanwhile.
 	armingInterval = factsInterval / 4
-	// serverPatience is how long Once waits for a server that went away.
+	// serverPatience is how long Once waits for a server that stopped answering.
 	serverPatience = time.Minute
 )
 
-// Once brings the policies that are due, or those named in now whatever their schedule, to the end of one run each. Other
-// executors may help.
+// Once brings the policies that are due to the end of one run each, or those named in now whether they are due or not. Other executors
+// may help.
 //
 // It returns what it did, and an error if it did less than it was asked: a *guard.Refusal if nothing may be deleted at all,
 // an error for each policy that was stopped, ErrStopping if ctx ended first.
@@ -47,12 +47,12 @@ type onceGoal struct {
 	*Executor
 	names    []schemas.PolicyName
 	begun    time.Time
-	answered time.Time // when the list was read last; zero: never
-	chosen   bool      // the targets are
-	looks    bool      // it reads all of a table: nobody asks for a run to be told of a hint
-	arming   bool      // one of them was, when the list was read last, and is waited for
+	answered time.Time // when the list was last read; zero: never
+	chosen   bool      // the targets are chosen
+	looks    bool      // turns read the whole table: a person who asks for a run wants no shortcuts
+	arming   bool      // a target was arming at the last reading, and Once waits for it
 	targets  []*target
-	refused  []reportLine // where nothing may be deleted at all
+	refused  []reportLine // the policies, if nothing may be deleted at all
 }
 
 // target is a policy that Once is to bring to the end of a run.
@@ -60,14 +60,14 @@ type target struct {
 	PolicySummary
 	id    schemas.PolicyID
 	named bool
-	whole bool // it has had a turn that read all of its table
+	whole bool // it had a turn that read its whole table
 	over  bool
 	err   error
-	// What earlier runs did: a policy that changes meanwhile begins again under its next version.
+	// Counts of its earlier runs: a policy that changes meanwhile starts again under its next version.
 	deleted, cascaded, batches int64
 }
 
-// listed chooses the targets from the first list, and takes from each later one which of them are over.
+// listed chooses the targets from the first list, and updates them from each later one.
 func (o *onceGoal) listed(policies []record.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error {
 	if a.Verdict == guard.Refuse {
 		o.refuse(policies, a)
@@ -96,7 +96,7 @@ func (o *onceGoal) listed(policies []record.InForce, a *guard.Answer, fresh func
 	return nil
 }
 
-// refuse records the policies that may delete no row.
+// refuse records the policies that may delete nothing.
 func (o *onceGoal) refuse(policies []record.InForce, a *guard.Answer) {
 	whole := stopsAll(a)
 	for i := range policies {
@@ -108,7 +108,7 @@ func (o *onceGoal) refuse(policies []record.InForce, a *guard.Answer) {
 	}
 }
 
-// lastWords say of each target why it was stopped, or that it was not.
+// lastWords say for each target why it was stopped, or that it was not.
 func (o *onceGoal) lastWords() []reportLine {
 	lines := o.refused
 	for _, t := range o.targets {
@@ -123,7 +123,7 @@ func (o *onceGoal) lastWords() []reportLine {
 	return lines
 }
 
-// choose takes the named policies, or all that are due or may be when they are armed.
+// choose takes the named policies; without names, all that are due, or may be due once they are armed.
 func (o *onceGoal) choose(policies []record.InForce) error {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(o.names))) {
 		p := find(policies, name)
@@ -167,7 +167,7 @@ func find(policies []record.InForce, name schemas.PolicyName) *record.InForce {
 	return nil
 }
 
-// follow looks whether a target goes on, as the list has its policy.
+// follow updates a target from its policy's entry in the list.
 func (o *onceGoal) follow(t *target, p *record.InForce) {
 	if p.Version != t.Version {
 		t.Version, t.Run = p.Version, uuid.Nil
@@ -220,7 +220,7 @@ func (o *onceGoal) ended(t *turn) {
 	if t.begun() != nil {
 		target.take(run.runCounts)
 	}
-	if t.begun() != nil || target.Run == uuid.Nil { // a look after another executor's end of the run knows nothing of it
+	if t.begun() != nil || target.Run == uuid.Nil { // a look that comes after another executor ended the run does not cover that run
 		target.Whole = run.whole
 	}
 	switch t.end {
@@ -255,7 +255,7 @@ func (o *onceGoal) reread() time.Duration {
 	return rereadInterval
 }
 
-// patience is for a server that went away. One that never was there is not waited for.
+// patience is for a server that stopped answering. Once does not wait for one that never answered.
 func (o *onceGoal) patience() time.Duration {
 	if o.answered.IsZero() {
 		return notAtAll
@@ -268,7 +268,7 @@ func (o *onceGoal) outlasts(err error, lost bool) bool {
 	return !errors.As(err, &refusal) && !o.answered.IsZero() && o.now().Sub(o.answered) < serverPatience && o.Executor.outlasts(err, lost)
 }
 
-// take copies what was done in a run. Where others ended the former one, and this process helped with both, both count.
+// take copies the counts of a run. If others ended the run before, and this process helped with both, both count.
 func (t *target) take(did runCounts) {
 	if t.Run != uuid.Nil && t.Run != did.run {
 		t.deleted, t.cascaded, t.batches = t.Deleted, t.Cascaded, t.Batches
@@ -284,7 +284,7 @@ func (t *target) end(how Outcome, err error) {
 	}
 }
 
-// outcome is what Once returns when every target is over.
+// outcome returns what Once returns when every target is over.
 func (o *onceGoal) outcome() (Summary, error) {
 	var errs []error
 	for _, t := range o.targets {

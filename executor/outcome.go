@@ -8,8 +8,8 @@ import (
 	"lapse/internal/backoff"
 )
 
-// unanswered finds out what became of a commit that was not answered. Either way the policy goes on in its next turn, on
-// the connection that found out. The error where nobody can tell is no fault of the policy's.
+// unanswered finds out the outcome of a commit that got no answer. Either way the policy continues in its next turn, over the connection
+// that found out. If the outcome cannot be found out, the returned error is no fault of the policy's.
 func (w *worker) unanswered(ctx context.Context, t *turn, done *batch.Result, unknown *batch.UnknownCommit) error {
 	p := t.policy
 	w.log.Warn("a commit was not answered; checking whether it committed", "policy", p.Name, "batch", done.Batch,
@@ -30,16 +30,16 @@ func (w *worker) unanswered(ctx context.Context, t *turn, done *batch.Result, un
 	return nil
 }
 
-// awaitOutcome finds out what became of a transaction whose COMMIT was not answered. Only the counters depend on it: rows,
-// ledger and cursor went together or stayed together.
+// awaitOutcome finds out whether a transaction committed whose COMMIT got no answer. Only the counters depend on it: rows, ledger and
+// cursor were committed together or not at all.
 //
-//	pg_xact_status says        it is
-//	in progress                waited for, however long: the former backend may still be at work, and commit
-//	committed, aborted, null   over: the ledger says whether it happened
-//	an xid of the future       over: a crash of the server took it, and nothing of it was on disk
+//	pg_xact_status says        awaitOutcome
+//	in progress                waits, however long: the former backend may still be at work, and commit
+//	committed, aborted, null   reads the ledger, which shows whether it happened
+//	an xid of the future       the same: a crash of the server lost the transaction before it was on disk
 //
-// After a crash of the server the xid may be another transaction's by now, which committed. So "committed" alone proves
-// nothing; the ledger row with this batch's id does.
+// After a crash the server may give the same xid to another transaction, which then commits. So "committed" alone proves nothing; the
+// ledger row with this batch's id does.
 func (w *worker) awaitOutcome(ctx context.Context, done *batch.Result) (committed bool, err error) {
 	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
 	for {

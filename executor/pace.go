@@ -14,54 +14,52 @@ import (
 	"lapse/planner/survey"
 )
 
-// What the application feels of a deletion is how often it meets a batch at all: if one of its transactions in a hundred does, its 99th
-// percentile is another. So most of the time is left to it where there is one. See bench/pace, which the constants are from.
+// An application feels deletion through how often its transactions meet a batch: if one transaction in a hundred does, its 99th percentile
+// changes. So at gentle pace most of the time belongs to the application, if there is one. The constants come from bench/pace.
 const (
-	// gentleShare is the part of the time in which batches run at gentle pace, and quietShare that part while nobody else has the server
-	// do anything.
+	// gentleShare is the share of the time in which batches at gentle pace may run; quietShare is that share while no other session is
+	// active.
 	gentleShare = survey.GentleShare
 	quietShare  = survey.QuietShare
-	// remembered is for how long the server counts as busy after a look found somebody else at work: looks are short, and most of an
-	// application's time may lie between its statements.
+	// remembered is how long the server counts as busy after a check found another session at work. Checks are short, and an application
+	// may be idle for most of the time between its statements.
 	remembered = 10 * factsInterval
-	// gentleLane is how long a batch at gentle pace waits for the end of another one of this process. One that lasts longer
-	// holds up nobody.
+	// gentleLane is how long a batch at gentle pace waits for another one of this process to end. After that they run side by side.
 	gentleLane = 10 * time.Millisecond
-	// longestGentlePause is the longest pause after a batch at gentle pace: on a server that is overloaded for days, expired rows go all
-	// the same.
+	// longestGentlePause is the longest pause after a batch at gentle pace, so that expired rows are deleted even on a server that is
+	// overloaded for days.
 	longestGentlePause = time.Second
 )
 
 // throttlePace is the reason of the pauses at gentle pace: a label of throttle_seconds_total.
 const throttlePace = "pace"
 
-// pace is when batches at gentle pace may begin, for all workers of a process. What it promises of them:
+// pace decides when batches at gentle pace may begin, for all workers of a process. It promises:
 //
-//   - Together they run gentleShare of the time at most, or quietShare: each worker pauses after a batch for as long as it takes until
-//     its part of the share is kept. Its part is one of as many as there are workers with a shard of such a policy, in all executors
-//     that work on this database; those of other processes are counted once in factsInterval, and whether others have the server do
-//     anything, in whatever database, is checked then too.
+//   - Together they run for at most gentleShare of the time, or quietShare: after a batch each worker pauses until its part of the share
+//     is kept. The share is split evenly among all workers, of all executors on this database, that have a shard of such a policy. Once in
+//     factsInterval pace counts the workers of other processes, and checks whether other sessions are active in any database.
 //   - Two batches of one process do not run side by side, unless one lasts longer than gentleLane. Batches of two processes may.
 //
-// Policies at another pace are not counted, and not kept. Safe for concurrent use.
+// It ignores policies at another pace. Safe for concurrent use.
 type pace struct {
 	sleep func(context.Context, time.Duration) error
-	ask   func(context.Context, *pgx.Conn) (workers int, others bool, err error) // askCompany: tests say what it finds
+	ask   func(context.Context, *pgx.Conn) (workers int, others bool, err error) // askCompany; tests replace it
 	lane  chan struct{}                                                          // holds one
 
 	mu      sync.Mutex
 	here    int // workers of this process with a shard of a policy at gentle pace
-	all     int // of all processes, as the database had them when it was asked last
+	all     int // of all processes, when last counted
 	askedAt time.Time
-	seen    time.Time // when a look last found somebody else at work
-	busy    bool      // one did of late
+	seen    time.Time // when a check last found another session active
+	busy    bool      // a recent check did
 }
 
 func newPace() *pace {
 	return &pace{sleep: backoff.Sleep, ask: askCompany, lane: make(chan struct{}, 1)}
 }
 
-// join counts a worker until it calls what is returned.
+// join counts a worker until the returned function is called.
 func (c *pace) join() (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +71,7 @@ func (c *pace) join() (leave func()) {
 	}
 }
 
-// share is one worker's part of the time.
+// share returns one worker's part of the time.
 func (c *pace) share() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +82,7 @@ func (c *pace) share() float64 {
 	return share / float64(max(c.here, c.all, 1))
 }
 
-// due reports whether the database is to be asked how many workers there are, and records that it is.
+// due reports whether it is time to count workers in the database, and records that the caller does.
 func (c *pace) due(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +93,7 @@ func (c *pace) due(now time.Time) bool {
 	return true
 }
 
-// counted records what was found: how many workers there are, and whether somebody else has the server do anything.
+// counted records the number of workers, and whether other sessions are active.
 func (c *pace) counted(workers int, others bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,8 +105,8 @@ func (c *pace) counted(workers int, others bool, now time.Time) {
 	c.busy = since >= 0 && since < remembered
 }
 
-// enter lets a batch begin when no other of this process runs, or when one lasts long. The caller calls what is returned at the
-// batch's end.
+// enter returns when no other batch of this process runs, or when that batch takes long. The caller calls the returned function at the
+// end of its own batch.
 func (c *pace) enter(ctx context.Context) (leave func()) {
 	timer := time.NewTimer(gentleLane)
 	defer timer.Stop()
@@ -121,9 +119,9 @@ func (c *pace) enter(ctx context.Context) (leave func()) {
 	return func() {}
 }
 
-// company counts the workers that have a shard of a policy at gentle pace, and says whether anybody else's session has a statement under
-// way or had one in the last 20 ms. Who is not shown what others' sessions do (pg_read_all_stats) sees those that hold a snapshot, as a
-// session does while it reads or changes rows: of an application that has the server do much, every second look or so sees one.
+// company counts the workers that have a shard of a policy at gentle pace, and checks whether any other session runs a statement or ran
+// one in the last 20 ms. A login without pg_read_all_stats sees only sessions that hold a snapshot, as a session does while it reads or
+// changes rows: if an application keeps the server busy, about every second check sees one.
 const company = `
 	select (select count(*)
 	          from lapse.shard s join lapse.policy p on p.id = s.policy_id and p.version = s.version
@@ -135,7 +133,7 @@ const company = `
 	           and case when a.state is null or a.state = 'disabled' then a.backend_xmin is not null
 	                    else a.state = 'active' or a.state_change > clock_timestamp() - interval '20 ms' end)`
 
-// askCompany asks the database.
+// askCompany runs the query company.
 func askCompany(ctx context.Context, conn *pgx.Conn) (workers int, others bool, err error) {
 	if err := conn.QueryRow(ctx, company).Scan(&workers, &others); err != nil {
 		return 0, false, fmt.Errorf("count the workers at gentle pace: %w", err)
@@ -143,7 +141,7 @@ func askCompany(ctx context.Context, conn *pgx.Conn) (workers int, others bool, 
 	return workers, others, nil
 }
 
-// countCompany asks how many workers share the time, and whether others are at work, where it was not asked lately.
+// countCompany counts the workers that share the time, and checks for other active sessions, unless that was done lately.
 func (w *worker) countCompany(ctx context.Context) error {
 	if !w.pace.due(w.now()) {
 		return nil
@@ -155,7 +153,7 @@ func (w *worker) countCompany(ctx context.Context) error {
 	return err
 }
 
-// waitAfterBatch waits out the pause that follows this worker's last gentle batch. It ends early with ctx, which the caller asks.
+// waitAfterBatch waits out the pause that follows this worker's last gentle batch. It ends early with ctx; the caller checks ctx.
 func (w *worker) waitAfterBatch(ctx, work context.Context, p *record.InForce) error {
 	if !gentle(p) {
 		return nil
@@ -172,7 +170,7 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, p *record.InForce) er
 	return nil
 }
 
-// gently begins a batch at gentle pace. What it returns ends it, and sets the pause that follows.
+// gently begins a batch at gentle pace. The returned function ends it, and sets the pause that follows.
 func (w *worker) gently(ctx context.Context, m *policyMemory) (end func()) {
 	leave := w.pace.enter(ctx)
 	began := w.now()

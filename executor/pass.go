@@ -11,14 +11,14 @@ const limitPass = "rows_per_pass"
 // passTime is how long a pass of a running executor lasts. Once is one pass.
 const passTime = time.Minute
 
-// quota bounds what all policies together delete in one process before the next pass begins: what is due beyond that waits. The first to ask
-// in a pass gets its rows; turns go round, so that no policy has all of it. What is deleted by cascade is not counted, nor what is dropped
-// with its partition. Zero is no bound. Safe for concurrent use.
+// quota bounds how many rows all policies of a process together delete in one pass; the rest waits for the next pass. It grants rows
+// first come, first served; turns alternate, so one policy does not get them all. Rows deleted by cascade, or dropped with their
+// partition, do not count. Zero is no bound. Safe for concurrent use.
 type quota struct {
 	most int64
 
 	mu    sync.Mutex
-	lasts time.Duration // 0: there is no next
+	lasts time.Duration // 0: there is only one pass
 	left  int64
 	until time.Time
 }
@@ -30,7 +30,7 @@ func (p *quota) begin(lasts time.Duration) {
 	p.lasts, p.left, p.until = lasts, p.most, time.Time{}
 }
 
-// take grants rows for a batch. Where it grants none, until is when the next pass begins; zero: there is none.
+// take grants rows for a batch. If it grants none, until is when the next pass begins; zero: never.
 func (p *quota) take(wanted int, now time.Time) (granted int, until time.Time) {
 	if p.most == 0 {
 		return wanted, time.Time{}

@@ -6,12 +6,12 @@ import (
 	"lapse/internal/backoff"
 )
 
-// delay says why a policy does not go on at full speed, or at all.
+// delay says why a policy is slowed down or paused.
 type delay struct {
-	until     time.Time // it has no turn before: after a retry or a stop
+	until     time.Time // no turn before this time: after a retry or a stop
 	stopped   error     // why it was stopped; nil if it is not
-	throttled string    // why batches were held back last in this run
-	share     float64   // of the time that a worker's batches had, at gentle pace, when the last one ended
+	throttled string    // why batches of this run were last held back
+	share     float64   // at gentle pace: the worker's share of the time when its last batch ended
 }
 
 // pauses remembers when a policy may have its next turn. Safe for concurrent use.
@@ -19,7 +19,7 @@ type pauses struct {
 	shared[delay]
 	backoff  backoff.Backoff
 	missing  int    // consecutive attempts that found no deletion function
-	lastStop string // what was said of the last stop, until a turn ends well
+	lastStop string // text of the last stop, until a turn ends well
 }
 
 // retry makes the policy pause, each time a little longer, and returns for how long.
@@ -31,11 +31,11 @@ func (p *pauses) retry(now time.Time) time.Duration {
 	return length
 }
 
-// missingTries is how often the deletion function of the version in force is looked for, with pauses, before somebody must have dropped it:
-// when `lapse apply` replaces a version, the next list has another.
+// missingTries is how often the executor retries, with pauses, when the deletion function of the version in force does not exist. While
+// `lapse apply` replaces a version, the next list has the new one. After that many tries somebody must have dropped the function.
 const missingTries = 5
 
-// missingForGood counts an attempt that found no deletion function, and reports whether that is no longer waited out.
+// missingForGood counts an attempt that found no deletion function, and reports whether to give up.
 func (p *pauses) missingForGood() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,14 +51,14 @@ func (p *pauses) wentWell() {
 	p.missing = 0
 }
 
-// finish forgets what held a run back that is over.
+// finish forgets why a run was held back, at its end.
 func (p *pauses) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.is.throttled, p.lastStop = "", ""
 }
 
-// stop keeps the policy from its turns until an instant, and reports whether it was stopped by the same before.
+// stop keeps the policy from its turns until an instant, and reports whether the same error stopped it before.
 func (p *pauses) stop(err error, until time.Time) (again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,16 +8,16 @@ import (
 	"lapse/schemas"
 )
 
-// programs are what the transactions of a policy version run. They follow from the version, and are built once, when they are first
-// asked for. Safe for concurrent use.
+// programs are the functions that the transactions of a policy version run. They depend only on the version, and are built once, on first
+// use. Safe for concurrent use.
 type programs struct {
 	batches, drops, looks func() (*batch.Program, error)
-	// outdated returns an error if another lapse wrote the version's functions: nothing of it may run then.
+	// outdated returns an error if another version of lapse wrote the version's functions: none of them may run then.
 	outdated func() error
 }
 
 func newPrograms(p *record.InForce, roles schemas.Roles) programs {
-	own := *p // not the list that it is of
+	own := *p // a copy, so that the whole list is not kept alive
 	return programs{
 		batches: sync.OnceValues(func() (*batch.Program, error) { return batch.FunctionsToDelete(&own, roles) }),
 		drops: sync.OnceValues(func() (*batch.Program, error) {

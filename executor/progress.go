@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// Progress says how far this process has come with a run.
+// Progress says how far this process is with a run.
 type Progress struct {
 	Policy   schemas.PolicyName
 	Table    string
@@ -18,12 +18,12 @@ type Progress struct {
 	Deleted  int64   // from the policy's table
 	Cascaded int64   // by foreign keys
 	Rate     float64 // rows of both kinds per second
-	// Expected is how many rows of the table were to go when the run began, by a count or PostgreSQL's estimate; 0: not known.
+	// Expected is how many rows of the table were due when the run began, by a count or by PostgreSQL's estimate; 0: not known.
 	Expected int64
 	Held     string // why batches are slowed down, "" if they are not
 }
 
-// Remaining is how long the rest takes at the rate so far; false where that is not known.
+// Remaining estimates how long the rest takes at the rate so far; false if that is not known.
 func (p *Progress) Remaining() (time.Duration, bool) {
 	rest := p.Expected - p.Deleted
 	if p.Deleted == 0 || rest <= 0 || p.Rate <= 0 {
@@ -33,7 +33,7 @@ func (p *Progress) Remaining() (time.Duration, bool) {
 	return time.Duration(float64(rest) * perRow / p.Rate * float64(time.Second)), true
 }
 
-// count enters a durable batch in counters, and says how far the run is.
+// count adds a durable batch to the counters, and reports progress.
 func (w *worker) count(t *turn, done *batch.Result) {
 	w.guards.memory.Unconfirmed.Ended(w.now())
 	w.metrics.committed(t.policy, done)
@@ -44,7 +44,7 @@ func (w *worker) count(t *turn, done *batch.Result) {
 	}
 }
 
-// showProgress says how far the turn's run is. held is why it is slowed down, where a guard does not say so.
+// showProgress reports the progress of the turn's run. held is why it is slowed down, if no guard says so.
 func (w *worker) showProgress(t *turn, held string) {
 	p, m := t.policy, t.memory
 	c := m.run.now()
@@ -71,7 +71,7 @@ func (w *worker) showProgress(t *turn, held string) {
 	w.config.Progress(progress)
 }
 
-// expecting is the log with what a run is to delete. Of one that another process began it is not known, and nothing is said.
+// expecting returns the log with the number of rows that a run is to delete. It is not known for a run that another process began.
 func expecting(log *slog.Logger, rows int64) *slog.Logger {
 	if rows == 0 {
 		return log

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// pruneInterval is how often somebody looks whether the ledger has rows to remove.
+	// pruneInterval is how often a worker checks whether the ledger has rows to remove.
 	pruneInterval = 5 * time.Minute
-	// pruneTime is how long one worker removes rows before it goes on with its work, and pruneAgain how soon somebody goes on with
-	// the rest: at 5,000 rows a call that is far more than the batches of the gentlest pace write.
+	// pruneTime is how long one worker removes rows before it returns to its work, and pruneAgain is how soon a worker continues with the
+	// rest. At 5,000 rows a call that removes far more than the batches of the gentlest pace write.
 	pruneTime  = time.Second
 	pruneAgain = 2 * time.Second
 )
 
-// prune removes what the catalog need not keep: see lapse.prune. It comes between two turns, and what fails of it fails nothing else: the
-// catalog is larger than it need be, and it is tried again. Several workers, or executors, do not wait for one another.
+// prune removes what the catalog need not keep: see lapse.prune. It runs between two turns. If it fails, the catalog stays larger than it
+// need be, and a worker tries again later. Several workers, or executors, do not wait for each other.
 //
-//	crash in it    what was removed by then is gone, and the rest goes next time
+//	crash in it    the rows removed so far are gone, and the rest follows next time
 func (w *worker) prune(ctx context.Context) {
 	begun := w.now()
 	w.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// entered says, once for each cause in a run, that a row was entered in the quarantine. The row itself is named by `lapse quarantine list` alone.
+// entered logs, once for each cause in a run, that a row was entered in the quarantine. Only `lapse quarantine list` names the row itself.
 func (w *worker) entered(ctx context.Context, t *turn, a *batch.Assignment, begun *batch.Start) {
 	cause := &ServerError{}
 	var query string
@@ -25,7 +25,7 @@ func (w *worker) entered(ctx context.Context, t *turn, a *batch.Assignment, begu
 		 order by q.tried_at desc
 		 limit 1`, a.Policy, a.Leaf, begun.At).Scan(cause.fields()...)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return // a trigger kept it, without an error
+		return // a trigger kept the row without an error
 	}
 	if err == nil && cause.Constraint != "" {
 		query, err = run.Referring(ctx, w.session.Control, t.policy, cause.Table, cause.Constraint)
@@ -44,7 +44,7 @@ func (w *worker) entered(ctx context.Context, t *turn, a *batch.Assignment, begu
 	w.log.Warn("a row could not be deleted, and is in quarantine; other rows of this run with the same cause are not logged", facts...)
 }
 
-// obstacleColumns are what the quarantine has of an error, and fields where it goes.
+// obstacleColumns are the error's columns in the quarantine, and fields the variables to scan them into.
 const obstacleColumns = `q.sqlstate, coalesce(q.relation, ''), coalesce(q.constraint_name, ''), coalesce(q.column_name, ''), coalesce(q.trigger_name, ''),
 	coalesce(q.trigger_function, '')`
 
@@ -58,9 +58,9 @@ type quarantined struct {
 	obstacles []Obstacle // the most frequent ones first
 }
 
-// Obstacle is what blocks rows, or a shard's first row.
+// Obstacle is what blocks a number of rows, or the first row of a shard.
 type Obstacle struct {
-	Rows       int64  `json:"rows,omitempty"` // 0: of shards that were put aside
+	Rows       int64  `json:"rows,omitempty"` // 0 if it blocks a shard that was put aside
 	SQLState   string `json:"sqlstate"`
 	Table      string `json:"table,omitempty"`
 	Constraint string `json:"constraint,omitempty"`
@@ -69,15 +69,15 @@ type Obstacle struct {
 	Function   string `json:"function,omitempty"`
 }
 
-// err is the obstacle as the error that it was.
+// err returns the obstacle as the error that caused it.
 func (o *Obstacle) err() *ServerError {
 	return &ServerError{SQLState: o.SQLState, Table: o.Table, Constraint: o.Constraint, Column: o.Column, Trigger: o.Trigger, Function: o.Function}
 }
 
-// mostObstacles is how many are told apart.
+// mostObstacles is how many obstacles are listed separately.
 const mostObstacles = 5
 
-// quarantineOf asks for it.
+// quarantineOf reads what a policy has in quarantine.
 func quarantineOf(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyID) (r quarantined, err error) {
 	rows, err := conn.Query(ctx, `
 		select sum(count(*)) over ()::bigint, count(*), `+obstacleColumns+`
@@ -100,8 +100,8 @@ func quarantineOf(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyID) 
 	return r, nil
 }
 
-// quarantinedSince returns the server's time where a policy has rows in quarantine: the table is about to be looked through for due ones. Zero
-// where it has none.
+// quarantinedSince returns the server's time before the table is searched for due rows, if the policy has rows in quarantine; otherwise
+// zero.
 func (w *worker) quarantinedSince(ctx context.Context, p *record.InForce) (since time.Time, err error) {
 	if p.Quarantine.Rows == 0 {
 		return since, nil
@@ -112,10 +112,10 @@ func (w *worker) quarantinedSince(ctx context.Context, p *record.InForce) (since
 	return since, nil
 }
 
-// forgive takes rows out of the quarantine that could have been tried since an instant and were not, all of the table having been looked
-// through since then: they are gone or not due any more. Nothing is forgiven since the zero instant. It returns what is left.
+// forgive removes rows from the quarantine that could have been tried since an instant but were not, although the whole table was
+// searched since: they are gone, or no longer due. It removes none since the zero instant. It returns what is left.
 //
-//	crash before it    they are forgiven when the table is looked through again
+//	crash before it    they are removed after the next search of the whole table
 func (w *worker) forgive(ctx context.Context, p *record.InForce, since time.Time) (quarantined, error) {
 	if !since.IsZero() {
 		if _, err := w.session.Control.Exec(ctx, `select lapse.forgive($1, $2)`, p.ID, since); err != nil {
@@ -128,7 +128,7 @@ func (w *worker) forgive(ctx context.Context, p *record.InForce, since time.Time
 	return quarantineOf(ctx, w.session.Control, p.ID)
 }
 
-// leftInQuarantine is what a run leaves in quarantine. Where somebody had rows locked, or a shard was put aside, not all of the table was looked through.
+// leftInQuarantine returns what a run leaves in quarantine. If rows were locked, or a shard was put aside, the table was not searched whole.
 func (w *worker) leftInQuarantine(ctx context.Context, t *turn, left *runState) (quarantined, error) {
 	r, err := quarantineOf(ctx, w.session.Control, t.policy.ID)
 	if err != nil || r.rows == 0 || left.lockedRows || left.aside > 0 {

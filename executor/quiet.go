@@ -8,18 +8,18 @@ import (
 	"lapse/planner/run"
 )
 
-// lookedInterval is how often it is written to the catalog at most that nothing is due: as often as `lapse status` may be wrong about it.
+// lookedInterval is how often "nothing is due" is written to the catalog at most. `lapse status` may be out of date by as much.
 const lookedInterval = time.Minute
 
-// quiet remembers what looks found while nothing was due. Safe for concurrent use.
+// quiet remembers the looks that found nothing due. Safe for concurrent use.
 type quiet struct {
 	mu       sync.Mutex
 	lookedAt time.Time            // when a look last found nothing due
 	notedAt  time.Time            // when that was written to the catalog
-	leaves   map[uint32]run.Quiet // that looks may leave out
+	leaves   map[uint32]run.Quiet // the leaves that looks may skip
 }
 
-// foundNothing is policyMemory.foundNothing, for what is remembered here.
+// foundNothing is policyMemory.foundNothing for this part.
 func (q *quiet) foundNothing(noted, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -34,7 +34,7 @@ func (q *quiet) foundNothing(noted, now time.Time) bool {
 	return true
 }
 
-// add records the leaves where a look said that nothing will be due until something is written to them.
+// add records leaves in which, as a look found, nothing will be due until something is written to them.
 func (q *quiet) add(leaves []run.Quiet) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,7 +43,7 @@ func (q *quiet) add(leaves []run.Quiet) {
 	}
 }
 
-// marks is what a look may leave out. What is remembered for too long is forgotten, and checked once more.
+// marks returns the leaves that a look may skip. Old entries are dropped, so those leaves are checked again.
 func (q *quiet) marks(now time.Time) []int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -58,7 +58,7 @@ func (q *quiet) marks(now time.Time) []int64 {
 	return marks
 }
 
-// since is the policy with what this process knows of its looks.
+// since returns the policy with what this process knows of its looks.
 func (q *quiet) since(p *record.InForce) *record.InForce {
 	q.mu.Lock()
 	defer q.mu.Unlock()

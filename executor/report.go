@@ -15,19 +15,19 @@ import (
 	"lapse/schemas"
 )
 
-// What only this process knows (which policies it is at, what holds them back) is written to lapse.worker for `lapse status`. Nothing
-// depends on it: where it cannot be written, deletion goes on.
+// lapse.worker holds what only this process knows: the policies it works on, and what holds them back. `lapse status` reads it. Nothing
+// else depends on it: if it cannot be written, deletion continues.
 //
-//	crash    the rows stay, and are an hour old before somebody removes them; status calls the process silent after 25 seconds, and
-//	         forgets it after two minutes
+//	crash    the rows stay for an hour, until another process removes them; status calls the process silent after 25 seconds, and
+//	         ignores it after two minutes
 
 const (
-	// reportPause is the least time between two reports, and reportInterval the most.
+	// reportPause is the shortest time between two reports, and reportInterval the longest.
 	reportPause    = 3 * time.Second
 	reportInterval = 10 * time.Second
 )
 
-// The states of a process, and of what it is at.
+// The states of a process, and of the policies it works on.
 const (
 	atWork      = "running" // of the process
 	isDeleting  = "deleting"
@@ -37,22 +37,22 @@ const (
 	processLine = 0 // the policy number of the process as a whole
 )
 
-// reportLine is what is said of one policy, or of the process.
+// reportLine is the report on one policy, or on the whole process.
 type reportLine struct {
 	policy        schemas.PolicyID
 	state, reason string
-	held          schemas.HeldBack // why due rows stay, as far as only this process knows
-	next          time.Time        // try, of what is stopped or waits; zero: not known
+	held          schemas.HeldBack // why due rows stay, if only this process knows
+	next          time.Time        // when a stopped or waiting policy is tried again; zero: not known
 }
 
-// reports is what was said last. Safe for concurrent use.
+// reports holds the last report. Safe for concurrent use.
 type reports struct {
 	mu   sync.Mutex
 	said []reportLine
 	at   time.Time
 }
 
-// due reports whether lines are to be said, and takes them for said.
+// due reports whether it is time to send lines, and records them as sent.
 func (r *reports) due(lines []reportLine, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *reports) due(lines []reportLine, now time.Time) bool {
 	return true
 }
 
-// report says what this process is at, if there is something to say.
+// report reports what this process works on, if it is time.
 func (w *worker) report(ctx context.Context, policies []record.InForce, a *guard.Answer) {
 	lines := w.reportLines(policies, a)
 	if !w.reports.due(lines, w.now()) {
@@ -75,7 +75,7 @@ func (w *worker) report(ctx context.Context, policies []record.InForce, a *guard
 	}
 }
 
-// signOff takes back what this process said of itself, if this is its last worker with a session.
+// signOff withdraws the process's report, if this worker has the last session.
 func (w *worker) signOff() {
 	if w.session.Mute() || !w.scheduler.lastSession(w.number) {
 		return
@@ -100,7 +100,7 @@ func (w *worker) reportLines(policies []record.InForce, a *guard.Answer) []repor
 	if a.Stops() {
 		whole.state, whole.reason, whole.held = isWaiting, a.Detail, stopsAll(a).Reason
 		if a.Reason == guard.HistoryChanged {
-			whole.state = isStopped // `lapse history` believes it: it may see less
+			whole.state = isStopped // `lapse history` relies on it: it may see less of the server
 		}
 	}
 	lines := []reportLine{whole}
@@ -118,7 +118,7 @@ func (w *worker) reportLines(policies []record.InForce, a *guard.Answer) []repor
 		case is.stopped != nil:
 			line.state, line.reason, line.next = isStopped, is.stopped.Error(), is.until
 		case a.Stops():
-			continue // the process says so
+			continue // the line of the process says so
 		case said.verdict >= guard.Wait:
 			line.state, line.reason, line.next = isWaiting, said.text(), said.until
 		case is.throttled == throttleLock:
@@ -151,7 +151,7 @@ func (w *worker) reportLines(policies []record.InForce, a *guard.Answer) []repor
 	return lines
 }
 
-// writeReport replaces what a process says of itself.
+// writeReport replaces the report of a process.
 func writeReport(ctx context.Context, conn *pgx.Conn, process string, lines []reportLine) error {
 	policies, states, reasons, tries := make([]int32, len(lines)), make([]string, len(lines)), make([]string, len(lines)), make([]*time.Time, len(lines))
 	held := make([]string, len(lines))

@@ -10,14 +10,14 @@ import (
 	"lapse/schemas"
 )
 
-// ResistingError says that rows of a policy cannot be deleted. What else is due was.
+// ResistingError says that rows of a policy could not be deleted. All other due rows were.
 type ResistingError struct {
 	Policy    schemas.PolicyName
 	Rows      int64      // in quarantine
-	Obstacles []Obstacle // of these, the most frequent ones first, mostObstacles at most
-	Shards    int        // that were put aside
-	RetryAt   time.Time  // of the shards
-	Cause     error      // in one of the shards
+	Obstacles []Obstacle // what blocks them: the most frequent first, mostObstacles at most
+	Shards    int        // shards that were put aside
+	RetryAt   time.Time  // when the first shard is tried again
+	Cause     error      // why one of the shards was put aside
 }
 
 func (e *ResistingError) Error() string {
@@ -35,7 +35,7 @@ func (e *ResistingError) Error() string {
 	return fmt.Sprintf("policy %s: %s", e.Policy, strings.Join(parts, "; "))
 }
 
-// rows says what blocks the rows in quarantine, and how many each obstacle blocks.
+// rows says what blocks the rows in quarantine, with the number of rows each obstacle blocks.
 func (e *ResistingError) rows() string {
 	q := record.Quarantine{Rows: e.Rows}
 	var why []string
@@ -55,7 +55,7 @@ func (e *ResistingError) rows() string {
 	return fmt.Sprintf("%s, which could not be deleted: %s: see `lapse quarantine list %s`", &q, strings.Join(why, "; "), e.Policy)
 }
 
-// obstaclesOf returns what blocks rows, from what left says.
+// obstaclesOf returns the obstacles in the error of a run.
 func obstaclesOf(resists error) []Obstacle {
 	var e *ResistingError
 	if errors.As(resists, &e) {
@@ -64,7 +64,7 @@ func obstaclesOf(resists error) []Obstacle {
 	return nil
 }
 
-// Unwrap returns what blocked the row.
+// Unwrap returns the errors that blocked rows.
 func (e *ResistingError) Unwrap() []error {
 	var all []error
 	if e.Cause != nil {

@@ -22,31 +22,31 @@ func (c *runCounts) add(done *batch.Result) {
 	c.deleted, c.cascaded, c.batches = c.deleted+done.Deleted, c.cascaded+done.Cascaded, c.batches+1
 }
 
-// runFacts is what this process knows of the run that it works on, or worked on last.
+// runFacts is what this process knows of its current run, or of its last one.
 type runFacts struct {
 	runCounts
 	open     bool       // this process has not seen its end
 	cause    error      // why this process put a shard aside in it; nil if it did not
-	expected int64      // rows that it is to delete; 0: not known
-	whole    Statistics // what it did by all executors, when somebody asked last
-	// Of the last run that ended: due rows are left that somebody had locked, and what was put aside; nil for nothing.
+	expected int64      // number of rows to delete; 0: not known
+	whole    Statistics // what all executors did in it, when last read
+	// After the last run ended: whether due rows were left because they were locked, and what was put aside; nil for nothing.
 	leftLocked bool
 	resists    error
 }
 
-// at reports whether this process has worked on a run, and not seen its end.
+// at reports whether this process worked on a run and has not seen its end.
 func (f *runFacts) at(run *record.Run) bool { return run != nil && f.run == run.ID && f.open }
 
 // runMemory remembers a policy's run. Safe for concurrent use.
 type runMemory struct {
 	shared[runFacts]
 	causes map[ServerError]bool // why rows of this run were entered in the quarantine
-	logged int                  // what was logged of the run: sayBegins and the like
-	// progressAt is when the log said last how far the run is.
+	logged int                  // bits of what was logged of the run: sayBegins and the like
+	// progressAt is when progress was last logged.
 	progressAt time.Time
 }
 
-// begin is policyMemory.begin, for what is remembered here.
+// begin is policyMemory.begin for this part.
 func (r *runMemory) begin(run uuid.UUID, expected int64, now time.Time) (other bool, former *runCounts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *runMemory) begin(run uuid.UUID, expected int64, now time.Time) (other b
 	return true, former
 }
 
-// finish records what is left of the run, which is over.
+// finish records what a run left at its end.
 func (r *runMemory) finish(policy schemas.PolicyName, left *runState, rest quarantined) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *runMemory) finish(policy schemas.PolicyName, left *runState, rest quara
 	}
 	resists := &ResistingError{Policy: policy, Rows: rest.rows, Obstacles: rest.obstacles}
 	if left.aside > 0 {
-		if r.is.cause == nil { // it was another process that tried
+		if r.is.cause == nil { // another process tried it
 			r.is.cause = &ServerError{SQLState: left.state}
 		}
 		resists.Shards, resists.RetryAt, resists.Cause = left.aside, *left.retryAt, r.is.cause
@@ -82,7 +82,7 @@ func (r *runMemory) finish(policy schemas.PolicyName, left *runState, rest quara
 	r.is.resists = resists
 }
 
-// newCause reports whether a row was entered in the quarantine for a cause that no other row of the run was.
+// newCause reports whether no other row of the run was entered in the quarantine for this cause.
 func (r *runMemory) newCause(cause *ServerError) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ const (
 	sayResists
 )
 
-// first reports whether something is logged for the first time in the run.
+// first reports whether this is the first time in the run, and records it.
 func (r *runMemory) first(what int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *runMemory) first(what int) bool {
 	return first
 }
 
-// progressInterval is how often the log says how far a run is, where nothing else shows it.
+// progressInterval is how often progress is logged, if nothing else shows it.
 const progressInterval = 30 * time.Second
 
 // progressIsDue reports whether it is time to log how far the run is.

@@ -13,15 +13,15 @@ import (
 
 // runState is what is left of a run.
 type runState struct {
-	unfinished bool // shards that somebody has, or will have
-	aside      int  // shards in which a row resisted
+	unfinished bool // some shards are in work or waiting
+	aside      int  // number of shards that were put aside
 	state      string
 	retryAt    *time.Time // when the first of them is tried again
 	lockedRows bool       // due rows are left because somebody had them locked
 	limited    bool       // it has reached a limit of the policy's: lapse.end_run
 }
 
-// leftOf asks what is left of a run.
+// leftOf reads what is left of a run.
 func leftOf(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (r runState, err error) {
 	err = conn.QueryRow(ctx, `
 		select coalesce(bool_or(not s.done and not s.aside), false), count(*) filter (where s.aside and not s.locked),

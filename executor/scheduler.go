@@ -10,26 +10,26 @@ import (
 	"lapse/schemas"
 )
 
-// scheduler says what each worker does next: read the list of policies, open a policy's turn, help with a turn that is
-// open, or wait. It is the same for Run and Once, which differ in their goal. Safe for concurrent use.
+// scheduler decides what each worker does next: read the list of policies, open a policy's turn, help with an open turn, or wait. It is
+// the same for Run and Once, which differ in their goal. Safe for concurrent use.
 //
-// Fairness is over all workers. A policy has at most one turn at a time, whose share all workers that help with it use up
-// together, and at most one turn for each list. The next turn goes to the due policy that has waited longest since its
-// last one. Workers help only when no other policy is due. So no policy waits longer than the turns before it.
+// It is fair across all workers. A policy has at most one turn at a time and at most one for each list, and all workers that help with
+// the turn use up its share together. The next turn goes to the due policy that has waited longest since its last one. Workers help only
+// when no other policy is due. So no policy waits longer than the turns before it.
 type scheduler struct {
 	goal   goal
 	memory func(*record.InForce) *policyMemory
 	now    func() time.Time
 
 	mu      sync.Mutex
-	changed chan struct{} // closed, and made again, when a worker that waits should ask again
+	changed chan struct{} // closed and replaced when waiting workers should ask again
 
-	// What was read last.
+	// The last reading.
 	policies []record.InForce
 	answer   guard.Answer
 	readAt   time.Time
-	listed   uint64 // the step at which the reading began
-	// A reading that is under way, and when the next may begin after one that failed, or one that took its time.
+	listed   uint64 // the step at which it began
+	// Whether a reading is under way, and when the next may begin: later after one that failed, or one that took long.
 	reading   bool
 	readStep  uint64
 	readBegan time.Time
@@ -37,7 +37,7 @@ type scheduler struct {
 	readAfter time.Time
 	backoff   backoff.Backoff
 
-	// The workers that have a session, and whether one is about to open the first.
+	// The workers that have a session, and whether one is connecting for the first reading.
 	sessions   map[int]bool
 	connecting bool
 
@@ -45,7 +45,7 @@ type scheduler struct {
 	open   []*turn
 	opened map[schemas.PolicyID]uint64 // the step of a policy's last opening
 	ended  map[schemas.PolicyID]uint64 // the step of its last end
-	last   uint64                      // the step of the last end of all
+	last   uint64                      // the step at which any turn last ended
 }
 
 func newScheduler(g goal, memory func(*record.InForce) *policyMemory, now func() time.Time) *scheduler {
@@ -56,22 +56,22 @@ func newScheduler(g goal, memory func(*record.InForce) *policyMemory, now func()
 	}
 }
 
-// readShare is how many times as long as the last reading took there is none: a tenth of the time at most goes into it, however
-// many policies there are. Every turn asks for a new one.
+// readShare bounds the time spent on reading lists to a tenth, however many policies there are: after a reading, the next one waits for
+// readShare times as long as it took. Every turn asks for a new list.
 const readShare = 9
 
 // task is what a worker does next. The zero task is to wait.
 type task struct {
-	over    bool // nothing is left to do
-	connect bool // there is something to do, and the worker has no connection
-	first   bool // connect for the first reading; no other worker connects meanwhile
+	over    bool // the goal is reached: nothing is left to do
+	connect bool // the worker needs a connection for its next task
+	first   bool // the connection is for the first reading; no other worker connects meanwhile
 	read    bool
 	turn    *turn         // to open, or to help with
-	until   time.Time     // to wait, if changed is not closed before
+	until   time.Time     // wait until then, or until changed is closed
 	changed chan struct{} // closed when something changed
 }
 
-// next returns a worker's next task. A turn, or the reading, is the worker's until it says how that ended.
+// next returns a worker's next task. The worker owns its turn, or the reading, until it reports how that ended.
 func (s *scheduler) next(connected bool) task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *scheduler) next(connected bool) task {
 	}
 	now := s.now()
 	due, readAt := s.nextDue(now)
-	if now.Before(s.notBefore) { // nothing is done after a failed reading until the next
+	if now.Before(s.notBefore) { // after a failed reading, nothing is done until the next
 		due, readAt = nil, s.notBefore
 	}
 	read := !s.reading && !now.Before(readAt)
@@ -112,8 +112,8 @@ func (s *scheduler) next(connected bool) task {
 	}
 }
 
-// firstConnect lets one worker connect for the first reading. The others wait for the list, so that a login whose
-// connections are few has them for the worker that reads.
+// firstConnect lets one worker connect for the first reading. The others wait for the list, so that a login with few connections keeps
+// them for the worker that reads.
 func (s *scheduler) firstConnect(now time.Time) task {
 	if s.connecting || len(s.sessions) > 0 {
 		return task{until: now.Add(rereadInterval), changed: s.changed}
@@ -122,7 +122,7 @@ func (s *scheduler) firstConnect(now time.Time) task {
 	return task{connect: true, first: true}
 }
 
-// connectEnded gives the first connecting back.
+// connectEnded records that firstConnect's worker is done connecting.
 func (s *scheduler) connectEnded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *scheduler) connectEnded() {
 	s.wake()
 }
 
-// hasSession says whether a worker has a session.
+// hasSession records whether a worker has a session.
 func (s *scheduler) hasSession(worker int, has bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,10 +142,10 @@ func (s *scheduler) hasSession(worker int, has bool) {
 		return
 	}
 	delete(s.sessions, worker)
-	s.wake() // somebody else may have to connect for the first reading
+	s.wake() // another worker may have to connect for the first reading
 }
 
-// lastSession takes away the session of a worker that ends, and reports whether it was the last one.
+// lastSession removes the session of a worker that ends, and reports whether it was the last one.
 func (s *scheduler) lastSession(worker int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,9 +160,8 @@ func (s *scheduler) othersWork(worker int) bool {
 	return len(s.sessions) > 1 || len(s.sessions) == 1 && !s.sessions[worker]
 }
 
-// nextDue returns the policy whose turn it is, if any, and when the list is to be read again if there is none. A turn is
-// opened only by a list that was read when the policy was due already, and after its last turn: an older one would open a
-// run that is not due.
+// nextDue returns the next policy to get a turn. If there is none, readAt is when to read the list again. A turn is opened only from a
+// list that was read after the policy became due and after its last turn: an older list would open a run that is not due.
 func (s *scheduler) nextDue(now time.Time) (next *record.InForce, readAt time.Time) {
 	if s.policies == nil || s.last > s.listed {
 		readAt = now
@@ -192,7 +191,7 @@ func (s *scheduler) nextDue(now time.Time) (next *record.InForce, readAt time.Ti
 	return next, readAt
 }
 
-// fresh reports whether no turn of a policy was under way since a step.
+// fresh reports whether a policy has had no turn since a step.
 func (s *scheduler) fresh(id schemas.PolicyID, since uint64) bool {
 	for _, t := range s.open {
 		if t.policy.ID == id {
@@ -213,7 +212,7 @@ func (s *scheduler) working() map[schemas.PolicyID]bool {
 	return all
 }
 
-// needsHelp returns an open turn that has more shards than workers.
+// needsHelp returns an open turn with more shards than workers.
 func (s *scheduler) needsHelp() *turn {
 	for _, t := range s.open {
 		if t.needsHelp() {
@@ -223,7 +222,7 @@ func (s *scheduler) needsHelp() *turn {
 	return nil
 }
 
-// list takes what a worker read.
+// list receives the list that a worker read.
 func (s *scheduler) list(policies []record.InForce, a guard.Answer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +241,7 @@ func (s *scheduler) list(policies []record.InForce, a guard.Answer) error {
 	return nil
 }
 
-// failed says that a worker could not read the list. Nothing new is begun until somebody can.
+// failed records that a worker could not read the list. No task starts until a reading succeeds.
 func (s *scheduler) failed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,14 +249,14 @@ func (s *scheduler) failed() {
 	s.wake()
 }
 
-// ready says that a turn has a run, so that others may help with it.
+// ready records that a turn has a run, so that other workers may help.
 func (s *scheduler) ready() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wake()
 }
 
-// leave says that a worker is done with a turn. The turn ends with its last worker.
+// leave records that a worker is done with a turn. The turn ends with its last worker.
 func (s *scheduler) leave(t *turn, end turnEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +275,7 @@ func (s *scheduler) leave(t *turn, end turnEnd) {
 	s.goal.ended(t)
 }
 
-// wake lets the workers that wait ask again.
+// wake makes waiting workers ask for a task again.
 func (s *scheduler) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})

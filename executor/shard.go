@@ -7,11 +7,11 @@ import (
 	"lapse/executor/batch"
 )
 
-// shard works on one shard, and gives it back however it ends. Each round of its loop asks the pace and the guards, and then does one thing:
-// the leaf is dropped as a whole, where the policy does that, or a batch of its rows is deleted.
+// shard works on one shard, and gives it back however it ends. Each round of its loop waits for the pace, asks the guards, and then drops
+// the whole leaf, if the policy does that, or deletes one batch of its rows.
 func (w *worker) shard(ctx, work context.Context, t *turn, l *batch.Lease) (turnEnd, error) {
 	defer w.giveBack(work, l)
-	defer func() { w.session.Abandon(work) }() // of the session that it has then
+	defer func() { w.session.Abandon(work) }() // w.session may be another session by then
 	a, err := w.assigned(work, t, l)
 	if err != nil {
 		return turnGoesOn, err
@@ -49,7 +49,7 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *batch.Lease) (turn
 	return turnGoesOn, nil
 }
 
-// assigned says what the batches on a leased shard are to claim.
+// assigned builds the assignment of a leased shard.
 func (w *worker) assigned(ctx context.Context, t *turn, l *batch.Lease) (*batch.Assignment, error) {
 	f, err := t.memory.programs.batches()
 	if err != nil {
@@ -58,8 +58,7 @@ func (w *worker) assigned(ctx context.Context, t *turn, l *batch.Lease) (*batch.
 	return batch.Assign(ctx, w.session, t.policy, l, f)
 }
 
-// giveBack releases a shard. A worker without a connection does it with its next one; if it gets none the lease ends by
-// itself.
+// giveBack releases a shard. A worker without a connection does so over its next one; without one, the lease ends by itself.
 func (w *worker) giveBack(ctx context.Context, l *batch.Lease) {
 	if w.session.Mute() {
 		w.kept = l
@@ -76,10 +75,10 @@ func (w *worker) giveBack(ctx context.Context, l *batch.Lease) {
 	w.guards.memory.Unconfirmed.Below(ticket, above)
 }
 
-// lastWordsTime is how long what is said at the end of something may take.
+// lastWordsTime is how long the last statements of something that ends may take.
 const lastWordsTime = time.Second
 
-// lastWords returns a context for what is said at the end of something: lastWordsTime more where ctx has ended.
+// lastWords returns a context for the last statements of something that ends: if ctx has ended, it gives them lastWordsTime more.
 func lastWords(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		return ctx, func() {}
@@ -87,7 +86,7 @@ func lastWords(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), lastWordsTime)
 }
 
-// outlive returns a context that ends some time after ctx does, so that what is open can be brought to its end.
+// outlive returns a context that ends some time after ctx, so that open work can finish.
 func outlive(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := context.AfterFunc(ctx, func() {

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// firstBatch is what a policy begins with in a process: small, because nothing is known of its table.
+// firstBatch is the size of a policy's first batch in a process: small, because nothing is known of its table.
 const firstBatch = 50
 
-// batchSize finds the size of batch that takes about the wanted time: it at most doubles and at most halves from one batch
-// to the next.
+// batchSize finds the size of a batch that takes about the wanted time. From one batch to the next the size at most doubles or halves.
 type batchSize struct {
-	rows  int // 0: nothing is known
-	given int // sizes that were given at gentle pace
-	// resisted says that the last batch did not get through. A search by halving needs the size to stay.
+	rows  int // 0: not known
+	given int // how many sizes were given at gentle pace
+	// resisted: the last batch failed. A search by halving needs the size to stay the same.
 	resisted bool
 	cost     cost
 }
 
-// next is the next batch's size, no more than largest.
+// next returns the next batch's size, at most largest.
 func (b *batchSize) next(largest int) int {
 	if b.rows == 0 {
 		b.rows = firstBatch
@@ -27,8 +26,8 @@ func (b *batchSize) next(largest int) int {
 }
 
 const (
-	// probeEvery is how often a batch at gentle pace has another size than the others, and probeShare which part of theirs: without two
-	// sizes there is no telling what of a batch's time its rows take. Where they are few the other size is the larger one.
+	// At gentle pace every probeEvery-th batch has a different size, probeShare of the usual one: the time that rows add can only be told
+	// from batches of two sizes. If batches are small, the probe is larger instead.
 	probeEvery = 8
 	probeShare = 8
 )
@@ -47,8 +46,8 @@ func (b *batchSize) nextGentle(largest int) int {
 	}
 }
 
-// learn takes the time of a batch into account, if it was as large as it might be, by the rows that it picked or by those that
-// it checked. Another says nothing: it ended because the rows did.
+// learn adjusts the size to the time of a batch that was as large as allowed, by the rows that it picked or checked. It ignores a smaller
+// batch, which ended because there were no more rows.
 func (b *batchSize) learn(limit int, full bool, took, wanted time.Duration) {
 	if !full || took <= 0 {
 		return
@@ -56,14 +55,14 @@ func (b *batchSize) learn(limit int, full bool, took, wanted time.Duration) {
 	b.resize(limit, float64(limit)*float64(wanted)/float64(took))
 }
 
-// learnGentle is learn, for a policy at gentle pace: wanted is the time of the rows alone. What a batch costs without any row is
-// left out, because smaller batches would only mean more of it. work is the time of the deletion function's call.
+// learnGentle is learn for a policy at gentle pace, where wanted is the time of the rows alone. The fixed cost of a batch is left out,
+// because smaller batches would only pay it more often. work is the time of the deletion function's call.
 func (b *batchSize) learnGentle(limit int, full bool, work, wanted time.Duration) {
 	if !full || work <= 0 {
 		return
 	}
 	b.cost.add(limit, work)
-	base := min(b.rows, probeShare*limit) // a batch of another size is no base for the next
+	base := min(b.rows, probeShare*limit) // a probe is no base for the next size
 	rows := wanted.Seconds() / b.cost.perRow(base)
 	if b.given > gentleStart {
 		rows = min(rows, gentleGrowth*float64(base)+1)
@@ -76,21 +75,21 @@ func (b *batchSize) resize(limit int, rows float64) {
 	b.rows = max(int(min(max(rows, float64(limit)/2), float64(limit)*2)), 1)
 }
 
-// halve is for a batch that did not get through.
+// halve halves the size after a batch that failed.
 func (b *batchSize) halve(limit int) { b.rows, b.resisted = max(limit/2, 1), true }
 
 const (
-	// costForgets is how much slower each batch lets the quickest ones before it seem: one counts for about a hundred batches.
+	// costForgets is by how much each batch makes the quickest earlier ones count as slower, so that one counts for about a hundred batches.
 	costForgets = 1.0 / 64
-	// costShare is which part of the time rows are taken to be at least: 1 of so many.
+	// costShare bounds the share of a batch's time that its rows take from below: 1/costShare.
 	costShare = 50
-	// gentleGrowth is how many times as large the next batch may be after the first gentleStart: what rows cost shows late.
+	// gentleGrowth bounds the growth from batch to batch after the first gentleStart: what rows cost shows late.
 	gentleGrowth = 1.25
 	gentleStart  = 16
 )
 
-// cost is what batches take: of each size, from 2^n rows on, the quickest of late. What else a server does makes a batch slower, and
-// never faster, often many times as slow as its rows are: a mean of a busy server's says nothing of them.
+// cost remembers the quickest recent batch of each size from 2^n rows on. Other load makes a batch slower, never faster, and often many
+// times as slow: on a busy server a mean says nothing about the rows.
 type cost struct {
 	quickest [32]batchCost
 }
@@ -109,11 +108,11 @@ func (c *cost) add(rows int, took time.Duration) {
 	}
 }
 
-// sizeOf is the n of a size from 2^n rows on.
+// sizeOf returns the n of a size from 2^n rows on.
 func sizeOf(rows int) int { return min(bits.Len(uint(max(rows, 1)))-1, 31) } //nolint:gosec // it is positive
 
-// perRow is what one row more takes in batches of so many, in seconds: by the line through the quickest of about that size and the
-// quickest smaller one, or larger if there is none, all of a batch's time at most, and a fiftieth of it at least.
+// perRow returns how many seconds one more row takes in batches of so many rows: the slope of the line through the quickest batch of about
+// that size and the quickest smaller one (or larger, if there is none). It is at most the batch's whole time, and at least a fiftieth.
 func (c *cost) perRow(rows int) float64 {
 	at := sizeOf(rows)
 	for c.quickest[at].rows == 0 && at > 0 {
@@ -124,7 +123,7 @@ func (c *cost) perRow(rows int) float64 {
 		}
 	}
 	large := c.quickest[at]
-	for _, q := range c.quickest[at+1:] { // a batch takes no longer than a larger one
+	for _, q := range c.quickest[at+1:] { // a batch takes at most as long as a larger one
 		if q.rows > 0 && q.seconds < large.seconds {
 			large = q
 		}
@@ -136,7 +135,7 @@ func (c *cost) perRow(rows int) float64 {
 			small = q
 		}
 	}
-	if small.rows == 0 { // then the line leads to a larger one
+	if small.rows == 0 { // then the line goes through a larger one
 		small, large = large, batchCost{}
 		for _, q := range c.quickest[at+1:] {
 			if q.rows >= 2*small.rows && (large.rows == 0 || q.seconds < large.seconds) {

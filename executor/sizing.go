@@ -11,23 +11,23 @@ import (
 	"lapse/schemas"
 )
 
-// gentle reports whether a policy is to be kept from the application's notice.
+// gentle reports whether the application must not notice a policy's batches.
 func gentle(p *record.InForce) bool { return p.Limits.Pace != policyfile.PaceUnlimited }
 
 // gentleWork is the time of a batch's rows at gentle pace: see batchSize.learnGentle.
 const gentleWork = 2 * time.Millisecond
 
-// sizing says what a policy's next batch on a shard is: how many rows, and how it finds them. It decides about speed alone: another
-// process begins again. Safe for concurrent use.
+// sizing decides how many rows a policy's next batch on a shard has, and how it finds them. It only affects speed: another process starts
+// over. Safe for concurrent use.
 type sizing struct {
 	mu       sync.Mutex
 	size     batchSize
-	searches map[int64]*search // by shard, where a row that resists is looked for
+	searches map[int64]*search // by shard: the searches for a row that resists
 	shapes   shapes
-	heaps    map[uint32]bool // leaves whose batches go through their files
+	heaps    map[uint32]bool // leaves that batches read in the order of their files
 }
 
-// forget forgets the shards of a run, which are its own.
+// forget drops what is known of a run's shards.
 func (s *sizing) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +35,7 @@ func (s *sizing) forget() {
 	clear(s.searches)
 }
 
-// limit is the size of the next batch.
+// limit returns the size of the next batch.
 func (s *sizing) limit(p *record.InForce) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,14 +45,14 @@ func (s *sizing) limit(p *record.InForce) int {
 	return s.size.next(p.Batch)
 }
 
-// rows is the size that batches have come to.
+// rows returns the current size of batches.
 func (s *sizing) rows() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.size.rows
 }
 
-// order is what the next batch on a shard, which is a whole leaf or a slice of one, is to do: at most limit rows.
+// order returns the order of the next batch on a shard: at most limit rows. The shard is a whole leaf or a slice of one.
 func (s *sizing) order(l *batch.Lease, p *record.InForce, limit int) batch.Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +73,8 @@ func (s *sizing) order(l *batch.Lease, p *record.InForce, limit int) batch.Order
 	return search.next(o)
 }
 
-// through learns from a durable batch. Where a row is searched for on the shard, size and time of the batch say nothing of those of
-// others, unless rows are searched for that take too long, which may be all of them.
+// through learns from a durable batch. During a search on the shard, the batch's size and time say nothing about other batches, except in
+// a search for a row that takes too long: all rows may.
 func (s *sizing) through(p *record.InForce, shard int64, o batch.Order, done *batch.Result, wanted time.Duration) (searched bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +96,8 @@ func (s *sizing) through(p *record.InForce, shard int64, o batch.Order, done *ba
 	return searched
 }
 
-// blocked records that a batch failed because of somebody's lock, of what refers to a row, or of rows that were loaded meanwhile, and
-// reports whether a careful one is to be tried at once.
+// blocked records that a batch failed because rows were locked, referred to, or loaded meanwhile. It reports whether to try a careful one
+// at once.
 func (s *sizing) blocked(shard int64, o batch.Order, err error) bool {
 	switch schemas.StateOf(err) {
 	case schemas.SQLStateLockNotAvailable, schemas.SQLStateRange, schemas.SQLStateForeignKeyViolation, schemas.SQLStateRestrictViolation:
@@ -113,8 +113,8 @@ func (s *sizing) blocked(shard int64, o batch.Order, err error) bool {
 	return true
 }
 
-// search makes the next batches on a shard search for the row that made a batch of so many fail or take too long, and reports
-// whether they did already. Batches that take too long, be it because of one row or of all, become smaller.
+// search starts a search on a shard for the row that made a batch of so many rows fail or take too long. It reports whether a search was
+// under way. If batches take too long, because of one row or of all, they become smaller.
 func (s *sizing) search(shard int64, failed int, slow bool) (already bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *sizing) putAside() {
 	s.size = batchSize{}
 }
 
-// goByHeap records which leaves are worked off in the order of their files.
+// goByHeap records the leaves that batches read in the order of their files.
 func (s *sizing) goByHeap(leaves []uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

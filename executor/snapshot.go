@@ -9,29 +9,29 @@ import (
 	"lapse/planner/survey"
 )
 
-// What is due under each policy is counted once a day, whole, for the report: see lapse.snapshot.
+// Once a day, all rows due under each policy are counted for the report: see lapse.snapshot.
 const (
 	snapshotEvery = 24 * time.Hour
-	snapshotTime  = 2 * time.Minute  // a count that takes longer is given up: it keeps vacuum from removing rows
+	snapshotTime  = 2 * time.Minute  // a longer count is canceled: its snapshot keeps vacuum from removing rows
 	snapshotFirst = time.Minute      // after the start
-	snapshotLook  = 10 * time.Minute // whether one is due: for new policies and versions, and after another executor stopped
+	snapshotLook  = 10 * time.Minute // how often to check whether one is due: policies change, and another executor may stop
 )
 
-// keepSnapshots takes the snapshots that are due until ctx ends, over connections of its own, one policy at a time. Nothing waits for it.
+// keepSnapshots takes the snapshots that are due until ctx ends, one policy at a time, over a connection of its own. Nothing waits for it.
 func (e *Executor) keepSnapshots(ctx context.Context) {
 	for pause := snapshotFirst; wait(ctx, pause) == nil; pause = snapshotLook {
 		e.CountDue(ctx)
 	}
 }
 
-// CountDue counts what is due under each policy, for the report, unless that was done within a day. What it cannot count it leaves.
+// CountDue counts what is due under each policy, for the report, unless that was done within a day. It skips what it cannot count.
 func (e *Executor) CountDue(ctx context.Context) {
 	if err := e.takeSnapshots(ctx); err != nil && ctx.Err() == nil {
 		e.log.Debug("what is due is not counted", "error", stripped("count", err))
 	}
 }
 
-// takeSnapshots takes the snapshots that are due. What keeps one policy from being counted keeps no other.
+// takeSnapshots takes the snapshots that are due. A policy that cannot be counted does not affect the others.
 func (e *Executor) takeSnapshots(ctx context.Context) error {
 	session, err := batch.Connect(ctx, e.config.Database, e.holder+"/snapshots", e.config.Limits.BatchTime, 2*snapshotTime)
 	if err != nil {
@@ -46,7 +46,7 @@ func (e *Executor) takeSnapshots(ctx context.Context) error {
 	for i := range policies {
 		p := &policies[i]
 		if p.Trouble != "" || p.Outdated() != nil || w.compareSurvey(ctx, p) != nil {
-			continue // nothing of it is called
+			continue // nothing of another version is called
 		}
 		if _, err := survey.Snapshot(ctx, session.Batches, session.Control, p, snapshotEvery, snapshotTime); err != nil {
 			if session.Lost() || ctx.Err() != nil {

@@ -14,33 +14,33 @@ import (
 	"lapse/schemas"
 )
 
-// What a run did is counted in its shards, by the transactions of its batches: see 0001_09_runs.sql. So it is true however the run
-// ends, and of all executors together. Here it is ended, and asked for.
+// The transactions of batches count in their shards what a run did: see 0001_09_runs.sql. So the counts are right however the run ends, and
+// cover all executors. This file ends runs, and reads their counts.
 //
-//	crash before a run is closed    the next one closes it; what is left of it was not counted
+//	crash before a run is closed    the next process closes it, without a count of what is left
 
 // Statistics are what a run did so far, by all executors.
 type Statistics struct {
-	// Due is how many rows were due at the cutoff; nil where nobody counted.
+	// Due is how many rows were due at the cutoff; nil if they were not counted.
 	Due      *int64 `json:"due,omitempty"`
 	Deleted  int64  `json:"deleted"`
 	Cascaded int64  `json:"cascaded"`
 	Batches  int64  `json:"batches"`
-	// Refreshed rows were found due and stayed: somebody changed them meanwhile, or a trigger kept them.
+	// Refreshed rows were found due and not deleted: somebody changed them meanwhile, or a trigger kept them.
 	Refreshed   int64 `json:"refreshed"`
 	SteppedOver int64 `json:"stepped_over"` // they resisted
-	// DroppedPartitions were dropped whole. Their rows are among those deleted.
+	// DroppedPartitions were dropped whole. Deleted includes their rows.
 	DroppedPartitions int64 `json:"dropped_partitions"`
-	// What was left at the end, nil where nobody counted. LeftResting are in quarantine, and among LeftDue.
+	// What was left at the end, nil if it was not counted. LeftResting rows are in quarantine; LeftDue includes them.
 	LeftDue     *int64 `json:"left_due,omitempty"`
 	LeftHeld    *int64 `json:"left_held,omitempty"`
 	LeftResting *int64 `json:"left_resting,omitempty"`
-	// Watermark says that nothing that fell due before is left, but for held rows; nil where that is not known.
+	// Watermark: nothing that fell due before is left, except held rows; nil if not known.
 	Watermark *time.Time `json:"watermark,omitempty"`
 	Seconds   float64    `json:"seconds"` // from the opening of the run
 }
 
-// statisticsOf asks what a run did so far. An unknown run did nothing.
+// statisticsOf reads what a run did so far. An unknown run did nothing.
 func statisticsOf(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (st Statistics, err error) {
 	err = conn.QueryRow(ctx, `
 		select r.due, t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions, r.left_due, r.left_held, r.left_resting, r.watermark,
@@ -60,7 +60,7 @@ type remains struct {
 	oldest                 *time.Time
 }
 
-// closeRun ends a run that is over. The first to say so counts. Durable when it returns.
+// closeRun ends a run. Only the first call counts. Durable when it returns.
 func closeRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID, r remains) error {
 	var nothing any
 	if err := conn.QueryRow(ctx, `select lapse.close_run($1, $2, $3, $4, $5)`, run, r.due, r.held, r.quarantined, r.oldest).Scan(&nothing); err != nil {
@@ -69,7 +69,7 @@ func closeRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID, r remains) err
 	return nil
 }
 
-// closeRun records that the turn's run is over, with what is left. Where something is known to be left it is counted.
+// closeRun records that the turn's run is over, with what is left. If anything may be left, it counts it.
 func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest quarantined) error {
 	p, run := t.policy, t.begun()
 	none := int64(0)
@@ -86,8 +86,8 @@ func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest qua
 	return closeRun(ctx, w.session.Control, run.ID, r)
 }
 
-// remaining counts what a run left. What cannot be counted, or was in somebody's way, is not known, and no reason to fail: the rows
-// themselves were seen to.
+// remaining counts what a run left. If the count fails, or meets another session's lock, the counts stay unknown, and the run ends
+// without them.
 func (w *worker) remaining(ctx context.Context, p *record.InForce, run *record.Run) (r remains) {
 	err := w.compareSurvey(ctx, p)
 	if err == nil {
@@ -102,11 +102,11 @@ func (w *worker) remaining(ctx context.Context, p *record.InForce, run *record.R
 	return remains{}
 }
 
-// stoppedByRequest is why a run is suspended when its executor is asked to stop. The other reasons are those of guards and errors.
+// stoppedByRequest is why a run is suspended when its executor is asked to stop. Guards and errors give the other reasons.
 const stoppedByRequest = "stop request"
 
-// noteSuspension records what a worker's part in a turn came to: why its run is suspended, if it is not over, and what it did. Only
-// people read it: where it cannot be recorded, nothing else changes.
+// noteSuspension records the result of a worker's part in a turn: what it did, and why its run is suspended, if it is not over. Only people
+// read the record, so an error is only logged.
 func (w *worker) noteSuspension(ctx, work context.Context, t *turn, end turnEnd) {
 	run := t.begun()
 	var why string
@@ -134,7 +134,7 @@ func (w *worker) noteSuspension(ctx, work context.Context, t *turn, end turnEnd)
 	}
 }
 
-// askWhatItDid keeps what the turn's run did so far.
+// askWhatItDid reads, and keeps, what the turn's run did so far.
 func (w *worker) askWhatItDid(ctx context.Context, t *turn) error {
 	st, err := statisticsOf(ctx, w.session.Control, t.begun().ID)
 	if err == nil {
@@ -143,7 +143,7 @@ func (w *worker) askWhatItDid(ctx context.Context, t *turn) error {
 	return err
 }
 
-// ended says how a run ended that this process worked on, and did not end: a change of the policy cut it short, or another executor ended it.
+// ended logs how a run ended that this process worked on but did not end: the policy changed, or another executor ended the run.
 func (w *worker) ended(ctx context.Context, policy schemas.PolicyName, did *runCounts) {
 	how := cutShort
 	err := w.session.Control.QueryRow(ctx, `select coalesce(r.outcome, $2) from lapse.run r where r.run = $1`, did.run, cutShort).Scan(&how)
@@ -154,13 +154,13 @@ func (w *worker) ended(ctx context.Context, policy schemas.PolicyName, did *runC
 		"seconds", w.now().Sub(did.began).Seconds())
 }
 
-// cutShort is how a run ends whose policy has another version, or is dropped.
+// cutShort is how a run ends if its policy is changed or dropped.
 const cutShort = "cut short"
 
-// because is the reason of an error, for the catalog: its SQLSTATE, and no text of a server's.
+// because returns the reason of an error for the catalog: its cause, and no text of a server's.
 func because(err error) string { return "stopped: " + string(CauseOf(err)) }
 
-// noteDue records how much was due when the turn's run was opened, where somebody counted.
+// noteDue records how much was due when the turn's run was opened, if that was counted.
 func (w *worker) noteDue(ctx context.Context, t *turn) error {
 	run := t.begun()
 	if t.due == nil || run.Resumed {

@@ -16,14 +16,13 @@ type policyStatus struct {
 	policy  schemas.PolicyName
 	table   string
 	version schemas.PolicyVersion
-	state   schemas.State // the gate's, or "stopped"
+	state   schemas.State // the state of the gate, or "stopped"
 	stopped string
-	cause   Cause     // of the stop, in a word
+	cause   Cause     // why it is stopped
 	until   time.Time // when a stopped policy is tried again
 }
 
-// Ready returns nil while policies get their turns, and otherwise why they do not: all of them, or those that are stopped
-// by name.
+// Ready returns nil while policies get their turns, and otherwise why they do not: all of them, or the stopped ones by name.
 func (e *Executor) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,8 +48,8 @@ func (e *Executor) setReady(err error) {
 	e.ready, e.paused = err, ""
 }
 
-// answered takes what the guards say of the whole database. That a person has paused every deletion is nothing that the process could do
-// better: it is ready, and says so.
+// answered records the guards' answer for the whole database. If a person has paused every deletion, the process is still ready: there is
+// nothing it could do better. Paused reports it.
 func (e *Executor) answered(a *guard.Answer) {
 	e.metrics.answered(a)
 	if !a.Paused() {
@@ -62,15 +61,15 @@ func (e *Executor) answered(a *guard.Answer) {
 	e.ready, e.paused = nil, a.Detail
 }
 
-// Paused is who paused every deletion in the database, when and why; "" while nobody has. Safe for concurrent use.
+// Paused returns who paused every deletion in the database, when and why; "" if nobody did. Safe for concurrent use.
 func (e *Executor) Paused() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.paused
 }
 
-// observe records the list for readiness, summaries and metrics, and forgets what is no longer in force. It returns, of the versions that it
-// forgets, those whose run this process worked on without seeing its end.
+// observe records the list for readiness, summaries and metrics, and forgets versions that are no longer in force. It returns those of them
+// whose run this process worked on without seeing its end.
 func (e *Executor) observe(policies []record.InForce) (cut []*policyMemory) {
 	e.metrics.inForce(policies, e.now())
 	inForce := map[versionKey]bool{}
@@ -104,7 +103,7 @@ func (e *Executor) observe(policies []record.InForce) (cut []*policyMemory) {
 	return cut
 }
 
-// showStopped enters a stop in the list at once, so that readiness does not wait for the next list.
+// showStopped enters a stop in the status at once, so that readiness does not wait for the next list.
 func (e *Executor) showStopped(p *record.InForce, err error, until time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,18 +14,18 @@ import (
 	"lapse/schemas"
 )
 
-// Why due rows stay is said in three places, by the same words: the metric held_back, lapse.worker for `lapse status`, and what follows from
-// the catalog alone, which is record.InForce.Stays. Here is what only this process knows.
+// Three places say, in the same words, why due rows stay: the metric held_back, lapse.worker for `lapse status`, and record.InForce.Stays,
+// which derives it from the catalog alone. This file has what only this process knows.
 
 const (
-	// countInterval is how often it is counted at least what is due under a policy whose rows stay, and countShare how many times as long
-	// as counting took there is none. A count that is older than mostCountInterval is none.
+	// While a policy's rows stay, what is due under it is counted every countInterval, or after countShare times as long as the last count
+	// took, if that is longer. A count older than mostCountInterval is not used.
 	countInterval     = time.Minute
 	countShare        = 50
 	mostCountInterval = 5 * time.Minute
 )
 
-// stopsAll is why nothing is deleted in the whole database; nil where something is.
+// stopsAll returns why nothing is deleted in the whole database; nil if something is.
 func stopsAll(a *guard.Answer) *record.Stay {
 	if !a.Stops() {
 		return nil
@@ -40,7 +40,7 @@ func stopsAll(a *guard.Answer) *record.Stay {
 	return &record.Stay{Reason: reason, Detail: a.Detail + ": " + a.Fix}
 }
 
-// stays is why due rows of a policy stay, as far as only this process knows; without a reason they do not.
+// stays returns why due rows of a policy stay, if only this process knows; without a reason they do not.
 func (w *worker) stays(p *record.InForce) record.Stay {
 	m := w.memory(p)
 	is, run, by, said := m.pauses.now(), m.run.now(), m.locks.by(), w.guards.own(p.Name)
@@ -61,7 +61,7 @@ func (w *worker) stays(p *record.InForce) record.Stay {
 	return record.Stay{}
 }
 
-// reasonOfStop is the reason of a policy that an error stopped.
+// reasonOfStop returns why rows stay after an error has stopped the policy.
 func reasonOfStop(err error) schemas.HeldBack {
 	var jump *run.ClockJumpError
 	var skew *run.ClockSkewError
@@ -75,7 +75,7 @@ func reasonOfStop(err error) schemas.HeldBack {
 	return schemas.HeldByGuard
 }
 
-// allStays is why due rows of a policy stay, by all that is known here.
+// allStays returns every known reason why due rows of a policy stay.
 func (w *worker) allStays(p *record.InForce, a *guard.Answer) []record.Stay {
 	p = w.memory(p).quiet.since(p)
 	if own := w.stays(p); own.Reason != "" {
@@ -84,7 +84,7 @@ func (w *worker) allStays(p *record.InForce, a *guard.Answer) []record.Stay {
 	return p.Stays(w.now(), stopsAll(a))
 }
 
-// measureStays sets what the metrics say of due rows that stay.
+// measureStays updates the metrics on due rows that stay.
 func (w *worker) measureStays(policies []record.InForce, a *guard.Answer) {
 	working := w.scheduler.working()
 	for i := range policies {
@@ -97,8 +97,8 @@ func (w *worker) measureStays(policies []record.InForce, a *guard.Answer) {
 	}
 }
 
-// countStays counts what is due under one of the policies whose rows stay, where that was not counted lately: how old the oldest of them is
-// must be true while nothing is deleted. It reads as little as is known to be enough, and never keeps a policy from its turn for long.
+// countStays counts what is due under one of the policies whose rows stay, if it is time, so that the age of the oldest is right while
+// nothing is deleted. It reads no more than necessary, and never keeps a policy from its turn for long.
 func (w *worker) countStays(ctx context.Context, policies []record.InForce, a *guard.Answer) {
 	if w.session.Lost() {
 		return
@@ -119,7 +119,7 @@ func (w *worker) countStays(ctx context.Context, policies []record.InForce, a *g
 	}
 }
 
-// countStay counts what is due under a policy whose rows stay, and takes it down. What cannot be counted is not known.
+// countStay counts what is due under a policy whose rows stay, and records it. A count that fails stays unknown.
 func (w *worker) countStay(ctx context.Context, p *record.InForce) {
 	began := w.now()
 	defer func() { w.memory(p).counting.change(func(c *countTimes) { c.counted(began, w.now()) }) }()
@@ -136,13 +136,13 @@ func (w *worker) countStay(ctx context.Context, p *record.InForce) {
 	}
 }
 
-// countTimes is when what is due under a policy was counted while its rows stayed.
+// countTimes remembers when due rows that stay were counted.
 type countTimes struct {
 	tried time.Time
-	next  time.Time // not before
+	next  time.Time // no count before this time
 }
 
-// isDue reports whether it is time to count, by whichever process.
+// isDue reports whether it is time to count. Counts of other processes are taken into account.
 func (c countTimes) isDue(p *record.InForce, now time.Time) bool {
 	if now.Before(c.next) {
 		return false
@@ -151,13 +151,13 @@ func (c countTimes) isDue(p *record.InForce, now time.Time) bool {
 	return is == nil || now.Sub(is.At) >= countInterval || p.Overdue() == nil || p.Tripped != nil && p.Tripped.At.After(is.At)
 }
 
-// counted records that it was.
+// counted records a count.
 func (c *countTimes) counted(began, ended time.Time) {
 	c.tried = ended
 	c.next = ended.Add(min(max(countShare*ended.Sub(began), factsInterval), mostCountInterval))
 }
 
-// lockText says who has the lock, as far as that is known.
+// lockText says who has the lock, if that is known.
 func lockText(by *locker) string {
 	return throttleLock + ": " + cmp.Or(by.String(), "somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who")
 }

@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// Summary says what Once did, or a whole process.
+// Summary says what Once, or a whole process, did.
 type Summary struct {
 	Policies []PolicySummary `json:"policies"`
 }
@@ -24,13 +24,13 @@ type PolicySummary struct {
 	Cascaded int64                 `json:"cascaded"`
 	Batches  int64                 `json:"batches"`
 	Outcome  Outcome               `json:"outcome"`
-	Error    string                `json:"error,omitempty"` // of one that was stopped, or in which rows resist
-	Limit    string                `json:"limit,omitempty"` // the one that was reached
-	// Obstacles are what blocks rows in quarantine, with the number of rows each blocks.
+	Error    string                `json:"error,omitempty"` // why it was stopped, or why rows resist
+	Limit    string                `json:"limit,omitempty"` // the limit that was reached
+	// Obstacles say what blocks rows in quarantine, and how many each blocks.
 	Obstacles []Obstacle `json:"obstacles,omitempty"`
-	// LeftBehind says that due rows are left that somebody had locked all the time. The next run follows soon.
+	// LeftBehind: due rows are left because other sessions had them locked. The next run follows soon.
 	LeftBehind bool `json:"left_behind,omitempty"`
-	// Whole is what the run did by all executors, as far as it was asked for: at its end, and where it is suspended.
+	// Whole is what all executors did in the run, when last read: at its end, or when it was suspended.
 	Whole Statistics `json:"run_by_all"`
 }
 
@@ -39,11 +39,11 @@ type Outcome string
 
 // How Once ends for a policy.
 const (
-	Finished    Outcome = "finished"    // nothing that was due at the run's cutoff is left, unless LeftBehind says so
-	Limited     Outcome = "limited"     // a limit of the policy's ended the run; a later one goes on
+	Finished    Outcome = "finished"    // nothing due at the run's cutoff is left, unless LeftBehind is set
+	Limited     Outcome = "limited"     // a limit ended the run; a later run continues
 	Stopped     Outcome = "stopped"     // an error stopped the policy
-	Resisted    Outcome = "resisted"    // all was tried; rows are in quarantine, or shards were put aside
-	Interrupted Outcome = "interrupted" // Once ended before the run did; the next one goes on with it
+	Resisted    Outcome = "resisted"    // everything was tried; rows are in quarantine, or shards were put aside
+	Interrupted Outcome = "interrupted" // Once ended before the run; the next Once continues it
 )
 
 // UnknownPolicyError names a policy that is not in force.

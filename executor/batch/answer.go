@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// answerTime is how long the server's answer is waited for. It is longer than every statement_timeout of a session, so
-// that a server which is there answers before.
+// answerTime is how long a session waits for the server's answer. It is longer than every statement_timeout of a session: a server
+// that is up answers first.
 const answerTime = 20 * time.Second
 
 // silentError says that no answer came in time. pgx closes the connection.
@@ -26,7 +26,7 @@ func (e *silentError) Error() string {
 // errCommitting keeps pgx from its cancel request; see session.committing.
 var errCommitting = errors.New("no cancel request is sent while a COMMIT is not answered")
 
-// dialer makes connections that wait for each answer for a bounded time, in everything that the session sends.
+// dialer makes connections that wait at most bound for each answer, whatever the session sends.
 func (s *Session) dialer(dial pgconn.DialFunc, bound time.Duration) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if s.committing.Load() {
@@ -40,8 +40,8 @@ func (s *Session) dialer(dial pgconn.DialFunc, bound time.Duration) pgconn.DialF
 	}
 }
 
-// boundedConn ends a read or write that no byte arrives for within a time, unless a deadline was set: that one counts then.
-// pgx reads only where it awaits an answer, and sets a deadline when a context has ended.
+// boundedConn ends a read or write if no byte arrives within bound. A deadline that pgx set counts instead of bound: pgx sets one
+// when a context ends. pgx reads only while it waits for an answer.
 type boundedConn struct {
 	net.Conn
 	bound time.Duration
@@ -66,7 +66,7 @@ func (c *boundedConn) Write(p []byte) (int, error) {
 	return n, c.explain(&c.write, err)
 }
 
-// arm bounds the next read or write where no deadline was set.
+// arm bounds the next read or write unless pgx set a deadline.
 func (c *boundedConn) arm(deadline *time.Time, set func(time.Time) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,8 @@ func (c *boundedConn) arm(deadline *time.Time, set func(time.Time) error) error 
 	return nil
 }
 
-// explain tells the end of the bound from that of a deadline. It is no timeout to pgx, which goes on after a timeout.
+// explain returns a silentError if bound passed, not a deadline that pgx set. silentError is no timeout to pgx, which would continue
+// after a timeout.
 func (c *boundedConn) explain(deadline *time.Time, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,15 +16,15 @@ import (
 	"lapse/schemas"
 )
 
-// insertPosition asks for the end of the log. All that was committed before lies below it.
+// insertPosition reads the end of the write-ahead log. Everything committed before is below it.
 const insertPosition = `select pg_current_wal_insert_lsn()`
 
-// presentHistory asks for the number of the history that is in force, 0 for none, and for the server's timeline. It calls no
-// function of schema lapse, which are compared afterwards.
+// presentHistory reads the number of the history in force (0 for none) and the server's timeline. It calls no function of schema
+// lapse, because those are compared only later.
 const presentHistory = `coalesce((select h.number from lapse.history h order by h.number desc limit 1), 0),
 	('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int`
 
-// Assignment is what a row of batches works on: one shard, under one policy version.
+// Assignment is what a series of batches works on: one shard, under one policy version.
 type Assignment struct {
 	*Lease
 	Policy    schemas.PolicyID
@@ -32,12 +32,12 @@ type Assignment struct {
 	Name      schemas.PolicyName
 	holds     schemas.HoldVersion
 	Cascades  []uint32
-	Trusted   bool // code of the table's owner may run, and delete more from the target
+	Trusted   bool // the table owner's code may run, and may delete more rows of the target
 	functions *Program
 	Limits    Limits
 }
 
-// Assign says what batches on a leased shard are to claim.
+// Assign builds the assignment of a leased shard: what its batches put in their claims.
 func Assign(ctx context.Context, s *Session, p *record.InForce, l *Lease, f *Program) (*Assignment, error) {
 	var cascades []uint32
 	if p.Definition.Soft == nil {
@@ -54,7 +54,7 @@ func Assign(ctx context.Context, s *Session, p *record.InForce, l *Lease, f *Pro
 	}, nil
 }
 
-// Start is what a transaction knows of itself, and of the functions that it will run.
+// Start is what a transaction reads when it begins: its identity, and the versions of the functions that it will run.
 type Start struct {
 	xid      schemas.XID
 	At       time.Time
@@ -68,32 +68,31 @@ type Start struct {
 type Result struct {
 	Batch       uuid.UUID
 	XID         schemas.XID
-	Shape       string // in which it found its rows
+	Shape       string // how it found its rows
 	Picked      int64
 	Deleted     int64         // from the target
-	Cascaded    int64         // from relations that refer to it
-	PassOver    bool          // it ended because no more rows were there, not because it may be no larger
+	Cascaded    int64         // from tables that refer to the target
+	PassOver    bool          // it found fewer rows than it was allowed
 	Finished    bool          // nothing is left in the shard
-	leftRows    bool          // finished, but for due rows that somebody has locked
 	Quarantined int64         // rows that a careful batch entered in the quarantine
-	Locker      int32         // a process that has rows locked which were left; 0: none, or it is gone
+	Locker      int32         // the server process that locks rows that the batch left; 0: none, or it has ended
 	Took        time.Duration // from BEGIN to the answer to COMMIT
 	Work        time.Duration // the deletion function's call
-	First       bool          // it is the first of its policy in its session, which makes plans
+	First       bool          // the session's first batch under these functions; PostgreSQL plans them in it
 }
 
 // Order is what one batch is to do.
 type Order struct {
-	Limit    int    // the most rows
-	Shape    string // how it finds them, one of package functions' shapes: "" for the policy's usual one
-	StepOver bool   // it is one row that resists: the row stays, and is entered in the quarantine
-	Careful  bool   // it leaves out rows that are locked or referred to in any part, so that the others go
-	// Follows is asked before COMMIT whether another batch of the same assignment follows at once: its BEGIN travels with the COMMIT
-	// then. Nil: it does not.
+	Limit    int    // the largest number of rows
+	Shape    string // how it finds them: a shape of package functions, or "" for the policy's usual one
+	StepOver bool   // its one row resists: if it still cannot be deleted, it is entered in the quarantine
+	Careful  bool   // it leaves out rows that are locked or referred to, and deletes the others
+	// Follows reports, before COMMIT, whether another batch of the same assignment follows at once. The session then sends its BEGIN
+	// together with the COMMIT. Nil means no.
 	Follows func(*Result) bool
 }
 
-// CountsError says that what a batch reports of itself does not add up. It is rolled back.
+// CountsError says that the counts that a batch reports contradict each other. The batch is rolled back.
 type CountsError struct{ text string }
 
 func (e *CountsError) Error() string { return e.text }
@@ -104,14 +103,14 @@ type UnknownCommit struct{ Cause error }
 func (e *UnknownCommit) Error() string { return "the commit was not answered: " + e.Cause.Error() }
 func (e *UnknownCommit) Unwrap() error { return e.Cause }
 
-// Delete deletes at most o.Limit rows in one transaction. Durable when it returns nil; with *UnknownCommit it may have
-// happened or not (the result says what, if it did); with any other error nothing has happened.
+// Delete deletes at most o.Limit rows in one transaction. If it returns nil, they are durably deleted. If it returns *UnknownCommit,
+// either the whole batch happened or nothing (the result counts what it would have deleted). After any other error nothing happened.
 //
 //	crash before BEGIN                    nothing has happened
 //	crash before the function is called   the transaction ends with its connection; it has written nothing
 //	crash before COMMIT is sent           the same: rows, ledger and cursor are as before
 //	crash before COMMIT is answered       all of it happened, or nothing. The cursor is part of it, so the shard's next
-//	                                      worker goes on at the right place either way
+//	                                      worker continues at the right place either way
 //	crash after                           all of it happened; only this process's counters forget it
 func (s *Session) Delete(ctx context.Context, a *Assignment, key schemas.Key, o Order) (Start, Result, error) {
 	begun, err := s.beginOrGoOn(ctx, a)
@@ -146,7 +145,7 @@ func deleteArguments(c *schemas.Claim, mac []byte, l *Lease, holder string, o Or
 	}
 }
 
-// claim is what a transaction on a shard says of itself before it does anything.
+// claim builds what the transaction says about itself before it deletes anything.
 func (s *Session) claim(a *Assignment, key schemas.Key, begun Start) (schemas.Claim, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -160,8 +159,7 @@ func (s *Session) claim(a *Assignment, key schemas.Key, begun Start) (schemas.Cl
 	}, nil
 }
 
-// call signs the claim, runs the deletion function, checks that the functions are still the same, and checks what they
-// say.
+// call signs the claim, runs the deletion function, and checks that the functions are unchanged and that the reported counts add up.
 func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begun Start, o Order) (Result, error) {
 	claim, err := s.claim(a, key, begun)
 	if err != nil {
@@ -177,7 +175,7 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	began := time.Now()
 	answers := s.Batches.SendBatch(ctx, batch)
 	versions, held := "", false
-	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, &done.leftRows, &counts, &done.PassOver, &done.Quarantined, &done.Locker)
+	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, nil, &counts, &done.PassOver, &done.Quarantined, &done.Locker)
 	if err == nil {
 		_, err = answers.Exec()
 	}
@@ -201,12 +199,11 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	return done, err
 }
 
-// check compares what the function says with itself and with what it was allowed. It returns the rows that went by
-// cascade.
+// check compares the counts that the function reports with each other and with the order. It returns the rows deleted by cascade.
 func check(a *Assignment, done *Result, counts map[string]int64, o Order) (cascaded int64, err error) {
 	most := int64(o.Limit)
 	if o.Shape != functions.PicksInstead(o.Shape) {
-		most *= 2 // rows may come into a range meanwhile
+		most *= 2 // rows may have been inserted into the range since
 	}
 	if done.Picked > most || done.Deleted > done.Picked {
 		return 0, &CountsError{fmt.Sprintf("a batch of %d rows picked %d and deleted %d", o.Limit, done.Picked, done.Deleted)}

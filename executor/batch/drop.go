@@ -11,11 +11,10 @@ import (
 	"lapse/schemas"
 )
 
-// dropTimeout is the statement_timeout of a drop. The function bounds by itself, below it, how long it counts, and how long it waits
-// for a lock.
+// dropTimeout is the statement_timeout of a drop. The function itself counts, and waits for locks, for less than that.
 const dropTimeout = 15 * time.Second
 
-// Drop drops an assignment's leaf in one transaction, with the functions of a drop, or says why not. What is durable when it returns, what its errors
+// Drop drops an assignment's leaf in one transaction, or returns why it did not. What is durable when it returns, what its errors
 // mean, and what a crash leaves, is as with Delete.
 func (s *Session) Drop(ctx context.Context, of *Assignment, f *Program, key schemas.Key) (Start, Result, string, error) {
 	dropping := *of
@@ -34,7 +33,7 @@ func (s *Session) Drop(ctx context.Context, of *Assignment, f *Program, key sche
 	return begun, done, why, s.commit(ctx)
 }
 
-// callDrop signs the claim, runs the function, checks that the functions are still the same, and checks what they say.
+// callDrop signs the claim, runs the function, and checks that the functions are unchanged and that the reported counts add up.
 func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, begun Start) (done Result, why string, err error) {
 	if err := a.functions.compare(ctx, s.Batches, begun.versions); err != nil {
 		return Result{}, "", err

@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// FunctionsToFind builds what looks of a policy version run.
+// FunctionsToFind builds the functions that a look of a policy version runs.
 func FunctionsToFind(p *record.InForce, roles schemas.Roles) (*Program, error) {
 	own, err := functions.Of(&p.Definition, roles)
 	if err != nil {
@@ -31,8 +31,8 @@ func FunctionsToFind(p *record.InForce, roles schemas.Roles) (*Program, error) {
 	}), nil
 }
 
-// FindDue runs a policy's look in one round trip, in a clean session and a transaction that may not write. The functions that it runs are
-// held against what they must be in the same statement, and nothing of them runs if they differ.
+// FindDue runs a policy's look in one round trip, in a clean session and a read-only transaction. The same statement compares the
+// functions with what they must be, and runs none of them if they differ.
 func (s *Session) FindDue(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (run.Look, error) {
 	for range 2 {
 		look, same, err := s.tryFind(ctx, p, f, quiet)
@@ -46,7 +46,7 @@ func (s *Session) FindDue(ctx context.Context, p *record.InForce, f *Program, qu
 	return run.Look{}, ErrFunctionsChanged
 }
 
-// beginFind queues what makes the session clean, and the beginning of a look's transaction.
+// beginFind queues the statements that clean the session and begin a look's transaction.
 func beginFind(batch *pgx.Batch) (statements int) {
 	for _, statement := range []string{"reset all", "deallocate all", "discard temp", "begin isolation level read committed read only"} {
 		batch.Queue(statement)
@@ -84,7 +84,7 @@ func (s *Session) tryFind(ctx context.Context, p *record.InForce, f *Program, qu
 	return look, false, fmt.Errorf("look for due rows: %w", err)
 }
 
-// compareFind holds the functions of a look against what they must be.
+// compareFind compares the functions of a look with what they must be.
 func (s *Session) compareFind(ctx context.Context, f *Program) error {
 	defer s.rollback(ctx)
 	batch := &pgx.Batch{}

@@ -16,12 +16,11 @@ import (
 )
 
 // Program is what a batch of one policy version runs: the policy's deletion function, the one that finds its rows, and those that all
-// policies share, as this program's builder makes them. A claim holds their digest, so that the ledger says by what text rows
-// were deleted.
+// policies share, as this program makes them. A claim contains their digest, so the ledger shows which text deleted the rows.
 //
-// Each batch compares the catalog with them in its first round trip, and checks before COMMIT that the catalog's rows are still
-// the same. A function without its condition, one that runs in the caller's session, or one with another owner stops the
-// policy: it deletes nothing in the system's name.
+// Each batch compares the catalog with them in its first round trip, and checks before COMMIT that the catalog's rows are still the
+// same. A function without its condition, with another owner, or that runs with its caller's rights stops the policy: nothing is
+// deleted in the system's name.
 type Program struct {
 	expected []schemas.Function
 	names    []string // without schema, as the catalog query takes them
@@ -29,23 +28,23 @@ type Program struct {
 	may      func(name, grantee string) bool
 
 	mu   sync.Mutex
-	seen string // the versions of the catalog's rows that were found equal; "" for none yet
+	seen string // the versions of the catalog's rows that were last found equal; "" for none yet
 }
 
 // auditors are the functions that the auditor's login may call too. They only read.
 var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble", "lapse.system_identifier", "lapse.timeline"}
 
-// FunctionsToDelete builds what batches of a policy version run.
+// FunctionsToDelete builds the functions that batches of a policy version run.
 func FunctionsToDelete(p *record.InForce, roles schemas.Roles) (*Program, error) {
 	return programWith(p, roles, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
 }
 
-// FunctionsToDrop builds what the dropping of a partition runs.
+// FunctionsToDrop builds the functions that drop a partition.
 func FunctionsToDrop(p *record.InForce, roles schemas.Roles) (*Program, error) {
 	return programWith(p, roles, functions.DropFunction(p.ID, p.Version))
 }
 
-// programWith builds what runs with a function of a policy version's own, the first one, and those that it alone calls.
+// programWith builds a program of the policy's own functions with these names (the first is the one called) and those they call.
 func programWith(p *record.InForce, roles schemas.Roles, names ...string) (*Program, error) {
 	all, err := functions.Of(&p.Definition, roles)
 	if err != nil {
@@ -71,7 +70,7 @@ func programWith(p *record.InForce, roles schemas.Roles, names ...string) (*Prog
 	}), nil
 }
 
-// newProgram is what consists of functions of a policy's own and those that they call.
+// newProgram builds a program of a policy's own functions and the shared ones that they call.
 func newProgram(own, shared []schemas.Function, may func(name, grantee string) bool) *Program {
 	f := &Program{expected: slices.Concat(own, shared), may: may}
 	for i := range f.expected {
@@ -81,8 +80,8 @@ func newProgram(own, shared []schemas.Function, may func(name, grantee string) b
 	return f
 }
 
-// functionVersions identifies the catalog's rows of functions $1: any change to one makes another row version. No batch has a plan of an
-// earlier one, and to plan "proname = any ($1)" PostgreSQL goes through its statistics of all names for each of these.
+// functionVersions identifies the catalog rows of the functions $1: any change to a function makes another row version. Batches do
+// not reuse plans, and for "proname = any ($1)" the planner would search its statistics of all names for each of these.
 const functionVersions = `
 	select coalesce(string_agg(p.oid || ' ' || p.xmin || ' ' || p.ctid, ',' order by v.place, p.oid), '')
 	  from pg_namespace n, unnest($1::name[]) with ordinality v(name, place), lateral (
@@ -96,21 +95,21 @@ func (e *TamperedError) Error() string {
 	return fmt.Sprintf("function %s %s: somebody changed it, or another version of lapse made it: find out who, then run `lapse init` and `lapse apply`", e.Function, e.What)
 }
 
-// ErrFunctionsChanged says that the functions were changed while a batch ran in them. It is rolled back.
+// ErrFunctionsChanged says that a function was changed while a batch ran in it. The batch is rolled back.
 var ErrFunctionsChanged = errors.New("a function of schema lapse was changed while a batch ran in it")
 
-// heldCursors are cursors that outlive their transaction: what they read is evaluated at COMMIT, outside every function and
-// with the rights of the session's login. No function of ours opens one.
+// heldCursors finds cursors that outlive their transaction. PostgreSQL evaluates their query at COMMIT, outside every function and with
+// the rights of the session's login. No function of Lapse opens one.
 const heldCursors = `exists (select from pg_cursors c where c.is_holdable)`
 
 // ErrCursorLeft says that code inside a batch left something to run at COMMIT. The batch is rolled back.
 var ErrCursorLeft = errors.New("code inside a batch left a cursor that would be read at COMMIT, with this login's rights: find out who put it there, see docs/security.md")
 
-// ErrNoFunction says that the policy's function is gone: another version is in force, or is about to be.
+// ErrNoFunction says that the policy's function does not exist: another version is in force, or is about to be.
 var ErrNoFunction = errors.New("the policy's deletion function does not exist")
 
-// compare reads the functions in the transaction of a batch and holds them against what they must be. versions are those
-// of the same transaction.
+// compare reads the functions in a batch's transaction and compares them with what they must be. versions were read in the same
+// transaction.
 func (f *Program) compare(ctx context.Context, conn *pgx.Conn, versions string) error {
 	if f.found(versions) {
 		return nil
@@ -135,7 +134,7 @@ func (f *Program) compare(ctx context.Context, conn *pgx.Conn, versions string) 
 		case found[name] == 0 && i == 0:
 			return ErrNoFunction
 		case found[name] != 1:
-			return &TamperedError{name, fmt.Sprintf("is there %d times", found[name])}
+			return &TamperedError{name, fmt.Sprintf("exists %d times", found[name])}
 		}
 	}
 	f.mu.Lock()
@@ -144,21 +143,21 @@ func (f *Program) compare(ctx context.Context, conn *pgx.Conn, versions string) 
 	return nil
 }
 
-// version tells the catalog's rows that were found equal last.
+// version returns the versions of the catalog's rows that were last found equal.
 func (f *Program) version() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen
 }
 
-// found reports whether these versions of the catalog's rows were found equal, by whichever worker.
+// found reports whether any worker found these versions of the catalog's rows equal.
 func (f *Program) found(versions string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen != "" && versions == f.seen
 }
 
-// differs says in what a function is not as expected, "" if in nothing.
+// differs says how a function differs from the expected one, "" if it does not.
 func (f *Program) differs(is *schemas.FoundFunction) string {
 	at := slices.IndexFunc(f.expected, func(e schemas.Function) bool { return e.Name == is.Name })
 	if what := f.expected[at].Differs(is); what != "" {

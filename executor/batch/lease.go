@@ -12,19 +12,19 @@ import (
 	"lapse/schemas"
 )
 
-// Lease is the right of one worker to work on one shard. It ends when lapse.lease_time has passed since its holder's last
-// batch (the deletion function moves that instant along in each batch's own transaction) or when it is given back.
+// Lease is the right of one worker to work on one shard. It ends when it is given back, or when lapse.lease_time has passed since its
+// holder's last batch: the deletion function extends it in each batch's own transaction.
 //
-// The term is what makes a lease safe: each lease has the next one, and the deletion function refuses any but the
-// last. A process that was stopped for an hour and goes on in the middle of a batch is refused, whatever it believes.
+// The term makes a lease safe: each lease of a shard has the next number, and the deletion function refuses all but the latest. So a
+// process that was stopped for an hour and then continues in the middle of a batch is refused.
 //
-// Nobody waits long with a lease in hand: a policy that pauses after an error gives its shard back first, and the pause
-// between two batches is bounded by the executor's longestPause. While the outcome of a commit is unknown that transaction itself has the
-// shard's row locked, and nobody can take it. A worker that lost its connection with a lease in hand gives the shard back
-// with its next one, or takes it again, as its own.
+// A worker never waits long while it holds a lease: a policy that pauses after an error gives its shard back first, and the executor's
+// longestPause bounds the pause between two batches. While the outcome of a commit is unknown, that transaction itself locks the
+// shard's row, so no other worker can take it. A worker that lost its connection while it held a lease gives the shard back over its
+// next connection, or takes it again as its own.
 //
 //	crash before the lease commits      the shard is free
-//	crash with the lease in hand        the shard is free when the lease ends; its cursor says where to go on
+//	crash while it is held              the shard is free when the lease ends; its cursor says where to continue
 //	crash while it is given back        the same, or it is free at once
 type Lease struct {
 	Shard  int64
@@ -34,7 +34,7 @@ type Lease struct {
 	cutoff time.Time
 }
 
-// Acquire takes a shard of run that nobody else holds. It returns nil when there is none. Durable when it returns.
+// Acquire takes a shard of run that no other worker holds. It returns nil if there is none. Durable when it returns.
 func (s *Session) Acquire(ctx context.Context, run uuid.UUID) (*Lease, error) {
 	l := Lease{Run: run}
 	err := s.Control.QueryRow(ctx, `select shard, term, leaf, cutoff from lapse.lease($1, $2)`, run, s.holder).
@@ -48,8 +48,7 @@ func (s *Session) Acquire(ctx context.Context, run uuid.UUID) (*Lease, error) {
 	return &l, nil
 }
 
-// Release gives the shard back, unless it is another's by now. It returns a position above all that was committed
-// before.
+// Release gives the shard back, unless another worker has taken it. It returns a position above everything committed before.
 func (s *Session) Release(ctx context.Context, l *Lease) (schemas.LSN, error) {
 	batch := &pgx.Batch{}
 	batch.Queue(insertPosition)

@@ -7,7 +7,7 @@ import (
 	"lapse/schemas"
 )
 
-// IsOver says whether a transaction has ended. A standby does not know.
+// IsOver reports whether a transaction has ended. A standby cannot tell.
 func (s *Session) IsOver(ctx context.Context, xid schemas.XID) (bool, error) {
 	var standby bool
 	var status *string
@@ -21,8 +21,8 @@ func (s *Session) IsOver(ctx context.Context, xid schemas.XID) (bool, error) {
 	return !standby && (status == nil || *status != "in progress"), nil
 }
 
-// InLedger says whether the batch committed. The statement's snapshot is younger than the end of its transaction. A
-// batch that picked nothing has no row, and nothing to count.
+// InLedger reports whether a batch, whose transaction has ended, committed. A batch that picked nothing has no row in the ledger, and
+// nothing to count.
 func (s *Session) InLedger(ctx context.Context, done *Result) (there bool, err error) {
 	err = s.Control.QueryRow(ctx, `select exists (select from lapse.batch where batch = $1) or exists (select from lapse.dropped where batch = $1)`, done.Batch).Scan(&there)
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Allowance is what a batch is allowed.
+// Allowance is how many rows a batch may delete.
 type Allowance struct {
 	Rows  int
-	Pause time.Duration // without rows: how soon to ask again
+	Pause time.Duration // if Rows is 0: how soon to ask again
 	Over  bool          // the run may delete no more
 }
 
-// TakeRows asks for rows for a batch on a leased shard. A negative number gives them back.
+// TakeRows asks the policy's limits for rows for a batch on a leased shard. A negative number gives rows back.
 func (s *Session) TakeRows(ctx context.Context, l *Lease, wanted int) (Allowance, error) {
 	var a Allowance
 	var pause *time.Duration

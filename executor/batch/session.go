@@ -19,43 +19,43 @@ import (
 const (
 	connectTimeout = 10 * time.Second
 	closeTimeout   = time.Second
-	// lockShare is the part of the server's deadlock_timeout that a batch waits for a lock, and mostLockTime its bound. A session that waits
-	// for longer than deadlock_timeout searches for a deadlock, and the one that finds it is its victim. That must never be the application.
+	// A batch waits for a lock for deadlock_timeout/lockShare, at most mostLockTime. A session that waits for longer than
+	// deadlock_timeout checks for a deadlock, and PostgreSQL cancels the session that finds one. That must never be the application's.
 	lockShare    = 4
 	mostLockTime = 250 * time.Millisecond
-	// gentleLockTime is that bound at gentle pace: sessions that queue behind a batch that waits for its lock wait too.
+	// gentleLockTime is the same bound at gentle pace: while a batch waits for a lock, other sessions queue behind it.
 	gentleLockTime = 5 * time.Millisecond
-	// statementShare is how much longer than wanted a batch may take before it is ended, leastStatementTime what it gets at
-	// least, so that a cold disk does not end every batch, and mostStatementTime its bound.
+	// A batch is ended after statementShare times the wanted time, but not before leastStatementTime (a cold disk must not end every
+	// batch) and not after mostStatementTime.
 	statementShare     = 10
 	leastStatementTime = time.Second
 	mostStatementTime  = 15 * time.Second
-	// idleTime is how long a transaction of a batch may wait for the executor.
+	// idleTime is how long a batch's transaction may stay idle, waiting for the executor.
 	idleTime = 10 * time.Second
 	// withTransactionTimeout is the first version of PostgreSQL that has transaction_timeout.
 	withTransactionTimeout = 170000
 )
 
-// Session is a worker's way to the database. Not safe for concurrent use.
+// Session is a worker's pair of connections to the database. Not safe for concurrent use.
 type Session struct {
-	// control reads the catalog, takes leases and checks the audit. Nothing of a policy's table is read or run in it.
+	// Control reads the catalog, takes leases and checks the audit. It reads and runs nothing of a policy's table.
 	Control *pgx.Conn
-	// batches runs the deletion functions, and nothing else: the table's code may run in it, and change its settings.
+	// Batches runs only the deletion functions. The table's code may run in it, and may change its settings.
 	Batches *pgx.Conn
-	holder  string   // the worker whose leases it takes
-	planned *Program // those that ran in it last
+	holder  string   // the worker in whose name it takes leases
+	planned *Program // the functions that ran in it last
 	Ahead   *ahead   // the next batch's transaction, if it was begun with a COMMIT
-	system  uint64   // the cluster's identifier, as claims have it
-	oid     uint32   // the database's
-	// lockTime and statementTime bound a batch's statements where its policy's pace does not ask for less.
+	system  uint64   // the cluster's system identifier, for claims
+	oid     uint32   // of the database
+	// lockTime and statementTime bound a batch's statements, unless its policy's pace asks for less.
 	lockTime, statementTime time.Duration
-	// committing says that a COMMIT is not answered. The server is sent no cancel request then: one that comes while it waits
-	// for a synchronous standby would end that wait, and the batch would be durable on one server only.
+	// committing is true while a COMMIT has no answer. No cancel request is sent then: if the COMMIT waits for a synchronous standby, a
+	// cancel request would end that wait, and the batch would be durable on one server only.
 	committing atomic.Bool
 }
 
-// Connect opens a session that takes leases as holder. A batch that takes far longer than batchTime is ended, and an answer is waited
-// for until answer has passed, 0 for answerTime.
+// Connect opens a session that takes leases as holder. A batch that takes far longer than batchTime is ended. answer bounds the wait
+// for each answer; 0 means answerTime.
 func Connect(ctx context.Context, config *pgx.ConnConfig, holder string, batchTime, answer time.Duration) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -96,9 +96,9 @@ func (s *Session) open(ctx context.Context, config *pgx.ConnConfig, batchTime, a
 	return err
 }
 
-// controlSettings and batchSettings are what the two connections start with beside schemas.SessionSettings: startup
-// parameters are what RESET ALL goes back to. A batch that waits for a lock, or that the executor forgot because it was
-// stopped or cut off, must not block the application. All times are far below the lease.
+// controlSettings and batchSettings are the startup parameters of the two connections, in addition to schemas.SessionSettings. RESET
+// ALL returns to startup parameters. The timeouts keep a batch from blocking the application while it waits for a lock, or after its
+// executor was stopped or cut off. All of them are far shorter than the lease.
 func controlSettings() map[string]string {
 	return map[string]string{
 		"application_name": "lapse executor", "lock_timeout": "5s", "statement_timeout": "15s",
@@ -119,7 +119,7 @@ func batchSettings(lock, statement time.Duration, version int) map[string]string
 	return settings
 }
 
-// milliseconds is a time as PostgreSQL shows it in a setting.
+// milliseconds formats a duration as PostgreSQL shows it in a setting.
 func milliseconds(d time.Duration) string {
 	if d%time.Second == 0 {
 		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
@@ -127,23 +127,23 @@ func milliseconds(d time.Duration) string {
 	return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
 }
 
-// lockTime is how long a batch waits for a lock at most.
+// lockTime is how long a batch waits for a lock, given the server's deadlock_timeout.
 func lockTime(deadlock time.Duration) time.Duration {
 	return max(min(deadlock/lockShare, mostLockTime), time.Millisecond)
 }
 
-// statementTime ends a batch that takes far longer than it should.
+// statementTime is the time after which a batch is ended, given its wanted time.
 func statementTime(batchTime time.Duration) time.Duration {
 	return min(max(statementShare*batchTime, leastStatementTime), mostStatementTime)
 }
 
-// Limits are what one policy's batches have beside the session's settings, each for its transaction alone.
+// Limits are one policy's own settings for a batch. Each batch sets them for its transaction only.
 type Limits struct {
 	name            string // application_name
 	Lock, Statement time.Duration
 }
 
-// limitsFor says what a policy's batches in a run are bounded by, and called.
+// limitsFor returns the limits and the application_name of a policy's batches in a run.
 func (s *Session) limitsFor(p *record.InForce, run uuid.UUID) Limits {
 	l := Limits{name: batchName(p.Name, run), Lock: s.lockTime, Statement: s.statementTime}
 	if p.Limits.Pace != policyfile.PaceUnlimited {
@@ -152,18 +152,18 @@ func (s *Session) limitsFor(p *record.InForce, run uuid.UUID) Limits {
 	return l
 }
 
-// longestName is what PostgreSQL keeps of an application_name.
+// longestName is how many bytes of an application_name PostgreSQL keeps.
 const longestName = 63
 
-// batchName shows policy and run in pg_stat_activity: of the run the last twelve digits of its id, which surely differ between
-// two runs, and of the policy's name as much as fits.
+// batchName is the application_name that shows policy and run in pg_stat_activity: as much of the policy's name as fits, and the last
+// twelve digits of the run's id, which differ from run to run.
 func batchName(p schemas.PolicyName, run uuid.UUID) string {
 	const before = "lapse: "
 	last := " " + run.String()[24:]
 	return before + string(p[:min(len(p), longestName-len(before)-len(last))]) + last
 }
 
-// withParameters is config with what a session of ours starts with, and more.
+// withParameters returns config with the settings of schemas.SessionSettings and more.
 func withParameters(config *pgx.ConnConfig, more map[string]string) *pgx.ConnConfig {
 	c := config.Copy()
 	schemas.PinSession(c.RuntimeParams, schemas.SessionSettings())
@@ -171,13 +171,13 @@ func withParameters(config *pgx.ConnConfig, more map[string]string) *pgx.ConnCon
 	return c
 }
 
-// Lost says whether a connection is gone.
+// Lost reports whether a connection is closed.
 func (s *Session) Lost() bool { return s == nil || s.Control.IsClosed() || s.Batches.IsClosed() }
 
-// Mute says whether the catalog cannot be written to.
+// Mute reports whether the session cannot write to the catalog.
 func (s *Session) Mute() bool { return s == nil || s.Control.IsClosed() }
 
-// Close ends the session. PostgreSQL rolls back what was open.
+// Close ends the session. PostgreSQL rolls back an open transaction.
 func (s *Session) Close() {
 	if s == nil {
 		return

@@ -9,21 +9,21 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// bound gives the transaction its policy's settings. The session's come back with the next batch.
+// bound sets the policy's settings for one transaction. The next batch starts from the session's again.
 const bound = `set_config('application_name', $2, true) || set_config('lock_timeout', $3, true) || set_config('statement_timeout', $4, true)`
 
-// clean makes a session clean and opens a transaction. The table's code may run inside a batch, and what it does to the session
-// outlives the transaction: settings, statements with names, temporary tables. So nothing of the batch before is left, and this
-// session has no statement with a name of its own.
+// clean resets a session and opens a transaction. The table's code may run inside a batch, and what it does to the session outlives the
+// transaction: settings, prepared statements, temporary tables. Clean removes all of it, so the session has no prepared statement of
+// its own either.
 var clean = []string{"reset all", "deallocate all", "discard temp", "begin isolation level read committed"}
 
-// ahead is a transaction that was begun with the COMMIT of the batch before. It has done nothing yet.
+// ahead is a transaction that was begun in the same round trip as the previous batch's COMMIT. It has done nothing yet.
 type ahead struct {
 	of    *Assignment
 	begun Start
 }
 
-// beginOrGoOn returns a transaction that has done nothing: one that was begun ahead, or another.
+// beginOrGoOn returns the start of a transaction that has done nothing: the one begun ahead, or a new one.
 func (s *Session) beginOrGoOn(ctx context.Context, a *Assignment) (Start, error) {
 	if next := s.Ahead; next != nil && next.of == a {
 		s.Ahead = nil
@@ -33,17 +33,17 @@ func (s *Session) beginOrGoOn(ctx context.Context, a *Assignment) (Start, error)
 	return s.begin(ctx, a)
 }
 
-// BegunAhead reports whether the next batch's transaction was begun with a COMMIT.
+// BegunAhead reports whether the next batch's transaction is already open.
 func (s *Session) BegunAhead() bool { return s.Ahead != nil }
 
-// Abandon ends a transaction that was begun ahead and that nobody wants.
+// Abandon rolls back a transaction that was begun ahead and is not needed.
 func (s *Session) Abandon(ctx context.Context) {
 	if s != nil && s.Ahead != nil {
 		s.rollback(ctx)
 	}
 }
 
-// begin makes the session clean, opens a transaction and asks for its identity, in one round trip.
+// begin cleans the session, opens a transaction and reads its identity, in one round trip.
 func (s *Session) begin(ctx context.Context, a *Assignment) (Start, error) {
 	batch := &pgx.Batch{}
 	queueBegin(batch, a)
@@ -58,7 +58,7 @@ func queueBegin(batch *pgx.Batch, a *Assignment) {
 		a.functions.names, a.Limits.name, milliseconds(a.Limits.Lock), milliseconds(a.Limits.Statement))
 }
 
-// readBegun reads the answers to what queueBegin queued, and closes them.
+// readBegun reads the answers to the statements of queueBegin, and closes them.
 func readBegun(answers pgx.BatchResults) (Start, error) {
 	var begun Start
 	var err error
@@ -76,11 +76,12 @@ func readBegun(answers pgx.BatchResults) (Start, error) {
 	return begun, err
 }
 
-// commit ends the transaction. PostgreSQL's refusal and its ROLLBACK are certain; so is a COMMIT on a connection that was
-// closed before. All else is unknown, the message of a backend that is being terminated too: it may come after the commit.
+// commit ends the transaction. The outcome is certain if PostgreSQL reports an error or answers ROLLBACK, or if the connection was closed
+// before COMMIT was sent. Any other failure leaves it unknown. So does the message of a backend that is being terminated: it may come
+// after the commit.
 //
-// pgconn.SafeToRetry is not asked: when a connection is lost while the answer to a simple query is awaited, pgx 5.12
-// reports "conn closed", which is safe to retry by its own word, for a COMMIT that the server may well have done.
+// commit does not use pgconn.SafeToRetry: if the connection is lost while pgx 5.12 awaits the answer to a simple query, pgx reports "conn
+// closed" as safe to retry, although the server may have executed the COMMIT.
 func (s *Session) commit(ctx context.Context) error {
 	if s.Lost() {
 		return fmt.Errorf("commit a batch: %w", pgconn.ErrConnClosed)
@@ -90,7 +91,7 @@ func (s *Session) commit(ctx context.Context) error {
 	return s.committed(answer, err)
 }
 
-// committed says what an answer to COMMIT means: see commit.
+// committed decides what an answer to COMMIT means: see commit.
 func (s *Session) committed(answer pgconn.CommandTag, err error) error {
 	if err == nil {
 		s.committing.Store(false)
@@ -107,17 +108,16 @@ func (s *Session) committed(answer pgconn.CommandTag, err error) error {
 	return &UnknownCommit{err}
 }
 
-// commitAndBegin is commit, and begins the next batch's transaction in the same round trip. The two have one Sync: PostgreSQL does
-// nothing after a COMMIT that fails, and begins the next transaction only when this one is over. Its answer to COMMIT is read
-// first, and alone decides what became of the batch.
+// commitAndBegin commits, and begins the next batch's transaction in the same round trip. Both share one Sync: if the COMMIT fails,
+// PostgreSQL ignores the rest, and the next transaction begins only after the COMMIT. commitAndBegin reads the answer to COMMIT
+// first, and that answer alone decides the batch's outcome.
 //
-//	COMMIT refused, or no answer to it      as commit has it; a transaction that was begun all the same is rolled back
-//	COMMIT answered, and then an error      the batch is durable, and the error is forgotten: the next batch begins by itself,
-//	                                        and meets it again
+//	COMMIT refused, or no answer to it      as in commit; a transaction that was begun nevertheless is rolled back
+//	COMMIT answered, and then an error      the batch is durable, and the error is dropped: the next batch begins its own
+//	                                        transaction, and meets the error if it persists
 //	crash between the two                   as after a COMMIT: all of the batch, or nothing
 //
-// The next batch has locked nothing when its transaction lies open, and idle_in_transaction_session_timeout ends it where
-// nobody goes on with it.
+// The open transaction has locked nothing yet. If no batch uses it, idle_in_transaction_session_timeout ends it.
 func (s *Session) commitAndBegin(ctx context.Context, a *Assignment) error {
 	if s.Lost() {
 		return fmt.Errorf("commit a batch: %w", pgconn.ErrConnClosed)
@@ -128,7 +128,7 @@ func (s *Session) commitAndBegin(ctx context.Context, a *Assignment) error {
 	s.committing.Store(true)
 	answers := s.Batches.SendBatch(ctx, batch)
 	if err := s.committed(answers.Exec()); err != nil {
-		_ = answers.Close() // what it says follows from the COMMIT's error
+		_ = answers.Close() // its error is a consequence of the COMMIT's
 		s.rollback(ctx)
 		return err
 	}
@@ -141,7 +141,7 @@ func (s *Session) commitAndBegin(ctx context.Context, a *Assignment) error {
 	return nil
 }
 
-// rollback ends the transaction, or the connection if that does not work: either way nothing of it stays.
+// rollback ends the transaction, or closes the connection if that fails. Either way PostgreSQL undoes the transaction.
 func (s *Session) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

@@ -10,11 +10,11 @@ import (
 const (
 	// HistoryChanged is the reason of accepted, and of heartbeat for a heartbeat of another server or history.
 	HistoryChanged Reason = "history_changed"
-	// StateUnreadable is the reason where nobody can tell whether the history has changed.
+	// StateUnreadable is the reason if the file that would show a changed history cannot be read.
 	StateUnreadable Reason = "state_unreadable"
 )
 
-// accepted refuses, where nobody reads what is deleted, a server that no person has accepted as it is.
+// accepted refuses, if no audit is required, a server that no person has accepted in its present state.
 type accepted struct{}
 
 func (accepted) Ask(q *Question) Answer {
@@ -34,8 +34,8 @@ func (accepted) Ask(q *Question) Answer {
 	return refuse(HistoryChanged, why, "see that this is the server you mean, then run `lapse history accept --reason TEXT`")
 }
 
-// Restored says why nothing is deleted where a server is not the one that somebody accepted, or that the auditor's heartbeats are of;
-// nil where it is. It needs no more than to read the catalog. memory is what an executor remembers; nil, or where it cannot be read: nothing.
+// Restored says why nothing is deleted if the server is not the one that a person accepted, or not the one of the auditor's heartbeats;
+// otherwise it returns nil. It only reads the catalog. memory is what an executor remembers of the database; it may be nil.
 func Restored(ctx context.Context, q Querier, memory *state.Folder) (*Refusal, error) {
 	recalled := memory.Recall()
 	f, err := Read(ctx, q, nil)

@@ -11,7 +11,7 @@ const NoAuditor Reason = "auditor_away"
 // AuditorSilence is how long the auditor may be away, and how old an unconfirmed batch may be.
 const AuditorSilence = time.Minute
 
-// auditor refuses when nobody reads the slot and nothing else says that somebody does.
+// auditor refuses if no process has read the slot for a minute, and no valid heartbeat shows that an auditor is at work.
 type auditor struct{}
 
 func (auditor) Ask(q *Question) Answer {
@@ -22,8 +22,8 @@ func (auditor) Ask(q *Question) Answer {
 	return refuse(NoAuditor, fmt.Sprintf("nobody has read replication slot %q for a minute", f.slot), "start `lapse audit` or `lapse serve`")
 }
 
-// OwnAuditor waits until looked says that the auditor of the same process has compared log and database, or has found another one at
-// work. A former auditor's heartbeat is believed for two minutes, whatever became of the log since.
+// OwnAuditor waits until looked reports that the auditor of the same process has compared the log with the database, or has found another
+// auditor at work. Without it, deletion could start on the heartbeat of a former auditor, which is valid for two minutes.
 func OwnAuditor(looked func() bool) Guard { return ownAuditor{looked} }
 
 type ownAuditor struct{ looked func() bool }

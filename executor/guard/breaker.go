@@ -8,14 +8,14 @@ import (
 	"lapse/planner/record"
 )
 
-// The reasons of breaker, by what tripped it.
+// The reasons of breaker, by what opened it.
 const (
 	TooMuchDue = Reason(record.TooMuchDue)
 	SuddenJump = Reason(record.SuddenJump)
 	AbsurdPast = Reason(record.AbsurdPast)
 )
 
-// breaker refuses a policy with more due, or something else due, than was to be expected, until somebody says yes.
+// breaker refuses a policy that has more due than expected, or other rows, until a person allows it.
 type breaker struct{}
 
 func (breaker) Ask(q *Question) Answer {

@@ -8,19 +8,19 @@ import (
 // ClockJumped is the reason of clock.
 const ClockJumped Reason = "clock_jumped"
 
-// clockJump is by how much the server's clock may run ahead of this process's between two checks. Less is what a machine that slept
-// for a night looks like, whose processes did not live meanwhile.
+// clockJump is by how much the server's clock may get ahead of this process's clock between two checks. Smaller jumps also happen when a
+// machine sleeps for a night.
 const clockJump = 24 * time.Hour
 
-// believed is the server's clock when it was last believed.
+// believed remembers the server's clock when it was last trusted.
 type believed struct {
 	clock, read time.Time
 	right       int64
-	ahead       time.Duration // by how much it has jumped since; 0: it has not
+	ahead       time.Duration // by how much it has jumped ahead since; 0: not
 }
 
-// see compares the server's clock with the time that has passed for this process. A clock is trusted again once it is back
-// where it should be, or once somebody accepts it (`lapse clock accept`).
+// see compares the server's clock with the time that has passed for this process. A clock is trusted again once it is back in range, or
+// once a person accepts it (`lapse clock accept`).
 func (b *believed) see(f *Facts) {
 	if !b.read.IsZero() && f.right == b.right {
 		if ahead := f.clock.Sub(b.clock) - f.read.Sub(b.read); ahead > clockJump {
@@ -31,8 +31,8 @@ func (b *believed) see(f *Facts) {
 	*b = believed{clock: f.clock, read: f.read, right: f.right}
 }
 
-// clock refuses when the server's clock jumped ahead while this process lived: all that it jumped over would be deleted. A jump
-// that nobody was there to see is measured by cutoffs and heartbeats: see lapse.measure.
+// clock refuses if the server's clock jumped ahead while this process ran, because all rows in the jump would be deleted. A jump while
+// no process ran is detected from cutoffs and heartbeats: see lapse.measure.
 type clock struct{}
 
 func (clock) Ask(q *Question) Answer {

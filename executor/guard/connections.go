@@ -8,7 +8,7 @@ const Crowded Reason = "connections"
 // crowdedShare is the share of the connections that may be in use before batches make room.
 const crowdedShare = 0.9
 
-// connections slows down while the server has few connections left. The executor's workers, but for one, give theirs back meanwhile: see
+// connections slows down while the server has few connections left. All workers but one give their connections back meanwhile: see
 // Facts.Crowded.
 type connections struct{}
 
@@ -21,7 +21,7 @@ func (connections) Ask(q *Question) Answer {
 		"close connections that nobody uses, put a pooler before the application, or raise max_connections")
 }
 
-// Crowded reports whether the server has so few connections left that those who can do without one should.
+// Crowded reports whether the server has so few connections left that workers should give theirs back.
 func (f *Facts) Crowded() bool {
 	return f.load.MaxConnections > 0 && float64(f.load.Connections) > crowdedShare*float64(f.load.MaxConnections)
 }

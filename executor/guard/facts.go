@@ -13,40 +13,40 @@ import (
 	"lapse/schemas"
 )
 
-// heartbeatLasts is how far a heartbeat may be from the server's clock, as lapse.enter has it. One is written each minute.
+// heartbeatLasts is how far a heartbeat may be from the server's clock; lapse.enter has the same limit. One is written each minute.
 const heartbeatLasts = 2 * time.Minute
 
 // Facts are what one reading of the database showed.
 type Facts struct {
 	standby   bool
-	readOnly  bool // sessions begin read only, on a primary too
+	readOnly  bool // sessions begin read only, even if the server is a primary
 	installed bool // there is an installation on record
 	required  bool // audit: required
 
 	slot              string
-	exists            bool // the slot
-	local, active     bool // it is of this database; somebody reads it
+	exists            bool // the slot exists
+	local, active     bool // it belongs to this database; a process reads it
 	status            string
 	confirmed, insert schemas.LSN // 0: unknown
 
 	server     identity  // the history in force, and this server
 	accepted   identity  // where that history was accepted
-	beating    bool      // there is a heartbeat as lapse.enter wants it
-	doubted    bool      // the auditor has taken its heartbeats back
+	beating    bool      // there is a heartbeat that lapse.enter would accept
+	doubted    bool      // the auditor has revoked its heartbeats
 	last       *identity // what the last heartbeat says; nil if there is none
-	restarted  bool      // since the last heartbeat
-	difference string    // in what the publications are not as Lapse left them; "" in nothing
-	load       load      // what else the server has to bear
+	restarted  bool      // the server was started since the last heartbeat
+	difference string    // how the publications differ from what Lapse left; "" if they do not
+	load       load      // the server's other load
 
-	seen   state.Seen // what an executor's memory is compared with
-	strays string     // in what it is not the database of that memory; "" in nothing, or there is none
-	blind  error      // that memory cannot be read
+	seen   state.Seen // what is compared with an executor's memory
+	strays string     // how the database differs from that memory; "" if it does not, or there is none
+	blind  error      // why that memory cannot be read
 
 	clock time.Time // the server's
-	read  time.Time // the same moment by this process's clock, which nobody sets
-	right int64     // how often somebody has said that the server's clock is right
+	read  time.Time // the same moment by this process's monotonic clock
+	right int64     // how often a person has accepted the server's clock
 
-	// Every deletion is paused, by a person or (alarmed) by the auditor's alarm. Texts are bounded by the query.
+	// Every deletion is paused, by a person or (alarmed) by the auditor's alarm. The query bounds the texts.
 	halted, alarmed   bool
 	haltedAt, by, why string
 }
@@ -62,7 +62,7 @@ func (i identity) String() string {
 	return fmt.Sprintf("history %d, timeline %d, system %s", i.History, i.Timeline, i.System)
 }
 
-// Querier is what Read needs of a connection.
+// Querier is the part of a connection that Read needs.
 type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -97,10 +97,10 @@ const factsQuery = `
 	  left join pg_replication_slots s on s.slot_name = i.slot
 	  left join (select halted, alarm, by, reason, at from lapse.halt order by id desc limit 1) h on true`
 
-// notInstalled are the answers of a database that Lapse is not installed in.
+// notInstalled are the errors of a database in which Lapse is not installed.
 var notInstalled = []string{schemas.SQLStateUndefinedTable, schemas.SQLStateUndefinedFunction, schemas.SQLStateInvalidSchemaName}
 
-// Read reads the facts, in one statement. backends are the processes of the server that run this executor's batches.
+// Read reads the facts, in one statement. backends are the server processes that run this executor's batches.
 func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 	f := Facts{installed: true}
 	err := q.QueryRow(ctx, factsQuery, heartbeatLasts, backends).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
@@ -119,15 +119,15 @@ func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 	return &f, nil
 }
 
-// Compare compares the database with what an executor remembers of it, where no audit is required. It was recalled before the look.
+// Compare compares the database with what an executor remembers of it, if no audit is required. The caller recalled m before the reading.
 func (f *Facts) Compare(m *state.Recalled) {
 	if f.installed && !f.required && !f.standby {
 		f.strays, f.blind = m.Compare(&f.seen)
 	}
 }
 
-// ToRemember is what an executor may remember of the database; nil for nothing: an audit does, it cannot be written to, or nobody has
-// accepted it.
+// ToRemember returns what an executor may remember of the database. It is nil if the database has an audit, cannot be written to, or was
+// never accepted.
 func (f *Facts) ToRemember() *state.Seen {
 	if f.required || f.standby || f.readOnly || !f.installed || f.server != f.accepted || f.strays != "" || f.blind != nil {
 		return nil

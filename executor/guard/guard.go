@@ -7,19 +7,19 @@ import (
 	"lapse/planner/record"
 )
 
-// Guard is one reason to go on, slow down, wait or refuse. It keeps nothing between two questions.
+// Guard is one reason to go on, slow down, wait or refuse. It has no state.
 type Guard interface {
 	Ask(q *Question) Answer
 }
 
-// Limits are what a person may set.
+// Limits are the settings of guards.
 type Limits struct {
-	// ReplicaLag is by how much a standby may lag behind before batches slow down; at three times as much they stop. Default
-	// 10 s: far more than a healthy one, far less than what readers of it put up with. Less than 0: standbys are not checked.
+	// ReplicaLag is how far a standby may lag before batches slow down; at three times as much they stop. Default 10 s: far more than a
+	// healthy standby lags, far less than its readers accept. Below 0: standbys are not checked.
 	ReplicaLag time.Duration
 	// Delayed are the application_names of standbys that lag on purpose.
 	Delayed []string
-	// OldSnapshot is how long a snapshot may be held before batches slow down. Default 15 minutes. Less than 0: nobody asks.
+	// OldSnapshot is how long a snapshot may be held before batches slow down. Default 15 minutes. Below 0: snapshots are not checked.
 	OldSnapshot time.Duration
 }
 
@@ -34,14 +34,14 @@ type Question struct {
 	Now    time.Time
 	Facts  *Facts
 	Memory *Memory
-	// Policy is whose batch is to run. Nil: may any batch run in this database?
+	// Policy is the one whose batch is to run. Nil asks: may any batch run in this database?
 	Policy *record.InForce
-	// Table is the latest statistics of the policy's table; nil if nobody has read them.
+	// Table is the latest statistics of the policy's table; nil if they were not read.
 	Table *Table
 }
 
-// unlimited reports whether the batch is of a policy whose owner chose pace: unlimited. What spares the application does not hold
-// for it; what protects others' data does: slot headroom, and a standby that is far behind.
+// unlimited reports whether the batch's policy has pace: unlimited. Limits that spare the application do not apply to it; limits that
+// protect others' data do: slot headroom, and a standby that is far behind.
 func (q *Question) unlimited() bool { return q.Policy != nil && q.Policy.Limits.Pace == "unlimited" }
 
 // Verdict is the kind of an answer, mildest first.
@@ -51,19 +51,18 @@ type Verdict int
 const (
 	Go     Verdict = iota
 	Slow           // batches run, with longer pauses
-	Wait           // nothing runs; it passes by itself
-	Refuse         // nothing runs until a person has done something
+	Wait           // nothing runs until the obstacle goes by itself
+	Refuse         // nothing runs until a person acts
 )
 
-// Answer is what a guard says.
+// Answer is the answer of a guard.
 type Answer struct {
 	Verdict Verdict
-	// Slowdown is how many times as long as the batch alone a batch and the pause after it are to take together. It counts
-	// with Slow only.
+	// Slowdown is how many times the batch's own time the batch and the pause after it take together. It counts only with Slow.
 	Slowdown float64
-	// Until is when a Wait is over by the clock alone; zero where a later look says so.
+	// Until is when a Wait ends by the clock alone; zero if only a later reading can end it.
 	Until time.Time
-	// Refusal is why, for everything but Go.
+	// Refusal is the reason of every answer but Go.
 	Refusal
 }
 
@@ -73,7 +72,7 @@ func (a *Answer) Stops() bool { return a.Verdict >= Wait }
 // Paused reports whether a person has paused every deletion: nothing is wrong, and nothing is deleted.
 func (a *Answer) Paused() bool { return a.Stops() && a.Reason == PausedAll }
 
-// Err is the refusal of an answer that stops batches, and nil otherwise.
+// Err returns the refusal of an answer that stops batches, and nil otherwise.
 func (a *Answer) Err() error {
 	if !a.Stops() {
 		return nil
@@ -85,7 +84,7 @@ func refuse(reason Reason, detail, fix string) Answer {
 	return Answer{Verdict: Refuse, Refusal: Refusal{reason, detail, fix}}
 }
 
-// slow slows down by so many times.
+// slow returns an answer that slows down by a factor.
 func slow(by float64, reason Reason, detail, fix string) Answer {
 	return Answer{Verdict: Slow, Slowdown: by, Refusal: Refusal{reason, detail, fix}}
 }
@@ -106,11 +105,11 @@ type Refusal struct {
 	Fix    string
 }
 
-// Error says both.
+// Error returns the detail and the fix.
 func (r *Refusal) Error() string { return "nothing is deleted: " + r.Detail + ": " + r.Fix }
 
-// Strictest asks every guard and returns the strictest answer. Of several that are equally strict it is the first, and of
-// several that slow down the slowest.
+// Strictest asks every guard and returns the strictest answer. Of equally strict answers the first wins; of several that slow down, the
+// slowest.
 func Strictest(guards []Guard, q *Question) Answer {
 	var strictest Answer
 	for _, g := range guards {

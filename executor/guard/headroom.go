@@ -5,15 +5,15 @@ import "fmt"
 // Headroom is the reason of headroom.
 const Headroom Reason = "slot_headroom"
 
-// Shares of what the slot may keep, from which on batches slow down, and stop.
+// The shares of the slot's allowance from which batches slow down, and stop.
 const (
 	headroomSlow = 0.5
 	headroomStop = 0.75
 )
 
-// headroom slows down, and then stops, while the log that the slot keeps comes near max_slot_wal_keep_size, beyond which PostgreSQL
-// throws the evidence away. It refuses once the slot's log has stopped moving: waiting does not help then. Where the size is
-// unlimited nothing is thrown away, and nothing is asked.
+// headroom slows down, and then stops, when the log that the slot keeps comes near max_slot_wal_keep_size: beyond it PostgreSQL removes
+// log that the auditor has not read. It refuses if the slot no longer advances, because waiting does not help then. Without that
+// limit PostgreSQL keeps everything, and there is nothing to check.
 type headroom struct{}
 
 func (headroom) Ask(q *Question) Answer {

@@ -2,10 +2,10 @@ package guard
 
 import "fmt"
 
-// NoHeartbeat is the reason of heartbeat for none of the last minutes.
+// NoHeartbeat is the reason of heartbeat if there was none in the last minutes.
 const NoHeartbeat Reason = "no_beat"
 
-// heartbeat refuses where no heartbeat of the last minutes is of this server, as it runs, in this history.
+// heartbeat refuses if no heartbeat of the last minutes belongs to this server, since its last start, and to this history.
 type heartbeat struct{}
 
 func (heartbeat) Ask(q *Question) Answer {

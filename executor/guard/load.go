@@ -8,34 +8,34 @@ import (
 	"lapse/schemas"
 )
 
-// load is what the server has to bear beside our batches. What the login may not see is not there.
+// load is the server's load apart from our batches. What the login may not see is missing.
 type load struct {
 	Flushed schemas.LSN `json:"flushed"`
-	// The slot: where its log begins, and how much more may be written before it is lost; nil where there is no bound.
+	// The slot: where its log begins, and how much more may be written before it is lost; nil if there is no limit.
 	Restart schemas.LSN `json:"restart"`
 	Safe    *int64      `json:"safe"`
 
 	Replicas []replica `json:"replicas"`
 	Waiting  int       `json:"waiting"` // sessions that wait for a lock of this executor's batches
-	// Client connections, and how many there may be of them, without those that are reserved.
+	// Client connections in use, and how many there may be, without the reserved ones.
 	Connections    int `json:"connections"`
 	MaxConnections int `json:"max_connections"`
-	// Oldest is for how many seconds the oldest snapshot of this database, or a prepared transaction, has been held.
+	// Oldest is the age, in seconds, of the oldest snapshot or prepared transaction of this database.
 	Oldest float64 `json:"oldest"`
 }
 
-// replica is a standby that streams.
+// replica is a streaming standby.
 type replica struct {
 	Name   string      `json:"name"`
 	Replay schemas.LSN `json:"replay"`
 }
 
-// loadColumn is the load as one value; s is the slot in the catalog. Walsenders of logical slots, base backups and log archivers replay
-// nothing and are no standbys. Without pg_read_all_stats neither standbys nor others' snapshots are shown. VACUUM's own snapshots hold
-// nothing back.
+// loadColumn reads the load as one value; s is the slot in the catalog. Walsenders of logical slots, base backups and log archivers replay
+// nothing, so they are no standbys. A login without pg_read_all_stats sees neither standbys nor other sessions' snapshots. VACUUM's own
+// snapshots hold nothing back.
 //
-// pg_blocking_pids stops all locking of the server for as long as it looks, once for each session that it is asked of. So it is asked only
-// of those that wait for something that one of our sessions has or waits for too, and nobody's else: pg_locks is read once.
+// pg_blocking_pids blocks all locking on the server while it runs, once for each session asked about. So the query reads pg_locks once, and
+// asks only about sessions that wait for something that one of our sessions holds or waits for too.
 const loadColumn = `jsonb_build_object(
 	         'flushed', pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0'),
 	         'restart', coalesce(pg_wal_lsn_diff(s.restart_lsn, '0/0'), 0), 'safe', s.safe_wal_size,
@@ -69,7 +69,7 @@ const loadColumn = `jsonb_build_object(
 	                    union all
 	                   select x.prepared from pg_prepared_xacts x where x.database = current_database()) o(since)))`
 
-// progress says when the server had written how much, so that a standby's lag can be told as time whether it moves or not.
+// progress remembers how much the server had written at which time, so that a standby's lag can be told as time, whether it moves or not.
 type progress struct{ written []written }
 
 type written struct {
@@ -77,7 +77,7 @@ type written struct {
 	until schemas.LSN
 }
 
-// mostWritten is when what is remembered is thinned: the older, the coarser, down to a sixteenth of its age.
+// mostWritten is the length from which the list is thinned: the older the entries, the coarser, down to a sixteenth of their age.
 const mostWritten = 512
 
 func (p *progress) add(until schemas.LSN, at time.Time) {
@@ -98,7 +98,7 @@ func (p *progress) add(until schemas.LSN, at time.Time) {
 	p.written = kept
 }
 
-// behind is for how long at least something has been written that lies above a position.
+// behind returns the least age of the first write above a position.
 func (p *progress) behind(position schemas.LSN, now time.Time) time.Duration {
 	for _, w := range p.written {
 		if w.until > position {
@@ -108,10 +108,10 @@ func (p *progress) behind(position schemas.LSN, now time.Time) time.Duration {
 	return 0
 }
 
-// Table is what PostgreSQL's statistics say of a policy's table, all its partitions together.
+// Table is PostgreSQL's statistics of a policy's table, summed over its partitions.
 type Table struct {
 	Dead, Live int64
-	Trigger    float64 // dead rows from which on autovacuum comes
+	Trigger    float64 // the number of dead rows that starts autovacuum
 }
 
 const tableQuery = `

@@ -6,10 +6,9 @@ import (
 	"lapse/schemas"
 )
 
-// Memory is what former looks showed. Only Unconfirmed is safe for concurrent use.
+// Memory is what earlier readings showed. Only Unconfirmed is safe for concurrent use.
 //
-// A restart forgets it. The first look takes the present position as one that must be confirmed: it is above every batch
-// of a former process.
+// A restart loses it. The first reading then requires the present position to be confirmed: it is above every batch of a former process.
 type Memory struct {
 	// Unconfirmed are the batches that the auditor must confirm.
 	Unconfirmed Unconfirmed
@@ -26,7 +25,7 @@ type Memory struct {
 	clock      believed
 }
 
-// Observe records what a look showed. ticket was drawn before the look.
+// Observe records the result of a reading. ticket was drawn before the reading.
 func (m *Memory) Observe(f *Facts, ticket Ticket, now time.Time) {
 	if f.standby || !f.installed {
 		return

@@ -1,6 +1,6 @@
 package guard
 
-// All are the product's guards, in the order in which they are asked.
+// All returns the product's guards, in the order in which they are asked.
 func All(l Limits) []Guard {
 	l = l.withDefaults()
 	return []Guard{

@@ -3,7 +3,7 @@ package guard
 // PublicationsDiffer is the reason of publications.
 const PublicationsDiffer Reason = "publications_differ"
 
-// publications refuses where what is published is not as Lapse left it: deletes might not reach the auditor.
+// publications refuses if the publications differ from what Lapse left, because deletes might not reach the auditor.
 type publications struct{}
 
 func (publications) Ask(q *Question) Answer {

@@ -10,14 +10,14 @@ import (
 const ReplicaLag Reason = "replica_lag"
 
 const (
-	// replicaStop is at how many times the limit batches stop.
+	// replicaStop is the multiple of the limit at which batches stop.
 	replicaStop = 3
 	// replicaSlack is how far behind, in bytes, a standby always is.
 	replicaSlack = 1 << 20
 )
 
-// replicas slows down, and then waits, while a standby lags behind in replaying. For how long it lags is told by what this
-// process has seen the server write: a standby's own figures stop when the standby does.
+// replicas slows down, and then waits, while a standby lags. It measures the lag by what this process has seen the server write: a
+// standby's own figures stop when the standby does.
 type replicas struct{ Limits }
 
 func (r replicas) Ask(q *Question) Answer {

@@ -9,7 +9,7 @@ const (
 	LostSlot    Reason = "slot_lost"
 )
 
-// slot refuses where the slot that keeps the evidence is missing, another database's, or losing its log.
+// slot refuses if the slot that keeps the evidence is missing, belongs to another database, or loses its log.
 type slot struct{}
 
 func (slot) Ask(q *Question) Answer {

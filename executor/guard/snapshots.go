@@ -8,8 +8,8 @@ import (
 // OldSnapshot is the reason of snapshots.
 const OldSnapshot Reason = "old_snapshot"
 
-// snapshots slows down while a snapshot is held for long: VACUUM takes away nothing of what is deleted meanwhile, and all that
-// read the table skip it.
+// snapshots slows down while a transaction holds a snapshot for long: VACUUM cannot remove the rows deleted meanwhile, and every reader of
+// the table must skip them.
 type snapshots struct{ Limits }
 
 func (s snapshots) Ask(q *Question) Answer {

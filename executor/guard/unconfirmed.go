@@ -8,17 +8,17 @@ import (
 	"lapse/schemas"
 )
 
-// Unconfirmed remembers up to which position the auditor must have confirmed what was deleted, and since when. The zero
-// value is ready. Safe for concurrent use.
+// Unconfirmed remembers up to which position the auditor must confirm the deletions, and since when. The zero value is ready. Safe for
+// concurrent use.
 //
-// A batch lies below every position that is asked for after it has ended. With several workers the answer to one of them
-// may arrive when the batch of another has just ended, above it. So an asker draws a ticket first, and the position counts for the
-// batches that had ended by then; later ones wait for the next position. A ticket whose question is never answered costs nothing.
+// A position that is asked for after a batch has ended is above the batch. With several workers, the answer to one may arrive just after
+// the batch of another has ended, above that position. So a worker draws a ticket before it asks, and the position counts only for
+// batches that had ended by then; later ones wait for the next position. A ticket without an answer has no effect.
 type Unconfirmed struct {
 	mu     sync.Mutex
 	number Ticket    // of the batch that ended last
-	ended  []ended   // batches that no position is known above
-	bounds []ceiling // positions above batches, not confirmed when looked last
+	ended  []ended   // batches without a known position above them
+	bounds []ceiling // positions above batches, not confirmed at the last reading
 }
 
 // Ticket is drawn before a position is asked for.
@@ -29,13 +29,13 @@ type ended struct {
 	at     time.Time
 }
 
-// ceiling is a position above every batch that ended up to an instant and that no other ceiling covers.
+// ceiling is a position above every batch that ended before an instant and that no earlier ceiling covers.
 type ceiling struct {
 	at    time.Time // when the oldest of them ended
 	below schemas.LSN
 }
 
-// Ended says that a batch may have committed at or before an instant.
+// Ended records that a batch may have committed at or before an instant.
 func (u *Unconfirmed) Ended(at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -43,14 +43,14 @@ func (u *Unconfirmed) Ended(at time.Time) {
 	u.ended = append(u.ended, ended{u.number, at})
 }
 
-// Draw returns the ticket for a position that is about to be asked for.
+// Draw returns a ticket. The caller draws it before it asks for a position.
 func (u *Unconfirmed) Draw() Ticket {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.number
 }
 
-// Below says that position was the end of the log at some instant after ticket was drawn.
+// Below records that position was the end of the log at some instant after ticket was drawn.
 func (u *Unconfirmed) Below(ticket Ticket, position schemas.LSN) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -69,14 +69,14 @@ func (u *Unconfirmed) Below(ticket Ticket, position schemas.LSN) {
 	}
 }
 
-// require makes a position one that must be confirmed.
+// require adds a position that must be confirmed.
 func (u *Unconfirmed) require(at time.Time, position schemas.LSN) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.add(ceiling{at, position})
 }
 
-// add keeps the bounds of one second as one: the older instant and the higher position.
+// add merges the bounds of one second: the older instant and the higher position.
 func (u *Unconfirmed) add(b ceiling) {
 	if n := len(u.bounds); n > 0 {
 		if last := &u.bounds[n-1]; b.at.Sub(last.at).Abs() < time.Second {
@@ -90,14 +90,14 @@ func (u *Unconfirmed) add(b ceiling) {
 	u.bounds = append(u.bounds, b)
 }
 
-// confirm forgets what lies below the confirmed position.
+// confirm drops the bounds below the confirmed position.
 func (u *Unconfirmed) confirm(confirmed schemas.LSN) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.bounds = slices.DeleteFunc(u.bounds, func(b ceiling) bool { return b.below <= confirmed })
 }
 
-// oldest returns the bound that has waited longest, and false if nothing waits.
+// oldest returns the bound that has waited longest; false if none waits.
 func (u *Unconfirmed) oldest() (ceiling, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

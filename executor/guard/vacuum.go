@@ -6,9 +6,9 @@ import "fmt"
 const VacuumBehind Reason = "vacuum_behind"
 
 const (
-	// deadFloor is how many dead rows nobody minds.
+	// deadFloor is how many dead rows are harmless in any table.
 	deadFloor = 100_000
-	// deadFactor is how many times as many dead rows as make autovacuum come there may be.
+	// deadFactor is how many times the number of dead rows that starts autovacuum a table may have.
 	deadFactor = 5
 )
 

@@ -8,7 +8,7 @@ import (
 // LockWaiters is the reason of waiters.
 const LockWaiters Reason = "lock_waiters"
 
-// waitersCalm is for how long batches stay slow after a session was last seen to wait: each look is a glance at an instant.
+// waitersCalm is how long batches stay slow after a session was last seen waiting: each reading sees only one instant.
 const waitersCalm = 10 * time.Second
 
 // waiters slows down while sessions of the application wait for locks that this executor's batches hold.

@@ -8,7 +8,7 @@ import (
 // WindowClosed is the reason of window.
 const WindowClosed Reason = "window"
 
-// window waits while a policy's window is closed: no run begins, and one that is under way goes on when it opens.
+// window waits while a policy's window is closed: no run begins, and an open run continues when the window opens.
 type window struct{}
 
 func (window) Ask(q *Question) Answer {

@@ -19,13 +19,13 @@ import (
 	"lapse/internal/durable"
 )
 
-// Folder has the files of one executor, or of several. Safe for concurrent use, by several processes too.
+// Folder is the directory with the files of one or several executors. Safe for concurrent use, by several processes too.
 type Folder struct {
 	path    string
 	address string
 }
 
-// New names a folder, for the server that a connection leads to. It touches nothing.
+// New returns a folder, for the server of a connection. It does not access the disk.
 func New(path string, database *pgx.ConnConfig) *Folder {
 	addresses := []string{address(database.Host, database.Port)}
 	for _, f := range database.Fallbacks {
@@ -37,7 +37,7 @@ func New(path string, database *pgx.ConnConfig) *Folder {
 
 func address(host string, port uint16) string { return fmt.Sprintf("%s:%d", host, port) }
 
-// Writable makes the folder where it is missing, and returns an error where nothing can be written in it. Where f is nil nothing will be.
+// Writable creates the folder if it is missing, and returns an error if it cannot be written to. It does nothing if f is nil.
 func (f *Folder) Writable() error {
 	if f == nil {
 		return nil
@@ -52,14 +52,14 @@ func (f *Folder) Writable() error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// Seen is a database as a look shows it.
+// Seen is the state of a database at a reading of the facts.
 type Seen struct {
 	System   string    `json:"system_identifier"`
 	Database uint32    `json:"database_oid"`
 	Started  time.Time `json:"server_started"`
-	// Histories are the nonces of all that were ever accepted, oldest first.
+	// Histories are the nonces of all accepted histories, oldest first.
 	Histories []uuid.UUID `json:"histories"`
-	// Beats are how often each memory was written, by its id.
+	// Beats count the writes of each memory, by its id.
 	Beats map[uuid.UUID]int64 `json:"beats,omitempty"`
 }
 
@@ -79,15 +79,15 @@ type file struct {
 	At     time.Time `json:"at"`
 }
 
-// Recalled is what the files of a folder said at one moment.
+// Recalled is the contents of a folder's files at one moment.
 type Recalled struct {
 	folder *Folder
 	files  []*file
 	err    error
 }
 
-// Recall reads the files. It must be called before the database is checked: a beat that another executor commits and writes in between
-// would be in the file and not in what was seen. Where f is nil it recalls nothing.
+// Recall reads the files. Call it before the database is read: otherwise a beat that another executor commits and writes in between would be
+// in the file, but not in what was read. If f is nil it returns nothing.
 func (f *Folder) Recall() *Recalled {
 	if f == nil {
 		return nil
@@ -96,8 +96,8 @@ func (f *Folder) Recall() *Recalled {
 	return &Recalled{f, files, err}
 }
 
-// Compare says why a database is not the one that was deleted from last; "" where it is, where a person has accepted it since, and where
-// nothing is known of it. An error says that a file cannot be read.
+// Compare says why a database is not the one that was last deleted from. It returns "" if it is, if a person has accepted it since, or if
+// nothing is known of it. An error means that a file cannot be read.
 func (m *Recalled) Compare(s *Seen) (string, error) {
 	if m == nil {
 		return "", nil
@@ -117,7 +117,7 @@ func (m *Recalled) difference(s *Seen) string {
 	continues := false
 	for _, r := range m.files {
 		if !slices.Contains(r.Histories, s.history()) {
-			continue // of another database, or accepted since
+			continue // it is of another database, or was accepted since
 		}
 		if newest == nil || r.At.After(newest.At) {
 			newest = r
@@ -142,10 +142,10 @@ func (m *Recalled) difference(s *Seen) string {
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// isOf reports whether a file is of a database with this number, of a server with this data.
+// isOf reports whether a file is of this database: the same number, on the same cluster.
 func (r *file) isOf(s *Seen) bool { return r.System == s.System && r.Database == s.Database }
 
-// Memory is the id under which the beats of a database are counted, a new one if there is none.
+// Memory returns the id under which beats of a database are counted; a new one if there is none.
 func (f *Folder) Memory(s *Seen) uuid.UUID {
 	if r, err := readFile(f.name(s)); err == nil {
 		return r.Memory
@@ -153,8 +153,8 @@ func (f *Folder) Memory(s *Seen) uuid.UUID {
 	return uuid.New()
 }
 
-// Remember writes a beat that has been committed. The file that is there stays where another executor has written a later one to it, of
-// the same history or of the next.
+// Remember writes a committed beat to the file. It keeps the file if another executor has written a later beat, of the same history or of
+// the next.
 func (f *Folder) Remember(s *Seen, memory uuid.UUID, beat int64) error {
 	name := f.name(s)
 	if r, err := readFile(name); err == nil && r.Memory == memory && slices.Contains(r.Histories, s.history()) &&
@@ -172,7 +172,7 @@ func (f *Folder) Remember(s *Seen, memory uuid.UUID, beat int64) error {
 
 var named = regexp.MustCompile(`^[0-9]+-[0-9]+-[0-9a-f]{8}\.json$`)
 
-// name is the file of a database at this folder's address.
+// name returns the file's name for a database at this folder's address.
 func (f *Folder) name(s *Seen) string {
 	sum := sha256.Sum256([]byte(f.address))
 	return filepath.Join(f.path, fmt.Sprintf("%s-%d-%x.json", s.System, s.Database, sum[:4]))
@@ -193,7 +193,7 @@ func (f *Folder) read() ([]*file, error) {
 		}
 		r, err := readFile(filepath.Join(f.path, entry.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
+			continue // it was removed meanwhile
 		}
 		if err != nil {
 			return nil, err

@@ -26,9 +26,9 @@ func TestACatalogFunctionThatIsNotOursIsRefused(t *testing.T) {
 		}
 		for name, c := range map[string]struct{ sql, says string }{
 			"another in its place":      {rename + `; create function lapse.leaves(root oid) returns int language sql as 'select 1'`, "function lapse.leaves has another text"},
-			"renamed":                   {rename, "function lapse.leaves is there 0 times"},
-			"dropped":                   {`drop function lapse.alarm(text)`, "function lapse.alarm is there 0 times"},
-			"a second one":              {leaves("root oid, more int"), "function lapse.leaves is there 2 times"},
+			"renamed":                   {rename, "function lapse.leaves exists 0 times"},
+			"dropped":                   {`drop function lapse.alarm(text)`, "function lapse.alarm exists 0 times"},
+			"a second one":              {leaves("root oid, more int"), "function lapse.leaves exists 2 times"},
 			"another text":              {`create or replace function lapse.release(shard bigint, term bigint, holder text) returns void language sql security definer set search_path = pg_catalog, pg_temp as 'select'`, "function lapse.release has another text"},
 			"run as the caller":         {`alter function lapse.open_run security invoker`, "function lapse.open_run does not run with the rights"},
 			"another search_path":       {`alter function lapse.measure set search_path = evil, pg_catalog`, "function lapse.measure has other settings"},

@@ -203,7 +203,7 @@ func (v *RecordedVersion) FunctionTexts(ctx context.Context, q database.Querier,
 				text.Comment = commentAbove(script, text.Name)
 			}
 		} else if len(found) > 1 {
-			text.Differs = fmt.Sprintf("is there %d times", len(found))
+			text.Differs = fmt.Sprintf("exists %d times", len(found))
 		}
 		texts = append(texts, text)
 	}

@@ -199,7 +199,7 @@ func compareFunctions(expected []schemas.Function, found []schemas.FoundFunction
 	for i := range expected {
 		name := expected[i].Name
 		if n := len(named[name]); n != 1 {
-			return &FunctionError{name, fmt.Sprintf("is there %d times", n)}
+			return &FunctionError{name, fmt.Sprintf("exists %d times", n)}
 		}
 		if what := expected[i].Differs(&named[name][0]); what != "" {
 			return &FunctionError{name, what}
