@@ -10,17 +10,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// claimFormat is the first field of the canonical bytes. Another layout gets another name, so that no two layouts can
-// ever have the same bytes.
+// claimFormat is the first field of the canonical bytes. Another layout gets another name, so two layouts never have the same bytes.
 const claimFormat = "lapse-claim-3"
 
-// dropFormat precedes the canonical bytes of a claim to drop a partition. What was signed to delete rows says nothing of a
-// partition that is dropped, and the other way round.
+// dropFormat precedes the canonical bytes of a claim to drop a partition: a signature for deleting rows is none for dropping a
+// partition, and the other way round.
 const dropFormat = "lapse-drop-1"
 
-// Claim is what a batch says of itself before it deletes anything: who deletes, under which policy, in which
-// transaction, and which relations it may touch. It is the row of lapse.batch, and its MAC is what makes a delete a
-// system delete in the eyes of the audit.
+// Claim is what a batch says about itself before it deletes anything: who deletes, under which policy, in which transaction, and
+// which relations it may touch. It is the row of lapse.batch. Its MAC is what makes the audit count a delete as the system's.
 //
 // All instants are whole microseconds in UTC, as PostgreSQL keeps them.
 type Claim struct {
@@ -38,12 +36,12 @@ type Claim struct {
 	Cutoff           time.Time
 	HoldVersion      HoldVersion
 	Target           uint32   // the table or leaf the batch deletes from
-	Cascades         []uint32 // the relations that foreign keys may take along, ascending
-	Functions        Digest   // what runs in the batch, by text: see Digest.Keyed
+	Cascades         []uint32 // the relations in which foreign keys may delete rows too, ascending
+	Functions        Digest   // digest of the functions that run in the batch: see Digest.Keyed
 }
 
-// Canonical returns the bytes that the MAC is over: every field at a fixed width or with its length before it, so that
-// two different claims never have the same bytes.
+// Canonical returns the bytes that the MAC covers: every field has a fixed width or is preceded by its length, so two different claims
+// never have the same bytes.
 func (c *Claim) Canonical() []byte {
 	b := make([]byte, 0, 192+len(c.Policy)+4*len(c.Cascades))
 	b = appendText(b, claimFormat)
@@ -80,14 +78,14 @@ func (c *Claim) Verify(key Key, mac []byte) bool {
 	return key.Check() == nil && hmac.Equal(c.MAC(key), mac)
 }
 
-// DropMAC is MAC for a claim to drop the target whole.
+// DropMAC is the MAC of a claim to drop the whole target.
 func (c *Claim) DropMAC(key Key) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write(append(appendText(nil, dropFormat), c.Canonical()...))
 	return h.Sum(nil)
 }
 
-// VerifyDrop is Verify for a claim to drop the target whole.
+// VerifyDrop verifies the MAC of a claim to drop the whole target.
 func (c *Claim) VerifyDrop(key Key, mac []byte) bool {
 	return key.Check() == nil && hmac.Equal(c.DropMAC(key), mac)
 }

@@ -7,6 +7,6 @@
 //	*.schema.json   JSON Schemas of the policy file, of lapse.yaml, of events, of log records, of reports and of --json
 //	golden/         one example of each, byte for byte
 //
-// What is here is a contract between processes that may run different versions of Lapse at the same time. A format
-// changes by getting a new number, never in place.
+// These are contracts between processes that may run different versions of Lapse at the same time. A format changes by getting a new
+// number, never in place.
 package schemas

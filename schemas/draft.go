@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A draft is what the catalog's functions are called as where the catalog is not there, or may not be called: copies of some of
-// them in the session's own temporary schema, which goes with the transaction that made them.
+// A draft is a set of copies of the catalog's functions in the session's own temporary schema. Callers use it if the catalog does not
+// exist, or if they may not call its functions. It ends with the transaction that made it.
 
-// called finds calls of functions of the catalog, and what makes them.
+// called finds calls of the catalog's functions.
 var called = regexp.MustCompile(`\blapse\.([a-z_0-9]+)\(`)
 
-// InDraft writes SQL so that it calls a draft's functions; names are all of them.
+// InDraft rewrites SQL to call a draft's functions; names are all functions of the draft.
 func InDraft(sql string, names []string) string {
 	return called.ReplaceAllStringFunc(sql, func(call string) string {
 		name := strings.TrimSuffix(strings.TrimPrefix(call, "lapse."), "(")
@@ -24,8 +24,8 @@ func InDraft(sql string, names []string) string {
 	})
 }
 
-// DraftSQL is the script that makes copies of functions of the newest catalog, and of all functions of it that they call, with
-// the names that InDraft wants. PostgreSQL compiles none of them until it is called.
+// DraftSQL returns the script that copies functions of the newest catalog, and all functions that they call, under the names that InDraft
+// uses. PostgreSQL compiles none of them until it is called.
 func DraftSQL(roles Roles, wanted ...string) (script string, names []string, err error) {
 	texts, err := functionTexts(roles)
 	if err != nil {
@@ -66,13 +66,13 @@ func DraftSQL(roles Roles, wanted ...string) (script string, names []string, err
 	return "set local check_function_bodies = off;\n" + made.String() + sql.String(), names, nil
 }
 
-// namedType finds what may be a type of the catalog, with what follows it: no call. madeType finds where one is made.
+// namedType finds what may be a type of the catalog, with the character after it, which for a call is "(". madeType finds its definition.
 var (
 	namedType = regexp.MustCompile(`\blapse\.([a-z_0-9]+)([^a-z_0-9(]|$)`)
 	madeType  = regexp.MustCompile(`(?s)\bcreate type lapse\.([a-z_0-9]+) as (\([^;]*\));`)
 )
 
-// typeTexts are the fields of the catalog's types, by name without the schema.
+// typeTexts returns the fields of the catalog's types, by name without the schema.
 func typeTexts(roles Roles) (map[string]string, error) {
 	steps, err := Migrations(roles)
 	if err != nil {
@@ -87,7 +87,7 @@ func typeTexts(roles Roles) (map[string]string, error) {
 	return texts, nil
 }
 
-// functionTexts are the texts of the catalog's functions, by name without the schema.
+// functionTexts returns the texts of the catalog's functions, by name without the schema.
 func functionTexts(roles Roles) (map[string]string, error) {
 	steps, err := Migrations(roles)
 	if err != nil {

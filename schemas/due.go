@@ -6,18 +6,18 @@ import (
 	"fmt"
 )
 
-// Due says when a row is due by one column of it, so that a reader of the write-ahead log can tell without a database. It is in
-// a policy's version and in the row of each of its batches, and never in the claim.
+// Due says from which column of a row its due time follows, and how, so that a reader of the write-ahead log can tell without a
+// database. It is in a policy's version and in the ledger row of each of its batches, and never in the claim.
 type Due struct {
 	Column string   `json:"column"`
 	As     DueAs    `json:"as"`
-	After  []Period `json:"after,omitempty"` // added one after the other, in UTC; none: the column itself
+	After  []Period `json:"after,omitempty"` // added to the column one after the other, in UTC
 }
 
 // DueAs is how the text of the column is read as an instant.
 type DueAs string
 
-// The ways to read it. Dates and timestamps without a zone are UTC.
+// The ways to read it. Dates and timestamps without a zone are read as UTC.
 const (
 	DueInstant      DueAs = "timestamptz"
 	DueTimestamp    DueAs = "timestamp"
@@ -26,18 +26,18 @@ const (
 	DueMilliseconds DueAs = "milliseconds"
 )
 
-// DueEarliest is the first instant that is believed, in seconds since 1970: the first of year 4713 BC. What lies before it is never
-// due.
+// DueEarliest is the earliest valid instant, in seconds since 1970: the beginning of the year 4713 BC. A row with an earlier value is
+// never due.
 const DueEarliest = -210_863_520_000
 
-// Period is a time in the three parts that PostgreSQL keeps of an interval. None is negative.
+// Period is a time in the three parts that PostgreSQL stores of an interval. None is negative.
 type Period struct {
 	Months       int32 `json:"months,omitempty"`
 	Days         int32 `json:"days,omitempty"`
 	Microseconds int64 `json:"microseconds,omitempty"`
 }
 
-// ParseDue reads the JSON of a Due, and refuses one with a word that it does not know: a newer program may have written it.
+// ParseDue reads the JSON of a Due. It refuses words that it does not know, because a newer program may have written them.
 func ParseDue(text []byte) (*Due, error) {
 	var due Due
 	d := json.NewDecoder(bytes.NewReader(text))

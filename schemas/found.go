@@ -7,17 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// FoundFunction is a function of schema "lapse" as in the system catalog.
+// FoundFunction is a function of schema "lapse" as read from the system catalog.
 type FoundFunction struct {
 	Function
-	// Plain says that it is no procedure or aggregate, that no argument has a default, and that its types are PostgreSQL's or
-	// of schema lapse, and no domains: else a call would run more than its text.
+	// Plain: it is no procedure or aggregate, no argument has a default, and its types are PostgreSQL's or of schema lapse, and no
+	// domains. A call of any other function would run more than its text.
 	Plain    bool
-	Grantees []string // who may call it
+	Grantees []string // the roles that may call it
 }
 
-// FunctionTexts is the query that ReadFunctions reads: the functions of schema lapse with the names $1, given without
-// schema, or all of them where $1 is null. It reads the system catalog and nothing else.
+// FunctionTexts is the query that ReadFunctions reads: the functions of schema lapse with the names $1, given without schema, or all of
+// them if $1 is null. It reads only the system catalog.
 const FunctionTexts = `
 	select 'lapse.' || p.proname, pg_get_userbyid(p.proowner)::text, l.lanname::text,
 	       case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end,
@@ -36,7 +36,7 @@ const FunctionTexts = `
 	   and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
 	 order by 1, p.oid`
 
-// ReadFunctions returns what a query of FunctionTexts found. It closes rows.
+// ReadFunctions returns the functions that a query of FunctionTexts found. It closes rows.
 func ReadFunctions(rows pgx.Rows) ([]FoundFunction, error) {
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f FoundFunction, err error) {
 		err = row.Scan(&f.Name, &f.Owner, &f.Language, &f.Volatility, &f.Definer, &f.Strict, &f.Settings, &f.Body, &f.Plain, &f.Grantees)
@@ -49,13 +49,13 @@ func ReadFunctions(rows pgx.Rows) ([]FoundFunction, error) {
 	})
 }
 
-// Differs says in what a function that was found is not f, "" if in nothing. Who may call it is not compared.
+// Differs says how a function that was found differs from f; "" if it does not. It does not compare who may call it.
 func (f *Function) Differs(is *FoundFunction) string {
 	switch {
 	case is.Owner != f.Owner:
 		return "is owned by " + is.Owner + ", not by " + f.Owner
 	case is.Definer != f.Definer:
-		return "does not run with the rights that it must"
+		return "does not run with the right role's rights"
 	case is.Body != f.Body:
 		return "has another text"
 	case is.Language != f.Language, is.Volatility != f.Volatility, is.Strict != f.Strict:

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Function is a function of schema "lapse" as its text makes it, with all that decides what a call of it does. Text and
-// catalog can be compared by it: see Digest.
+// Function is a function of schema "lapse" as its text defines it, with everything that determines what a call does. Digest compares the
+// text with the catalog.
 type Function struct {
 	Name       string // with its schema
 	Owner      string // the role; not in the text
@@ -26,18 +26,18 @@ type Function struct {
 // bodyQuote encloses the body of every function of ours.
 const bodyQuote = "$lapse$"
 
-// functionHead is how every function of ours begins: one layout, so that text and catalog can be compared. functionStart
-// is how one begins in any layout.
+// functionHead is how every function of ours begins: they have one layout, so that text and catalog can be compared. functionStart is
+// how a function begins in any layout.
 var (
 	functionStart = regexp.MustCompile(`(?i)\bcreate\s+(or\s+replace\s+)?(function|procedure)\s`)
 	functionHead  = regexp.MustCompile(`(?s)create function (lapse\.[a-z_0-9]+)\([^;]*?\)\s+returns [^;]*?\nlanguage ([a-z]+)((?: [a-z]+)*)\n((?:set [^\n]*\n)*)as \$lapse\$`)
 )
 
-// functionWords are the attributes that ours have, beside the language.
+// functionWords are the attributes that ours may have, apart from the language.
 var functionWords = []string{"immutable", "stable", "volatile", "strict", "security", "definer", "invoker"}
 
-// ParseFunctions reads the functions out of a script of ours, and gives them to owner. A function in another layout is an
-// error: its text could not be compared with the catalog.
+// ParseFunctions reads the functions in a script of ours; owner owns them. A function in another layout is an error, because its text
+// could not be compared with the catalog.
 func ParseFunctions(script, owner string) ([]Function, error) {
 	var all []Function
 	for rest := script; ; {
@@ -48,7 +48,7 @@ func ParseFunctions(script, owner string) ([]Function, error) {
 		rest = rest[at[0]:]
 		head := functionHead.FindStringSubmatchIndex(rest)
 		if head == nil || head[0] != 0 {
-			return nil, fmt.Errorf("read a function's text: %.60q is not laid out as ours are", rest)
+			return nil, fmt.Errorf("read a function's text: %.60q does not have the layout of Lapse's functions", rest)
 		}
 		body, after, found := strings.Cut(rest[head[1]:], bodyQuote)
 		if !found {
@@ -80,7 +80,7 @@ func ParseFunctions(script, owner string) ([]Function, error) {
 	}
 }
 
-// setting writes "set a = 'b'" as the catalog writes it.
+// setting converts "set a = 'b'" to the catalog's spelling.
 func setting(line string) string {
 	name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "set "), " = ")
 	return name + "=" + strings.Trim(value, "'")
@@ -106,8 +106,8 @@ var lookFunctions = []string{
 	"lapse.deleter_of", "lapse.set_key", "lapse.sets", "lapse.unpromised", "lapse.ways",
 }
 
-// DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right
-// in schema lapse but to read CallerView.
+// DeleterFunctions are the catalog's functions that a deleter may call, as GRANT names them. Its only other right in schema lapse is to read
+// CallerView.
 func DeleterFunctions() []string {
 	return []string{
 		"lapse.held_keys(int, bytea)", "lapse.held_rows(int, int, bytea)", "lapse.quarantined_keys(int, int, oid, timestamptz, bytea)",
@@ -123,7 +123,7 @@ func DeleterFunctions() []string {
 	}
 }
 
-// CallerView proves to the catalog's functions which deleter calls them.
+// CallerView proves to the catalog's functions which deleter is calling.
 const CallerView = "lapse.caller"
 
 // CallerProof is SQL for that proof.
@@ -168,18 +168,18 @@ func named(names []string, roles Roles) ([]Function, error) {
 	return all, nil
 }
 
-// Digest is over functions, in the order given: what ran, in a form that a claim can hold.
+// Digest is a digest of functions, in the given order. A claim uses it to say what ran.
 type Digest [sha256.Size]byte
 
-// Keyed is the digest as a claim has it, under the tag key: policies' texts have values in them, and the log is kept for ever, so that a digest
-// without a key would let its readers try values until one fits. The same text has the same digest in every claim.
+// Keyed returns the digest for a claim, under the tag key. Policies' texts contain values, and the log keeps claims forever: with an
+// unkeyed digest, a reader of the log could try values until one fits. The same text has the same digest in every claim.
 func (d Digest) Keyed(key Key) Digest {
 	h := hmac.New(sha256.New, key)
 	h.Write(append(appendText(nil, functionsFormat), d[:]...))
 	return Digest(h.Sum(nil))
 }
 
-// functionsFormat begins what is under the key: no claim begins like that.
+// functionsFormat precedes the digest under the key. No claim begins like that.
 const functionsFormat = "lapse-functions-1"
 
 // DigestOf returns the digest of functions.

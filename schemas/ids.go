@@ -1,12 +1,12 @@
 package schemas
 
-// PolicyID is a policy's number in the catalog. It is never used again.
+// PolicyID is a policy's number in the catalog. Numbers are never reused.
 type PolicyID int32
 
 // PolicyName is a policy's name in its file, in events and in metrics.
 type PolicyName string
 
-// PolicyVersion counts a policy's versions. A version is never changed: every edit of the policy file makes the next.
+// PolicyVersion counts a policy's versions. A version never changes: every edit of the policy file makes the next.
 type PolicyVersion int32
 
 // XID is a transaction's 64-bit id. The write-ahead log carries its low half.
@@ -15,5 +15,5 @@ type XID uint64
 // HoldVersion counts the changes of the holds in force.
 type HoldVersion int64
 
-// HoldID is the number of a legal hold. It is never used again.
+// HoldID is the number of a legal hold. Numbers are never reused.
 type HoldID int32

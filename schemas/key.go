@@ -6,19 +6,19 @@ import (
 	"log/slog"
 )
 
-// MinKey is the shortest key that is accepted, in bytes.
+// MinKey is the length of the shortest valid key, in bytes.
 const MinKey = 32
 
 // ErrKeyTooShort says that a key has fewer than MinKey bytes.
 var ErrKeyTooShort = errors.New("key is shorter than 32 bytes: make one with `lapse init --keys DIR`")
 
-// Key is a secret: the tag key, which executor and auditor share and which never enters the database, and the others of
-// lapse.yaml's keys. However it is printed, logged or encoded as text, it shows a fixed text.
+// Key is a secret: the tag key, which executor and auditor share and which never enters the database, or another of lapse.yaml's keys.
+// Printed, logged or encoded as text it is always a fixed text.
 type Key []byte
 
 const redacted = "(a key)"
 
-// Check returns ErrKeyTooShort for a key that protects nothing.
+// Check returns ErrKeyTooShort for a key that is too short to protect anything.
 func (k Key) Check() error {
 	if len(k) < MinKey {
 		return ErrKeyTooShort
@@ -26,7 +26,7 @@ func (k Key) Check() error {
 	return nil
 }
 
-// Fingerprint names the key without saying what it is.
+// Fingerprint identifies the key without revealing it.
 func (k Key) Fingerprint() string { return Fingerprint(k) }
 
 // Format hides the key from every verb of fmt.

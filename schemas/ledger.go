@@ -1,23 +1,22 @@
 package schemas
 
-// LedgerSchema is the schema that the ledger's tables are in, and everything else of Lapse's in a user's database.
+// LedgerSchema is the schema of the ledger's tables and of everything else that Lapse keeps in a user's database.
 const LedgerSchema = "lapse"
 
-// The tables of the ledger: what is written there reaches the auditor through the write-ahead log. Their rows are inserted
-// and never changed.
+// The tables of the ledger. The auditor receives their rows through the write-ahead log. Rows are inserted and never changed.
 const (
-	BatchTable     = "batch"        // what a batch says of itself before it deletes
+	BatchTable     = "batch"        // what a batch says about itself before it deletes
 	ResultTable    = "batch_result" // what it did
 	DroppedTable   = "dropped"      // a partition that was dropped whole
 	HeartbeatTable = "heartbeat"
 	CoveredTable   = "covered" // which tables are published
-	// QuarantineTable has how many rows come into the quarantine and leave it, RestatedTable what is in force where the log may have missed it.
+	// QuarantineTable counts rows that enter and leave the quarantine; RestatedTable repeats what is in force if the log may have missed it.
 	QuarantineTable = "quarantine_change"
 	RestatedTable   = "restated"
 	SnapshotTable   = "snapshot" // how much is due
 )
 
-// The tables that say what is in force. All that happens to their rows reaches the auditor, whole.
+// The tables of what is in force. The auditor receives all changes to their rows.
 const (
 	PolicyTable      = "policy"
 	PolicyStateTable = "policy_state"
@@ -25,15 +24,16 @@ const (
 	HaltTable        = "halt" // the switch that stops everything
 	HoldTable        = "hold"
 	HoldStateTable   = "hold_state"
-	HoldTreeTable    = "hold_relation" // what each hold was ever on
+	HoldTreeTable    = "hold_relation" // every relation that a hold ever covered
 )
 
-// LedgerTables are published in lapse_ledger: the evidence, and the auditor's heartbeats. lapse.publications_trouble has them too.
+// LedgerTables returns the tables published in lapse_ledger: the evidence and the auditor's heartbeats. lapse.publications_trouble has the
+// same list.
 func LedgerTables() []string {
 	return []string{BatchTable, ResultTable, DroppedTable, HeartbeatTable, CoveredTable, QuarantineTable, RestatedTable, SnapshotTable}
 }
 
-// CatalogTables are published in lapse_catalog. lapse.publications_trouble has them too.
+// CatalogTables returns the tables published in lapse_catalog. lapse.publications_trouble has the same list.
 func CatalogTables() []string {
 	return []string{PolicyTable, PolicyStateTable, GateTable, HaltTable, HoldTable, HoldStateTable, HoldTreeTable}
 }

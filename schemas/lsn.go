@@ -10,11 +10,11 @@ import (
 // LSN is a byte position in PostgreSQL's write-ahead log.
 type LSN uint64
 
-// Timeline numbers what a cluster went through: a promotion starts another.
+// Timeline numbers the timelines of a cluster: a promotion starts another.
 type Timeline uint32
 
-// History numbers the pasts of one database: a person who goes on after a restore starts another. In two copies of a
-// database one position, on one timeline, is given to two transactions; the history tells them apart.
+// History numbers the pasts of one database: a person who accepts a restored database starts another. Two copies of a database can give the
+// same position, on the same timeline, to two transactions; the history tells them apart.
 type History uint32
 
 // String writes the position as PostgreSQL does, "0/19C2A40".
@@ -22,7 +22,7 @@ func (l LSN) String() string {
 	return fmt.Sprintf("%X/%X", uint32(l>>32), uint32(l))
 }
 
-// ParseLSN reads what String and PostgreSQL's pg_lsn write.
+// ParseLSN reads the format of String and of PostgreSQL's pg_lsn.
 func ParseLSN(text string) (LSN, error) {
 	high, low, ok := strings.Cut(text, "/")
 	if !ok {
@@ -50,7 +50,7 @@ func parseHex32(text string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// Scan reads a pg_lsn column. NULL becomes zero, which is no position in any log.
+// Scan reads a pg_lsn column. NULL becomes zero, which is not a position in any log.
 func (l *LSN) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:

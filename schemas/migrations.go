@@ -14,15 +14,14 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Version is the newest catalog version, the number of the last files in migrations/. The versions of unreleased are never given
-// to a release.
+// Version is the newest catalog version, the number of the last files in migrations/. No release gets a version of unreleased.
 const Version = 1
 
 // unreleased are the versions that catalogs had before the first release, from the lowest to the highest.
 var unreleased = [2]int{3, 6}
 
-// OtherVersion says why a catalog of version found is not for this program, and what to do; both are "" where it is. A version
-// below 1 is that of no catalog.
+// OtherVersion says why this program cannot use a catalog of version found, and what to do; both are "" if it can. A version below 1
+// means that there is no catalog.
 func OtherVersion(found int) (why, remedy string) {
 	switch {
 	case found == Version:
@@ -40,12 +39,12 @@ func OtherVersion(found int) (why, remedy string) {
 type Migration struct {
 	Version int
 	SQL     string
-	// Checksum is the SHA-256 of the step's files as the repository has them, in hexadecimal digits. It does not depend on roles.
+	// Checksum is the SHA-256 of the step's files as in the repository, in hexadecimal digits. It does not depend on roles.
 	Checksum string
 }
 
-// Migrations returns all steps, from version 1 to Version, for roles. A step is all files of its number, by name. A number that is
-// missing is an error.
+// Migrations returns all steps for roles, from version 1 to Version. A step consists of all files of its number, sorted by name. A missing
+// number is an error.
 func Migrations(roles Roles) ([]Migration, error) {
 	steps, err := readMigrations(migrations, roles)
 	if err != nil {
@@ -57,7 +56,7 @@ func Migrations(roles Roles) ([]Migration, error) {
 	return steps, nil
 }
 
-// readMigrations reads the steps out of the files of folder migrations.
+// readMigrations reads the steps from the files of folder migrations.
 func readMigrations(files fs.FS, roles Roles) ([]Migration, error) {
 	names, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil {
@@ -94,7 +93,7 @@ func readMigrations(files fs.FS, roles Roles) ([]Migration, error) {
 	return steps, nil
 }
 
-// fillIn writes a migration for roles.
+// fillIn fills roles into a migration.
 func fillIn(name, text string, roles Roles) (string, error) {
 	parsed, err := template.New(name).Option("missingkey=error").Parse(text)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Identifier quotes a name for SQL, also for the commands of the replication protocol. Of several names it makes a
-// qualified one: Identifier(schema, table).
+// Identifier quotes a name for SQL, and for the commands of the replication protocol. Several names make a qualified one:
+// Identifier(schema, table).
 func Identifier(names ...string) string { return pgx.Identifier(names).Sanitize() }
 
 // Literal quotes a text for SQL, whatever standard_conforming_strings says.

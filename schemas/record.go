@@ -8,32 +8,32 @@ type Header struct {
 	Value []byte
 }
 
-// Record is what is published into a topic, and what is read back from one.
+// Record is a record that is published into a topic, or read back from one.
 type Record struct {
 	Topic     string
 	Partition int32
 
-	// Key and Value may be nil, which Kafka tells apart from empty.
+	// Key and Value may be nil, which in Kafka differs from empty.
 	Key, Value []byte
 	Headers    []Header
 
-	// Time is the record's timestamp, kept to the millisecond. A caller that publishes the same record again after a
-	// restart gives the same Time: the time of the commit, not the clock on the wall. It must be set, and not before
-	// 1970. One that is a minute ahead of the publisher's clock is published as of now.
+	// Time is the record's timestamp, in milliseconds. Use the time of the commit, not the present: a record that is published again after a
+	// restart must get the same Time. It must be set, and not before 1970. A Time more than a minute ahead of the publisher's clock is
+	// replaced by that clock's.
 	Time time.Time
 
-	// Follows says that another record for the same partition comes at once, and that this one may wait for it. It is not published.
+	// Follows says that another record for the same partition comes at once, so this one may wait for it. It is not published.
 	Follows bool
 }
 
-// HeaderOp is the key of the header that says what kind of record this is. OpFence is its value in the records with which a
-// publisher takes a partition over; consumers skip them.
+// HeaderOp is the key of the header with the kind of the record. OpFence is its value in the records with which a publisher takes over a
+// partition; consumers skip them.
 const (
 	HeaderOp = "lapse-op"
 	OpFence  = "fence"
 )
 
-// Header is the value of a header; empty if the record does not have it.
+// Header returns the value of a header, or "" if the record does not have it.
 func (r *Record) Header(name string) string {
 	for i := range r.Headers {
 		if r.Headers[i].Key == name {
@@ -43,5 +43,5 @@ func (r *Record) Header(name string) string {
 	return ""
 }
 
-// IsFence tells whether the record is a fence.
+// IsFence reports whether the record is a fence.
 func (r *Record) IsFence() bool { return r.Header(HeaderOp) == OpFence }

@@ -2,7 +2,7 @@ package schemas
 
 import "strings"
 
-// Right is one right of executor or auditor in schema lapse.
+// Right is one right that the executor or the auditor has in schema lapse.
 type Right struct {
 	Role      string
 	Privilege string // usage, select or execute
@@ -11,7 +11,7 @@ type Right struct {
 	Columns   []string
 }
 
-// Statement gives the right.
+// Statement returns the GRANT that gives the right.
 func (r *Right) Statement() string {
 	on := r.Object
 	if r.On != "table" {
@@ -24,7 +24,7 @@ func (r *Right) Statement() string {
 	return "grant " + privilege + " on " + on + " to " + Identifier(r.Role)
 }
 
-// What executor and auditor may read in the newest catalog. Keys are in lapse.quarantine: they have only the other columns of it.
+// What executor and auditor may read in the newest catalog. lapse.quarantine contains keys: they may read only its other columns.
 var (
 	bothRead = []string{
 		"covered", "gate", "halt", "heartbeat", "history", "hold", "hold_relation", "hold_state", "installation", "looked", "migration", "policy", "policy_state",
@@ -54,8 +54,8 @@ var (
 	}
 )
 
-// Rights are the rights of executor and auditor in the newest catalog. init gives them with its newest version, and gives them back
-// to a role that was dropped and made again.
+// Rights returns the rights of executor and auditor in the newest catalog. init grants them, and grants them again to a role that was
+// dropped and made again.
 func Rights(roles Roles) []Right {
 	var all []Right
 	for _, r := range []struct {

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Roles are the names of an installation's roles. They belong to the cluster, not to the database: a prefix of its own
-// keeps two databases apart.
+// Roles are the names of an installation's roles. Roles belong to the cluster, not to the database: two databases need different
+// prefixes.
 type Roles struct {
-	Owner    string // the catalog, the publications and the functions that all policies share; no right on anybody's table
+	Owner    string // the catalog, the publications and the functions that all policies share; no right on any user's table
 	Executor string // may call the functions per policy
 	Auditor  string // reads the write-ahead log
-	// Login plays owner, executor and auditor where nobody wants three logins.
+	// Login acts as owner, executor and auditor in an installation that does not separate them.
 	Login string
-	// DeleterPrefix is what the names of the deleters begin with: one role for each owner of tables with policies.
+	// DeleterPrefix begins the names of the deleters: there is one role for each owner of tables with policies.
 	DeleterPrefix string
 }
 
-// DefaultRolePrefix is what role names begin with when lapse.yaml says nothing.
+// DefaultRolePrefix begins role names unless lapse.yaml says otherwise.
 const DefaultRolePrefix = "lapse_"
 
-// RolesFor returns the role names that begin with prefix.
+// RolesFor returns the role names with a prefix.
 func RolesFor(prefix string) Roles {
 	login := strings.TrimRight(prefix, "_")
 	if login == "" || login == prefix {
@@ -32,8 +32,8 @@ func RolesFor(prefix string) Roles {
 	}
 }
 
-// Deleter is the role that owns the functions for one owner's tables, and is a member of that owner alone. It is named by
-// the owner's oid, so that two databases of a cluster never give one deleter two owners.
+// Deleter returns the role that owns the functions for one owner's tables, and is a member of that owner alone. Its name contains the
+// owner's oid, so two databases of a cluster never share a deleter for two owners.
 func (r Roles) Deleter(owner uint32) string {
 	return r.DeleterPrefix + strconv.FormatUint(uint64(owner), 10)
 }

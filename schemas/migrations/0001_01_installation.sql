@@ -2,15 +2,15 @@
 -- comment where psql and other tools show it: \d+ lapse.*, \dT+, \df+.
 --
 -- {{.Owner}} is a role of this installation, already quoted. The files of one number run in one transaction,
--- in the order of their names, as {{.Owner}}. Everything here belongs to it; the functions per policy, which `lapse apply` makes, belong
+-- in the order of their names, as {{.Owner}}. Everything here belongs to it. The functions per policy, which `lapse apply` makes, belong
 -- to the deleters, one for each owner of tables. What executor and auditor may read and call is in schemas/rights.go, what a deleter
--- may call in schemas/function.go. Every column that a login other than the owner's can fill is bounded.
+-- may call in schemas/function.go. Every column that a login other than the owner's can write to has a bounded size.
 
 create schema lapse;
 revoke all on schema lapse from public;
 comment on schema lapse is 'Lapse: row TTL with proof';
 
--- Evidence is append-only for everybody, its owner too.
+-- Evidence is append-only for every role, even for its owner.
 create function lapse.refuse_change() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -19,7 +19,7 @@ begin
   raise exception 'lapse.% is append-only', tg_table_name using errcode = 'insufficient_privilege';
 end
 $lapse$;
-comment on function lapse.refuse_change is 'Trigger that keeps evidence append-only, for its owner too.';
+comment on function lapse.refuse_change is 'Trigger that keeps evidence append-only, even for its owner.';
 
 create table lapse.installation (
   only_row               boolean primary key default true check (only_row),
@@ -37,20 +37,20 @@ create table lapse.installation (
 );
 comment on table lapse.installation is 'One row: what lapse init made, and with which settings. Written by lapse init.';
 comment on column lapse.installation.only_row is 'Always true: there is one row.';
-comment on column lapse.installation.schema_version is 'Version of this schema. A lapse of another version refuses to work with it, but for lapse init, which upgrades it.';
+comment on column lapse.installation.schema_version is 'Version of this schema. A lapse of another version refuses to use it; only lapse init does, and upgrades it.';
 comment on column lapse.installation.slot is 'Name of the replication slot that the auditor reads.';
-comment on column lapse.installation.slot_start is 'Where the slot began: deletions before it are in no evidence. Null until the slot is made.';
+comment on column lapse.installation.slot_start is 'Where the slot began: there is no evidence of deletions before. Null until the slot is made.';
 comment on column lapse.installation.slot_made_at is 'When the slot was made; null until then.';
 comment on column lapse.installation.audit_required is 'Whether rows are deleted only while an auditor reads the log.';
 comment on column lapse.installation.keys is 'Fingerprint of each key, by the key''s name. The keys themselves are nowhere in the database.';
 comment on column lapse.installation.installed_at is 'When lapse init ran first.';
-comment on column lapse.installation.publication_faults is 'How often a command found the publications changed by somebody else.';
-comment on column lapse.installation.publication_fault_text is 'What it found last; null for nothing yet.';
-comment on column lapse.installation.covered_slot is 'Where the slot began for which lapse.covered was written whole: rows for another slot may not have been read.';
-comment on column lapse.installation.doubted is 'Beats up to this one prove nothing any more: the auditor has taken them back.';
+comment on column lapse.installation.publication_faults is 'How often a command found that somebody else had changed the publications.';
+comment on column lapse.installation.publication_fault_text is 'What the last of these commands found; null if there was none.';
+comment on column lapse.installation.covered_slot is 'Start of the slot for which lapse.covered was written completely; an auditor may have missed rows written for another slot.';
+comment on column lapse.installation.doubted is 'The auditor has revoked its beats up to this one.';
 
--- The versions of this catalog, one row each, written by init. A program whose files of a version have another checksum is
--- refused: see internal/setup/site/migration.go.
+-- The versions of this catalog, one row each, written by init. A program whose files of a version have another checksum cannot use the
+-- catalog: see internal/setup/site/migration.go.
 create table lapse.migration (
   version    int primary key check (version > 0),
   checksum   text not null check (checksum ~ '^[0-9a-f]{64}$'),

@@ -25,16 +25,16 @@ comment on column lapse.policy.id is 'Number of the policy. A name keeps its num
 comment on column lapse.policy.version is 'Number of the version, from 1.';
 comment on column lapse.policy.name is 'Name of the policy.';
 comment on column lapse.policy.table_oid is 'The table that the version deletes from.';
-comment on column lapse.policy.table_name is 'Its name when the version was made: schema.table, quoted where SQL wants it.';
+comment on column lapse.policy.table_name is 'Its name when the version was made: schema.table, quoted as in SQL.';
 comment on column lapse.policy.columns is 'The columns that the functions were made for: name, number and type of each. A type may be null.';
-comment on column lapse.policy.spec is 'The entry of the policy file in one spelling, and what it was found to mean: key, cascades, owner of the table.';
+comment on column lapse.policy.spec is 'The entry of the policy file in canonical form, and what apply resolved: key, cascades, owner of the table.';
 comment on column lapse.policy.made_at is 'When the version was made.';
 comment on column lapse.policy.made_by is 'Login that applied it.';
 comment on column lapse.policy.reason is 'Why, as given by the person who applied it.';
 comment on column lapse.policy.entry is 'The entry of the policy file as it was written.';
 comment on column lapse.policy.former_entry is 'The entry of the version before. Null in the first version, and where that has none.';
 comment on column lapse.policy.trusted is 'the triggers, rules and functions that may run inside the deletions: [{relation, kind, name, digest}]; null where none may';
-comment on column lapse.policy.joined is 'the relations that the condition reads beside the table: [{oid, name, columns}]';
+comment on column lapse.policy.joined is 'the relations that the condition reads in addition to the table: [{oid, name, columns}]';
 
 create table lapse.policy_state (
   policy_id  int not null,
@@ -49,7 +49,7 @@ create index on lapse.policy_state (policy_id, changed_at);
 create trigger append_only before update or delete or truncate on lapse.policy_state
   for each statement execute function lapse.refuse_change();
 alter table lapse.policy_state replica identity full;
-comment on table lapse.policy_state is 'Every state that a policy came into, append-only and published. Written by lapse apply and lapse policy, and by advance_arming.';
+comment on table lapse.policy_state is 'Every change of a policy''s state, append-only and published. Written by lapse apply and lapse policy, and by advance_arming.';
 comment on column lapse.policy_state.policy_id is 'The policy.';
 comment on column lapse.policy_state.version is 'The version that was in force then.';
 comment on column lapse.policy_state.state is 'observing: deletes nothing; arming: waits for the auditor; armed: deletes; paused: stopped by a person; dropped.';
@@ -57,8 +57,8 @@ comment on column lapse.policy_state.changed_at is 'When.';
 comment on column lapse.policy_state.changed_by is 'Login that did it.';
 comment on column lapse.policy_state.reason is 'Why, as given by the person who did it.';
 
--- One row per policy. A batch locks the table ROW SHARE until it commits; a change of a row locks the table
--- EXCLUSIVE first, and so waits until no batch runs under what was in force before.
+-- One row per policy. A batch locks the table ROW SHARE until it commits. A change of a row first locks the table EXCLUSIVE, and so waits
+-- until no batch runs under the former state.
 create table lapse.gate (
   policy_id    int primary key,
   name         text not null,
@@ -80,12 +80,12 @@ comment on column lapse.gate.name is 'Its name.';
 comment on column lapse.gate.table_oid is 'The table that it deletes from.';
 comment on column lapse.gate.version is 'The version in force.';
 comment on column lapse.gate.state is 'The state, as in policy_state.';
-comment on column lapse.gate.held_back is 'The version that waits for a yes, because more falls due under it than somebody has said yes to; null for none. Where it is the version in force, nothing is deleted meanwhile.';
+comment on column lapse.gate.held_back is 'The version that waits until a person accepts it, because more rows are due under it; null for none. If it is the version in force, nothing is deleted until then.';
 comment on column lapse.gate.hold_version is 'Number of the last change of legal holds that concerns the policy. A batch with another one is refused.';
 comment on column lapse.gate.arming_lsn is 'While arming: the position that the auditor must have confirmed before the policy deletes. Null: not recorded yet, or not arming.';
 comment on column lapse.gate.soft is 'Whether the policy sets a column of its rows, and deletes none: a table may have one policy of each kind.';
 
--- Written before an index is made, so that what an interrupted attempt leaves is known to be Lapse's. Nothing else is ever dropped.
+-- Written before an index is made, so that the remains of an interrupted attempt are known to be Lapse's. Lapse drops no other index.
 create table lapse.made_index (
   relation oid not null,
   schema   name not null,
@@ -100,10 +100,10 @@ comment on column lapse.made_index.relation is 'the table or partition that the 
 comment on column lapse.made_index.schema is 'the schema of table and index';
 comment on column lapse.made_index.name is 'the name that the index was made with';
 comment on column lapse.made_index.policy is 'the policy for which it was made';
-comment on column lapse.made_index.index is 'the index; null while it is made, and where making it was interrupted';
+comment on column lapse.made_index.index is 'the index; null while it is made, and if making it was interrupted';
 comment on column lapse.made_index.made_at is 'when Lapse began to make it';
 
--- deleter_of is the role that deletes for a policy.
+-- deleter_of returns the role that deletes for a policy.
 create function lapse.deleter_of(policy int, version int) returns name
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -113,12 +113,12 @@ as $lapse$
 $lapse$;
 comment on function lapse.deleter_of is 'The role that deletes for a policy.';
 
--- sets reports whether a policy version sets a column of its rows once, and deletes none ("action: soft"). Its batches have an update
--- in place of the deletion: rows are deleted nowhere and take nothing along, so what follows a deletion by foreign keys is not asked about.
--- What an update of the target would run is asked instead, and that the audit sees updates.
+-- sets reports whether a policy version sets a column of its rows instead of deleting them ("action: soft"). Its batches have an UPDATE
+-- instead of the DELETE, so no foreign key deletes anything, and the checks for cascades are skipped. Checked instead is what code an
+-- update of the target would run, and that the audit sees updates.
 --
--- Rows that are set stay, and are no event when somebody changes them later. The one policy that may be on the same table deletes
--- them: of each table one of the two kinds may be in force.
+-- Rows that are set stay; later changes of them are no events. One other policy, which deletes the rows, may be in force on the same
+-- table: a table may have one policy of each kind.
 create function lapse.sets(policy int, version int) returns boolean
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -129,8 +129,8 @@ end
 $lapse$;
 comment on function lapse.sets is 'Whether a policy version sets a column of its rows, and deletes none.';
 
--- joined lists the relations that a policy version's condition reads beside its table: a sidecar. They are held to what apply saw
--- of them, as the table is, and nothing of anybody's may run when a batch reads them.
+-- joined lists the relations that a policy version's condition reads in addition to its table: a sidecar. They are checked for changes
+-- since apply, as the table is, and a batch that reads them must run no foreign code.
 create function lapse.joined(policy int, version int) returns oid[]
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -142,10 +142,10 @@ begin
                 where p.id = joined.policy and p.version = joined.version);
 end
 $lapse$;
-comment on function lapse.joined is 'Relations that a policy version''s condition reads beside its table.';
+comment on function lapse.joined is 'Relations that a policy version''s condition reads in addition to its table.';
 
--- parts are types and what those are made of that others than PostgreSQL made, to any depth: what domains, arrays and ranges are over,
--- the fields of rows.
+-- parts lists types and, to any depth, the types that they consist of, as far as PostgreSQL did not make them: base types of domains,
+-- elements of arrays and ranges, fields of rows.
 create function lapse.parts(types oid[]) returns setof oid
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -168,11 +168,11 @@ begin
   select part.oid from part;
 end
 $lapse$;
-comment on function lapse.parts is 'Types, and those that they are made of and that others than PostgreSQL made.';
+comment on function lapse.parts is 'Types, and the types that they consist of, without PostgreSQL''s own.';
 
--- meaning is what decides what an expression over a column says, besides the type's name, as an object of JSON. Each label of an enum
--- is there by its oid: an enum that got one more has all that it had. Under "" is a digest of everything else: collation, what the type is
--- made of, and the casts from and to it that others than PostgreSQL made; empty for PostgreSQL's own types with their own collation.
+-- meaning returns, as a JSON object, what determines the result of an expression over a column, apart from the type's name. Each label of
+-- an enum is listed by its oid, so an enum with one more label still has all that it had. Under "" is a digest of everything else:
+-- collation, what the type consists of, and user-defined casts from and to it; empty for PostgreSQL's own types with their own collation.
 create function lapse.meaning(type oid, collated oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -197,9 +197,9 @@ begin
       from lapse.parts(array[meaning.type]) p(oid) join pg_type y on y.oid = p.oid)::text;
 end
 $lapse$;
-comment on function lapse.meaning is 'What decides what an expression over a column says, besides the name of its type.';
+comment on function lapse.meaning is 'What determines the result of an expression over a column, apart from the name of its type.';
 
--- made is a digest of the expression that a generated column has its values from, '' for another one.
+-- made returns a digest of a generated column's expression, '' for any other column.
 create function lapse.made(relation oid, number int2) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -210,7 +210,7 @@ as $lapse$
 $lapse$;
 comment on function lapse.made is 'A digest of the expression of a generated column; empty for another one.';
 
--- with_meaning adds to columns of a relation what decides what an expression over them says.
+-- with_meaning adds the meaning of each column to columns of a relation.
 create function lapse.with_meaning(relation oid, columns jsonb) returns jsonb
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -221,10 +221,10 @@ begin
             join pg_attribute a on a.attrelid = with_meaning.relation and a.attname = w.value ->> 'name' and not a.attisdropped);
 end
 $lapse$;
-comment on function lapse.with_meaning is 'Columns of a relation, with what decides what an expression over them says.';
+comment on function lapse.with_meaning is 'Columns of a relation, each with its meaning: see meaning.';
 
--- same_columns says whether a relation has columns: name and type; number and a generated column's expression where these count, since a
--- partition may have others.
+-- same_columns reports whether a relation has these columns: by name and type, and, if numbered, by number and a generated column's
+-- expression too. A partition may have other numbers than its table.
 create function lapse.same_columns(relation oid, columns jsonb, numbered boolean) returns boolean
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -241,8 +241,8 @@ end
 $lapse$;
 comment on function lapse.same_columns is 'Whether a relation has these columns: names, types, and numbers where they count.';
 
--- changed_columns says which of a policy's columns are not those that apply saw: recreated, renamed, of another type, or of one that means
--- something else. Labels that an enum got since change no row's answer. Null for none.
+-- changed_columns says which of a policy's columns have changed since apply: recreated, renamed, of another type, or of a type that means
+-- something else. Labels added to an enum change no row's answer. Null for none.
 create function lapse.changed_columns(relation oid, columns jsonb) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -260,7 +260,7 @@ end
 $lapse$;
 comment on function lapse.changed_columns is 'Which columns of a relation are not those that a policy was applied to; null for none.';
 
--- same_table raises unless the policy version's table and columns are those that apply saw, and returns the table.
+-- same_table returns the policy version's table. It raises an error if the table or its columns have changed since apply.
 create function lapse.same_table(policy int, version int) returns oid
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -300,8 +300,8 @@ end
 $lapse$;
 comment on function lapse.same_table is 'A policy version''s table; an error unless table and columns are those that apply saw.';
 
--- set_key names a foreign key that has the column which a policy version sets, on either side: what is set would be looked up in another
--- table, or handed on to the rows that refer to it.
+-- set_key names a foreign key, in either direction, that contains the column that a policy version sets: PostgreSQL would look up the new
+-- value in another table, or pass it on to rows that refer to it.
 create function lapse.set_key(policy int, version int, leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -315,11 +315,11 @@ begin
            where p.id = set_key.policy and p.version = set_key.version);
 end
 $lapse$;
-comment on function lapse.set_key is 'A foreign key that has the column which a policy version sets; null for none.';
+comment on function lapse.set_key is 'A foreign key that contains the column that a policy version sets; null for none.';
 
--- advance_arming opens an arming policy's gate once the auditor has confirmed the position at which its table was
--- published. Its first call, after the publishing transaction has committed, takes that position down; each later one
--- checks whether the auditor has passed it. It returns the state that is in force afterwards. Idempotent.
+-- advance_arming opens an arming policy's gate once the auditor has confirmed the position at which the policy's table was published. The
+-- first call, after the publishing transaction has committed, records that position; each later one checks whether the auditor has
+-- passed it. It returns the resulting state. Idempotent.
 create function lapse.advance_arming(policy int) returns text
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -1,6 +1,6 @@
--- Which server, timeline and history this is, and the switches that a person has: everything stopped, the clock accepted.
+-- Which server, timeline and history this is, and the switches of a person: pause everything, accept the clock.
 
--- timeline is the present one. That of pg_control_checkpoint is the last checkpoint's: after a promotion still the old one.
+-- timeline returns the present timeline. pg_control_checkpoint has that of the last checkpoint: after a promotion still the old one.
 create function lapse.timeline() returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -11,7 +11,7 @@ end
 $lapse$;
 comment on function lapse.timeline is 'The server''s present timeline.';
 
--- system_identifier is the cluster's, as claims and beats have it.
+-- system_identifier returns the cluster's identifier, as claims and beats contain it.
 create function lapse.system_identifier() returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -24,8 +24,8 @@ end
 $lapse$;
 comment on function lapse.system_identifier is 'The cluster''s system identifier.';
 
--- A database's past can change: a snapshot is restored, a clone started, a standby promoted. A person then says that this
--- past is the one to go on with, and that begins the next history.
+-- A database's past can change: a snapshot is restored, a clone started, a standby promoted. A person then accepts this past, and that
+-- begins the next history.
 create table lapse.history (
   number            int primary key check (number > 0),
   nonce             uuid not null unique default gen_random_uuid(),
@@ -40,11 +40,11 @@ create table lapse.history (
 );
 create trigger append_only before update or delete or truncate on lapse.history
   for each statement execute function lapse.refuse_change();
-comment on table lapse.history is 'The pasts of this database that somebody said to go on with, append-only: after a restore, a promotion, a copy. Written by lapse init and lapse history accept.';
+comment on table lapse.history is 'The pasts of this database that a person accepted, append-only: after a restore, a promotion, a copy. Written by lapse init and lapse history accept.';
 comment on column lapse.history.number is 'Number of the history, from 1.';
 comment on column lapse.history.nonce is 'What tells this history from one of a copy of the database.';
-comment on column lapse.history.log_end is 'Where the log ended that was judged: HISTORY/TIMELINE/LSN; null for the first.';
-comment on column lapse.history.fork is 'Up to where log and database are the same; null for the first.';
+comment on column lapse.history.log_end is 'End of the log that the database was compared with: HISTORY/TIMELINE/LSN; null for the first.';
+comment on column lapse.history.fork is 'Position up to which log and database are the same; null for the first.';
 comment on column lapse.history.timeline is 'The server''s timeline when the row was written.';
 comment on column lapse.history.system_identifier is 'The cluster''s system identifier then.';
 comment on column lapse.history.at is 'When.';
@@ -55,7 +55,7 @@ comment on column lapse.history.xid is 'The oldest transaction that ran when the
 insert into lapse.history (number, timeline, system_identifier, reason)
 values (1, lapse.timeline(), lapse.system_identifier(), 'installed');
 
--- The last row says whether anything may be deleted in this database.
+-- The last row decides whether anything may be deleted in this database.
 create table lapse.halt (
   id     bigint generated always as identity primary key,
   halted boolean not null,
@@ -75,7 +75,7 @@ comment on column lapse.halt.by is 'Login that did it.';
 comment on column lapse.halt.reason is 'Why.';
 comment on column lapse.halt.alarm is 'Whether the auditor stopped it, because of batches that do not verify; a person paused it otherwise.';
 
--- alarm stops every deletion in this database until a person says otherwise: `lapse resume --all`.
+-- alarm stops every deletion in this database until a person runs `lapse resume --all`.
 create function lapse.alarm(reason text) returns void
 language sql security definer
 set search_path = pg_catalog, pg_temp
@@ -84,9 +84,9 @@ as $lapse$
   select true, left(alarm.reason, 500), true
    where not coalesce((select h.halted and h.alarm from lapse.halt h order by h.id desc limit 1), false)
 $lapse$;
-comment on function lapse.alarm is 'Stops every deletion in this database until a person says otherwise. For the auditor.';
+comment on function lapse.alarm is 'Stops every deletion in this database until a person resumes it. For the auditor.';
 
--- After a jump of the server's clock a person says which time is right. Runs up to after_run are no measure any more.
+-- After a jump of the server's clock a person accepts the present time. The clock is no longer compared with runs up to after_run.
 create table lapse.clock (
   id        bigint generated always as identity primary key,
   accepted  timestamptz not null default clock_timestamp(),
@@ -99,6 +99,6 @@ create trigger append_only before update or delete or truncate on lapse.clock
 comment on table lapse.clock is 'The instants at which a person said that the server''s clock is right, append-only. Written by lapse clock accept.';
 comment on column lapse.clock.id is 'Order of the rows.';
 comment on column lapse.clock.accepted is 'The clock''s time that was accepted.';
-comment on column lapse.clock.after_run is 'Runs up to this number are no measure of the clock any more.';
+comment on column lapse.clock.after_run is 'The clock is no longer compared with runs up to this number.';
 comment on column lapse.clock.by is 'Login that did it.';
 comment on column lapse.clock.reason is 'Why.';

@@ -1,5 +1,4 @@
--- What Lapse published, by the rows of the system catalog: any change to one, one that was taken back too, makes another
--- row version.
+-- What Lapse published, by row versions of the system catalog: any change makes another row version, even if it is reverted.
 
 create table lapse.publication (
   name             name primary key,
@@ -92,11 +91,11 @@ begin
   return trouble;
 end
 $lapse$;
-comment on function lapse.publications_trouble is 'What is wrong with the publications, no matter who made them so; null for nothing.';
+comment on function lapse.publications_trouble is 'What is wrong with the publications, whatever the cause; null for nothing.';
 
--- publications_unlogged names a table that belongs to what is published and is not in the log, null if there is none. PostgreSQL
--- lets no unlogged table into a publication, but a partition of one that is there may be, and so may its owner make it. Batches
--- check the tables that they touch themselves: this is asked for beats only.
+-- publications_unlogged names a table that should be published but is not in the log; null if there is none. PostgreSQL refuses unlogged
+-- tables in a publication, but a partition of a published table may be unlogged, also later by its owner's change. Batches check their
+-- own tables; only beats call this.
 create function lapse.publications_unlogged() returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -121,9 +120,9 @@ end
 $lapse$;
 comment on function lapse.publications_unlogged is 'A published table that is not in the write-ahead log; null for none.';
 
--- publications_fault says in what the publications are not as Lapse left them, null if in nothing or where no audit is
--- required: a text with names, no values. It is asked in each batch, so that it compares row versions and reads more only
--- where they differ. A table that is gone left its publication, and is no fault, unless it was the ledger's.
+-- publications_fault says how the publications differ from what Lapse left; null if they do not, or if no audit is required. The text has
+-- names, no values. Each batch calls it, so it compares row versions and reads more only if they differ. A dropped table has left its
+-- publication; that is no fault unless the table is one of the ledger's.
 create function lapse.publications_fault() returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -185,10 +184,10 @@ begin
   return left(coalesce(fault, 'the publications are not as they were recorded'), 500);
 end
 $lapse$;
-comment on function lapse.publications_fault is 'In what the publications are not as Lapse left them; null for in nothing.';
+comment on function lapse.publications_fault is 'How the publications differ from what Lapse left; null if they do not.';
 
--- begin_publications comes before a change of ours to what is published. If somebody else has changed something, it takes
--- that down, so that putting it right between two beats does not hide it. Where nothing was ever recorded nobody could.
+-- begin_publications precedes a change of ours to the publications. It records changes by others, so that repairing them between two beats
+-- does not hide them. Without any record there is nothing to compare with.
 create function lapse.begin_publications() returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -201,10 +200,10 @@ begin
   end if;
 end
 $lapse$;
-comment on function lapse.begin_publications is 'Comes before a change of Lapse''s to what is published: records what others have changed.';
+comment on function lapse.begin_publications is 'Called before Lapse changes what is published: records what others have changed.';
 
--- record_published records what the transaction has done with tables: where each of them is published. What else differs from
--- the record goes on doing so.
+-- record_published records what the transaction has done with tables: which publication each of them is in. Other differences from the
+-- record remain.
 create function lapse.record_published(relations oid[]) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -218,10 +217,10 @@ begin
    where m.prrelid = any (relations) and p.pubname in ('lapse_deletes', 'lapse_changes', 'lapse_ledger', 'lapse_catalog');
 end
 $lapse$;
-comment on function lapse.record_published is 'Records where tables are published that the transaction has put there or taken out.';
+comment on function lapse.record_published is 'Records in which publications tables are, after the transaction has added or removed them.';
 
--- record_publications records what is published as it is, unless it is wrong. A difference from the former record counts as
--- begin_publications counts it. It returns what is wrong, null if nothing is.
+-- record_publications records what is published, unless that is wrong. It counts differences from the former record as begin_publications
+-- does. It returns what is wrong, null if nothing is.
 create function lapse.record_publications() returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -248,4 +247,4 @@ begin
   return null;
 end
 $lapse$;
-comment on function lapse.record_publications is 'Records what is published, unless that is wrong; returns what is.';
+comment on function lapse.record_publications is 'Records what is published, unless that is wrong; returns what is wrong.';

@@ -1,7 +1,7 @@
--- Which tables are published, and what table each is a partition of, as each beat finds them. Nothing of that is in the log by
--- itself: a partition that is made is published at once, one that is detached or dropped is so no longer, and neither says so. So a
--- beat writes a row for each that has changed since the beat before, in its own transaction: the auditor reads them in the order in
--- which everything was committed, whenever it reads.
+-- Which tables are published, and of which table each is a partition, as each beat finds them. The log alone does not show it: a new
+-- partition is published at once, a detached or dropped one no longer is, and neither leaves an entry. So a beat writes, in its own
+-- transaction, a row for each table that has changed since the beat before. The auditor reads the rows in commit order, whenever it
+-- reads.
 
 create table lapse.covered (
   number   bigint generated always as identity primary key,
@@ -17,14 +17,14 @@ create index on lapse.covered (relation, number);
 create trigger append_only before update or delete or truncate on lapse.covered
   for each statement execute function lapse.refuse_change();
 comment on table lapse.covered is 'Which tables are published, by the beat that found it: append-only and published.';
-comment on column lapse.covered.number is 'In the order of the beats: one that says covered: n knows the rows up to n.';
+comment on column lapse.covered.number is 'In the order of the beats: a heartbeat with covered = n knows the rows up to n.';
 comment on column lapse.covered.relation is 'A plain table or a partition that has rows.';
 comment on column lapse.covered.name is 'Its name in SQL.';
-comment on column lapse.covered.root is 'The name in SQL of the table that it is a partition of; null if of none.';
-comment on column lapse.covered.moves_by is 'The columns, in SQL, that decide which partition a row belongs to, where a policy tells moves from deletions; null elsewhere.';
-comment on column lapse.covered.joined is 'The transactions that attached it, and the tables between it and its root, that put it or its root into the publication, and that changed that. Another one: it was detached or taken out meanwhile.';
-comment on column lapse.covered.file is 'The number of a partition''s file. Another one: it was rewritten.';
-comment on column lapse.covered.ended is 'It is published no longer: detached, dropped or taken out.';
+comment on column lapse.covered.root is 'The name in SQL of the table that it is a partition of; null if it is no partition.';
+comment on column lapse.covered.moves_by is 'The columns, in SQL, that decide which partition a row belongs to, if a policy tells moves from deletions; otherwise null.';
+comment on column lapse.covered.joined is 'The transactions that attached it and the tables between it and its root, that added it or its root to the publication, and that changed that. If this changes, it was detached or removed meanwhile.';
+comment on column lapse.covered.file is 'The number of a partition''s file. If this changes, it was rewritten.';
+comment on column lapse.covered.ended is 'It is no longer published: detached, dropped or removed.';
 
 create table lapse.heartbeat (
   id                bigint generated always as identity primary key,
@@ -54,17 +54,19 @@ comment on column lapse.heartbeat.former is 'The nonce of the beat before; null 
 comment on column lapse.heartbeat.history is 'Number of the history that the auditor reads.';
 comment on column lapse.heartbeat.timeline is 'Timeline that it reads.';
 comment on column lapse.heartbeat.server_start is 'When the server that it checked was started.';
-comment on column lapse.heartbeat.fault is 'In what the publications are not as Lapse left them; null for in nothing.';
-comment on column lapse.heartbeat.faults is 'How often a command had found that by then.';
-comment on column lapse.heartbeat.looked_at is 'How far the log was written when it checked the publications.';
+comment on column lapse.heartbeat.fault is 'How the publications differed from what Lapse left; null if they did not.';
+comment on column lapse.heartbeat.faults is 'How often a command had found a difference by then.';
+comment on column lapse.heartbeat.looked_at is 'End of the log when the publications were checked.';
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
 
--- cover writes what has changed in what is published, or, when the slot was made again, all of it, and returns the newest row's number.
--- A partition that was detached and attached again between two beats was not published meanwhile: it has ended, and begins. So has a table
--- that was taken out of its publication and put back, whatever lapse.published says of it by then. One that was
--- made unlogged and logged again cannot be told from one that vacuum full wrote again: both have another file.
--- It reads the system catalog and locks no table of anybody's. A table whose policy tells moves from deletions (moves: detect) has the
--- names of the columns in the partition keys above it: a row may move from one branch to another, and between any two levels.
+-- cover writes what has changed in what is published, or all of it if the slot was made again. It returns the newest row's number.
+--
+-- A partition that was detached and attached again between two beats was not published in between: cover writes that it ended, and that
+-- it begins. It does the same for a table that was removed from its publication and added again, whatever lapse.published says by then.
+-- A table that was made unlogged and logged again cannot be told from one rewritten by VACUUM FULL: both have a new file.
+--
+-- cover reads the system catalog and locks no user's table. If a table's policy tells moves from deletions (moves: detect), its row
+-- contains the columns of all partition keys above it: a row may move between branches, and between any two levels.
 create function lapse.cover() returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -137,11 +139,11 @@ begin
   return coalesce((select c.number from lapse.covered c order by c.number desc limit 1), 0);
 end
 $lapse$;
-comment on function lapse.cover is 'Writes which tables are published, as far as that has changed.';
+comment on function lapse.cover is 'Writes the changes in which tables are published.';
 
--- beat is the auditor's sign of life. One row a minute, kept for a day, and the newest thousand forever: by them logs and
--- databases are compared. Published, so that it also moves an idle slot. What the auditor checked must be this server, in
--- the history that is in force. Each names the one before it: one at a time, in the order in which they commit.
+-- beat is the auditor's sign of life: one row a minute, kept for a day; the newest thousand are kept forever, to compare logs and databases.
+-- It is published, so it also advances an idle slot. The auditor must have checked this server, in the history in force. Each beat names the
+-- one before: only one at a time is written, in commit order.
 create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -185,7 +187,7 @@ begin
   end if;
 end
 $lapse$;
-comment on function lapse.beat is 'Writes the auditor''s sign of life, and removes beats that nothing is measured by any more. For the auditor.';
+comment on function lapse.beat is 'Writes the auditor''s sign of life, and removes old beats that are no longer needed. For the auditor.';
 
 create function lapse.doubt() returns void
 language plpgsql security definer
@@ -199,4 +201,4 @@ begin
    where coalesce(i.doubted, 0) < newest.id;
 end
 $lapse$;
-comment on function lapse.doubt is 'Takes back the auditor''s signs of life, so that nothing is deleted until the next. For the auditor.';
+comment on function lapse.doubt is 'Revokes the auditor''s signs of life, so that nothing is deleted until the next. For the auditor.';

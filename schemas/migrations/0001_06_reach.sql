@@ -1,14 +1,12 @@
--- What a deletion reaches. These functions, and those of 0001_07_intruders.sql, read nothing but the system catalog, with the rights of their
--- caller, by its indexes: 8,000 foreign keys elsewhere cost nothing, and neither do 7,000 partitions beside the one that is asked
--- about. Left alone, PostgreSQL expects a recursive query to find millions of rows: it reads whole catalogs, plans for each call, and
--- sizes its hash tables by what it expects, which takes 20 ms. So "lateral (... offset 0)" says in which order to look things up, row
--- by row; the plan is kept; and hash tables begin small.
+-- What a deletion reaches. These functions, and those of 0001_07_intruders.sql, read only the system catalog, through its indexes and with
+-- the rights of their caller: 8,000 foreign keys on other tables, or 7,000 other partitions, cost nothing. For a recursive query
+-- PostgreSQL expects millions of rows: it would read whole catalogs, plan each call again, and allocate hash tables of that size, which takes
+-- 20 ms. So "lateral (... offset 0)" fixes the order of look-ups, row by row; the plan is cached; and hash tables start small.
 
--- reach lists the relations that a delete on any of targets touches through foreign keys: `deletes` where rows go with it
--- (ON DELETE CASCADE, to any depth), and otherwise only updated (SET NULL, SET DEFAULT, and what follows such an update
--- by ON UPDATE); a relation to which both happens is listed twice. Partitions are listed one by one, as the WAL names
--- them. A target is listed only where a foreign key leads back to it. Foreign keys are found by their triggers on the
--- table that they refer to, since pg_constraint has no index on it.
+-- reach lists the relations that a delete on any of targets touches through foreign keys. `deletes` is true if rows are deleted there
+-- (ON DELETE CASCADE, to any depth), and false if they are only updated (SET NULL, SET DEFAULT, and what follows such an update by ON
+-- UPDATE); a relation with both is listed twice. Partitions are listed one by one, as the WAL names them. A target is listed only if a
+-- foreign key leads back to it. Foreign keys are found by their triggers on the referenced table, since pg_constraint has no index on it.
 create function lapse.reach(targets oid[]) returns table (relation oid, deletes boolean)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -62,9 +60,9 @@ begin
    cross join lateral (select from pg_class r where r.oid = down.relation and r.relkind = 'r' offset 0) r;
 end
 $lapse$;
-comment on function lapse.reach is 'Relations that a delete touches through foreign keys, and whether rows of them go with it.';
+comment on function lapse.reach is 'Relations that a delete touches through foreign keys, and whether it deletes rows there.';
 
--- leaves lists the relations that hold the rows of root: itself, or its partitions to any depth. It locks none of them.
+-- leaves lists the relations that hold the rows of root: root itself, or its partitions to any depth. It locks none of them.
 create function lapse.leaves(root oid) returns table (relation oid, kind "char", name text)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -96,9 +94,8 @@ end
 $lapse$;
 comment on function lapse.leaves is 'Relations that hold a table''s rows: itself, or its partitions.';
 
--- unseen lists the relations whose deletes, made by a batch on targets, the audit would not see, or not by their key:
--- those in no publication of ours (or there with a filter), and those without a usable replica identity. With the audit
--- off it lists none.
+-- unseen lists the relations for which the audit would not see the deletes of a batch on targets, or not see their key: relations in no
+-- publication of ours (or with a filter there), and relations without a usable replica identity. With the audit off it lists none.
 create function lapse.unseen(targets oid[], updates boolean) returns table (relation oid)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -144,17 +141,17 @@ begin
               and case c.relreplident when 'd' then k.indisprimary when 'i' then k.indisreplident else false end);
 end
 $lapse$;
-comment on function lapse.unseen is 'Relations whose deletes, or updates, the audit would not see, or not by their key.';
+comment on function lapse.unseen is 'Relations whose deletes or updates the audit would not see, or not with their key.';
 
--- cascade_statement writes the statement that counts, table by table, the rows that would go with the due rows of root through
--- foreign keys with ON DELETE CASCADE, to any depth; null where no such key leads away from root. due is SQL from its FROM on, in
--- which t is root. The statement's parameters are those of due, and $3, after how many due rows it stops; null: after all of
--- them. It returns one json array with an object for each table: its name, and rows, or why they were not counted.
+-- cascade_statement writes the statement that counts, table by table, the rows that ON DELETE CASCADE would delete, to any depth, with the due
+-- rows of root; null if no such key leads away from root. due is SQL from its FROM on, in which t is root. The statement's parameters
+-- are those of due, and $3: the number of due rows after which it stops; null means never. It returns a JSON array with an object for
+-- each table: its name, and either rows or why they were not counted.
 --
--- It reads the system catalog only, with the rights of its caller. A table that is another role's is not counted: code of
--- that role's could run with the rights of the login that counts (an index's function, a type's operator). Neither is one of several that refer to each
--- other in a circle, since a recursive query cannot follow that; a table that refers to itself is followed. What lies beyond
--- either is not counted.
+-- It reads only the system catalog, with the rights of its caller. A table of another role is not counted, because that role's code (an
+-- index's function, a type's operator) could run with the rights of the login that counts. Tables that refer to each other in a circle are
+-- not counted, because a recursive query cannot follow them; a table that refers to itself is. Tables beyond an uncounted one are not
+-- counted either.
 create function lapse.cascade_statement(root oid, due text) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -266,4 +263,4 @@ begin
     array_to_string(results, E',\n               '));
 end
 $lapse$;
-comment on function lapse.cascade_statement is 'Writes the statement that counts the rows that would go with a table''s due rows by ON DELETE CASCADE. Called by the counting functions of policies.';
+comment on function lapse.cascade_statement is 'Writes the statement that counts the rows that ON DELETE CASCADE would delete with a table''s due rows. Called by the counting functions of policies.';

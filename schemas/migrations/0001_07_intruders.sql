@@ -1,11 +1,11 @@
 -- What would run inside a deletion. Triggers, rules and functions that a policy trusts ("triggers: trusted") may: apply records them, and
--- a batch goes on only if what would run is among them, unchanged.
+-- a batch continues only if everything that would run is among them, unchanged.
 
--- surroundings lists what a deletion from targets has to do with, as intruders needs it: 'reached' are the targets and what
--- foreign keys lead to; 'touched' these and the partitioned tables above them; 'used' each object that is there when PostgreSQL
--- plans or carries out the deletion, by the relation that it belongs to; 'beyond' are those whose
--- partitions were asked for, and what refers to them: a partitioned table may have none, and rows would go if it got one.
--- updates says that the targets' rows are not deleted, but updated in a column that no key has: that leads nowhere.
+-- surroundings lists what a deletion from targets involves, as intruders needs it: 'reached' are the targets and the tables that foreign
+-- keys lead to; 'touched' these and the partitioned tables above them; 'used' each object that PostgreSQL uses to plan or carry out
+-- the deletion, by the relation that it belongs to; 'beyond' the tables whose partitions were asked for, and what refers to them: a
+-- partitioned table may have no partition now, but once it gets one, rows of it would be deleted.
+-- updates: the targets' rows are not deleted, but updated in a column that no key has, so foreign keys lead nowhere.
 create function lapse.surroundings(targets oid[], updates boolean)
 returns table (part text, relation oid, deletes boolean, stays boolean, class oid, object oid)
 language plpgsql stable
@@ -142,19 +142,17 @@ begin
   select 'beyond', beyond.relation, null, null, null, null from beyond;
 end
 $lapse$;
-comment on function lapse.surroundings is 'What a deletion from these relations has to do with: relations, and the objects that PostgreSQL uses there.';
+comment on function lapse.surroundings is 'What a deletion from these relations involves: relations, and the objects that PostgreSQL uses there.';
 
--- intruders lists what would run inside a deletion from targets, by table and name: triggers, rules, functions; and foreign
--- keys whose update would move a row to another partition, which is a delete and an insert to triggers and to those who
--- reads the log. PostgreSQL's own triggers are told by their functions: up to 14 a partition's copy of a user's trigger
--- counts as internal too. A cascade names a partitioned table by its root, so that statement triggers and rules of the
--- root run; a batch names the leaf.
+-- intruders lists what would run inside a deletion from targets, by table and name: triggers, rules and functions, and foreign keys whose
+-- update would move a row to another partition, which triggers and readers of the log see as a delete and an insert. PostgreSQL's own
+-- triggers are recognized by their functions, because up to 14 a partition's copy of a user's trigger counts as internal too. A cascade
+-- names a partitioned table by its root, so the root's statement triggers and rules run; a batch names the leaf.
 --
--- Functions run when PostgreSQL plans or carries out the deletion: of indexes, extended statistics, checks, generated
--- columns, partition keys and domains, of defaults where a foreign key sets them, below an operator or not, and of casts
--- of a column's type to text or without being asked for. A superuser's may do what they like anyway. A table that refers
--- to what is deleted and whose rows stay is checked as well, as its owner: there the functions of the targets' owners
--- may run, who may do what they like with the targets.
+-- Functions run when PostgreSQL plans or carries out the deletion: those of indexes, extended statistics, checks, generated columns,
+-- partition keys, domains, of defaults that a foreign key sets, of operators, and of casts of a column's type to text or implicit ones. A
+-- superuser's functions are allowed, because a superuser can do anything. A table whose rows refer to deleted ones and stay is checked
+-- too, with its owner's rights: there the functions of the targets' owners may run, who may do anything with the targets.
 create function lapse.intruders(targets oid[], updates boolean) returns table (relation oid, name name, class oid, object oid)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -250,8 +248,8 @@ end
 $lapse$;
 comment on function lapse.intruders is 'What would run inside a deletion from these relations: triggers, rules, functions; and foreign keys that would move rows.';
 
--- code describes intruders so that they can be recognised: a partition's copy of a trigger as the root's, with a digest of
--- all that decides what runs. What a function calls in turn is not part of it.
+-- code describes intruders so that a later check can recognize them: a partition's copy of a trigger counts as the root's, and a digest covers
+-- everything that determines what runs, except what a function calls in turn.
 create function lapse.code(targets oid[], updates boolean) returns table (relation oid, kind text, name name, digest text)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -287,10 +285,9 @@ begin
     left join pg_proc p on p.oid = d.function;
 end
 $lapse$;
-comment on function lapse.code is 'Intruders with a digest of what each would do: what triggers: trusted is held to.';
+comment on function lapse.code is 'Intruders with a digest of what each would do, for comparison with what triggers: trusted allows.';
 
--- distrusted names one of what would run inside a deletion from targets and is not what the policy version trusts, null for
--- none.
+-- distrusted names one thing that would run inside a deletion from targets and that the policy version does not trust; null for none.
 create function lapse.distrusted(policy int, version int, targets oid[]) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -312,4 +309,4 @@ begin
            limit 1);
 end
 $lapse$;
-comment on function lapse.distrusted is 'One of what would run inside a deletion and is not what the policy version trusts, null for none.';
+comment on function lapse.distrusted is 'One thing that would run inside a deletion and that the policy version does not trust; null for none.';

@@ -1,14 +1,15 @@
--- What the catalog checks of a batch found is kept, under a signature: the row versions (xmin, ctid) of all that they checked.
--- A batch looks them up by their numbers, and checks again only when one differs. PostgreSQL never gives a version's place and
--- transaction to another content; what it changes in place (numbers of pages and rows) is not checked.
+-- The results of the catalog checks of batches, each with a signature: the row versions (xmin, ctid) of everything that was checked. A batch
+-- reads those again, and repeats the checks only if one differs. PostgreSQL never reuses a row version's place and transaction for
+-- other content, and what it changes in place (numbers of pages and rows) is not checked.
 --
--- A check is a chain of look-ups by key: the triggers of this relation, the constraint of that trigger. The signature holds the
--- rows of each look-up, the empty ones too, of every relation that the chain leads to. So as long as it is the same, the chain
--- leads to the same rows and finds the same. pg_depend is not among them: what an object depends on changes with the object's
--- own row. Of roles, whose rows nobody may read, it holds what is asked: who is a superuser.
+-- A check is a chain of look-ups by key: the triggers of this relation, the constraint of that trigger. The signature covers the rows of each
+-- look-up, also of empty ones, for every relation that the chain leads to. So while it is the same, the chain leads to the same rows
+-- and the same result. It does not cover pg_depend, because what an object depends on changes together with the object's own row. The
+-- rows of roles are not readable, so it covers the property that matters: who is a superuser.
 --
--- An entry is a fact, not a permission: with these row versions, the checks found nothing. It is written by lapse.check_leaf and
--- lapse.acquaint, which make the checks themselves, in the same snapshot as the signature. Nobody waits for anybody else to write
+-- An entry is a fact, not a permission: with these row versions, the checks found nothing. Only lapse.check_leaf and lapse.acquaint write it,
+-- and they make the checks themselves, in the signature's snapshot. Writers do not wait for each other: a leaf may have several entries,
+-- and the newest counts.
 -- one: there may be several of one leaf, and the newest counts.
 
 create table lapse.examined (
@@ -40,8 +41,8 @@ comment on column lapse.examined.functions is 'The functions that may run there.
 comment on column lapse.examined.operators is 'The operators in expressions there.';
 comment on column lapse.examined.types is 'The types of columns and expressions there, and what they are made of.';
 
--- signature is the digest of the row versions of relations and all that hangs on them, and of functions, operators and types. The
--- rows come in the order of the catalog's indexes. A change of their order would cost another check, and nothing else.
+-- signature is the digest of the row versions of relations and everything that belongs to them, and of functions, operators and types. The
+-- rows come in the order of the catalog's indexes. If that order changed, it would only cost another check.
 create function lapse.signature(relations oid[], parents oid[], functions oid[], operators oid[], types oid[]) returns bytea
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -110,7 +111,7 @@ end
 $lapse$;
 comment on function lapse.signature is 'Digest of the catalog''s row versions of these relations, functions, operators and types.';
 
--- familiar is the newest entry of a leaf, if all that was checked is as it was; no row otherwise.
+-- familiar returns the newest entry of a leaf if nothing that was checked has changed; otherwise no row.
 create function lapse.familiar(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -126,10 +127,10 @@ begin
    where e.signature = lapse.signature(e.relations, e.parents, e.functions, e.operators, e.types);
 end
 $lapse$;
-comment on function lapse.familiar is 'What was found of a leaf, if nothing that was checked has changed since.';
+comment on function lapse.familiar is 'The entry of a leaf, if nothing that was checked has changed since.';
 
--- unpromised is a column that the policy promises in its events or as evidence and that is not in a leaf's replica identity; null
--- for none. What is not in it is not in the log.
+-- unpromised returns a column that the policy promises in its events or as evidence, but that a leaf's replica identity lacks; null for none.
+-- The log contains only the columns of the replica identity.
 create function lapse.unpromised(policy int, version int, leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -153,7 +154,7 @@ end
 $lapse$;
 comment on function lapse.unpromised is 'A column of the policy''s evidence that the leaf''s replica identity does not have.';
 
--- examine makes all the checks of a leaf, and returns what an entry says. It raises where something is not as it should be.
+-- examine makes all the checks of a leaf, and returns the contents of an entry. It raises an error if a check fails.
 create function lapse.examine(policy int, version int, leaf oid)
 returns table (name text, touched oid[], signature bytea, relations oid[], parents oid[], functions oid[], operators oid[], types oid[])
 language plpgsql stable
@@ -206,7 +207,7 @@ end
 $lapse$;
 comment on function lapse.examine is 'Makes all the checks of a leaf, and says what was checked.';
 
--- keep makes the checks of a leaf and enters what they find. Former entries go where nobody else is at it.
+-- keep makes the checks of a leaf and writes an entry. It deletes older entries, unless another session is writing there.
 create function lapse.keep(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -226,9 +227,9 @@ end
 $lapse$;
 comment on function lapse.keep is 'Checks a leaf and keeps what it finds.';
 
--- acquaint makes entries for leaves of a policy that have none which is true, and keeps how its table is divided by a column, so that
--- looks and batches need not find out again. Names are kept as batches quote them, whatever the caller has set. It raises what examine
--- raises. A crash leaves the entries that are there.
+-- acquaint makes entries for those leaves of a policy that have no valid one, and stores how the policy's table is divided by a column, so that
+-- looks and batches need not find out again. It stores names as batches quote them, whatever the caller's settings. It raises the errors
+-- of examine. A crash keeps the entries made so far.
 create function lapse.acquaint(policy int, version int, leaves oid[], ordered_by name) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

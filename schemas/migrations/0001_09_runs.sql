@@ -1,4 +1,4 @@
--- What is being deleted, and how far it has come.
+-- What is being deleted, and how far that is.
 
 create table lapse.run (
   run                uuid primary key,
@@ -38,41 +38,41 @@ comment on column lapse.run.run is 'Identifier of the run; claims and events nam
 comment on column lapse.run.number is 'Order of the runs.';
 comment on column lapse.run.policy_id is 'The policy.';
 comment on column lapse.run.version is 'Its version.';
-comment on column lapse.run.cutoff is 'The instant that the run judges by: what is due then is deleted. Read once from the server''s clock.';
+comment on column lapse.run.cutoff is 'The run deletes what is due at this instant. Read once from the server''s clock.';
 comment on column lapse.run.started_at is 'When the run was opened.';
-comment on column lapse.run.ended_by is 'The limit that ended the run while rows were left; null if it ended by itself, or goes on.';
-comment on column lapse.run.outcome is 'How the run ended: done; limited, by ended_by; cut short, before its shards were done. Null while it goes on.';
-comment on column lapse.run.ended_at is 'When; null while it goes on, and where nobody was there to see it.';
-comment on column lapse.run.rests_since is 'When the run was left last before its end; null while somebody is at work.';
+comment on column lapse.run.ended_by is 'The limit that ended the run while rows were left; null if it ended by itself, or is not over.';
+comment on column lapse.run.outcome is 'How the run ended: done; limited, by ended_by; cut short, before its shards were done. Null until it ends.';
+comment on column lapse.run.ended_at is 'When it ended; null until then, or if no process saw its end.';
+comment on column lapse.run.rests_since is 'Since when no process has worked on the run; null while one does.';
 comment on column lapse.run.rests_because is 'Why: the executor was stopped, the window closed, a guard, an error.';
-comment on column lapse.run.due is 'Rows that were due at the cutoff, those held apart, where they were counted.';
-comment on column lapse.run.left_due is 'Rows that were due at the cutoff and left at the end, those held apart; null where nobody counted.';
-comment on column lapse.run.left_held is 'Rows that were due at the cutoff and held; null where nobody counted.';
-comment on column lapse.run.left_resting is 'Rows in quarantine at the end, which left_due includes; null where nobody counted.';
-comment on column lapse.run.watermark is 'Nothing that was due before is left, but for held rows: the oldest due time left at the end, or the cutoff. Null where that is not known.';
+comment on column lapse.run.due is 'Rows that were due at the cutoff, without held ones; null if they were not counted.';
+comment on column lapse.run.left_due is 'Rows that were due at the cutoff and left at the end, without held ones; null if they were not counted.';
+comment on column lapse.run.left_held is 'Rows that were due at the cutoff and held; null if they were not counted.';
+comment on column lapse.run.left_resting is 'Rows in quarantine at the end, which left_due includes; null if they were not counted.';
+comment on column lapse.run.watermark is 'Nothing that was due before is left, except held rows: the oldest due time left at the end, or the cutoff. Null if not known.';
 comment on column lapse.run.dropped_partitions is 'Partitions that were dropped whole.';
 comment on column lapse.run.dropped_rows is 'Rows that were in them. Their shards count them as deleted too.';
 comment on column lapse.run.picked is 'Of shards that are gone: rows that were found due.';
 comment on column lapse.run.deleted is 'Of shards that are gone: rows that were deleted.';
-comment on column lapse.run.cascaded is 'Of shards that are gone: rows that foreign keys took along.';
+comment on column lapse.run.cascaded is 'Of shards that are gone: rows that were deleted by cascade.';
 comment on column lapse.run.batches is 'Of shards that are gone: batches that found rows.';
 comment on column lapse.run.refreshed is 'Of shards that are gone: rows that were found due and stayed.';
 comment on column lapse.run.stepped_over is 'Of shards that are gone: rows that resisted.';
 comment on column lapse.run.lost_shards is 'A shard was removed before it was done.';
-comment on column lapse.run.most is 'Rows that it may delete, by all executors together: max_rows_per_run, or fewer that somebody let go; null: no limit.';
-comment on column lapse.run.accepted is 'The policy''s breaker had asked, and somebody allowed it to delete: it is the one run that may delete them.';
+comment on column lapse.run.most is 'Rows that it may delete, by all executors together: max_rows_per_run, or fewer that a person allowed; null: no limit.';
+comment on column lapse.run.accepted is 'A person allowed this one run to delete rows after the policy''s breaker had opened.';
 comment on column lapse.run.former_deleted is 'Of the policy''s runs that were removed since: rows that were deleted.';
-comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were removed since: rows that foreign keys took along.';
+comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were removed since: rows that were deleted by cascade.';
 
 -- A shard is a slice of a leaf: all of it, a range of its order, or a hash part of it. A run may have several of one leaf.
 --
 --   slice               its number within run and leaf, from 0: two executors that open one run make each slice once
 --   lower, upper        a range of the leaf's order: above lower, up to upper, as texts in the order of the cursor; null: open
 --   modulus, remainder  a hash part; null: all
---   residual            follows all other slices of its leaf, for rows that an update carried into a slice that is done
+--   residual            follows all other slices of its leaf, for rows that an update moved into a slice that is done
 --
--- What a run did is counted in its shards, by the batches' own transactions. The run keeps the counts of shards that are gone,
--- so that they are whole when it ends half-way: after another version, or a partition that was dropped.
+-- The batches' own transactions count in the shards what a run did. When shards are removed, the run keeps their counts, so that its totals
+-- are right even if it ends early: after another version, or after a partition was dropped.
 create table lapse.shard (
   id           bigint generated always as identity primary key,
   run          uuid not null references lapse.run on delete cascade,
@@ -123,21 +123,21 @@ comment on column lapse.shard.policy_id is 'The policy.';
 comment on column lapse.shard.version is 'Its version.';
 comment on column lapse.shard.leaf is 'The table, or one partition of it.';
 comment on column lapse.shard.cutoff is 'The run''s cutoff.';
-comment on column lapse.shard.holder is 'Who has the lease; null for nobody.';
+comment on column lapse.shard.holder is 'The worker that has the lease; null for none.';
 comment on column lapse.shard.term is 'Grows with every lease. A former holder''s term is refused.';
-comment on column lapse.shard.lease_until is 'When the lease ends; null where nobody has it.';
-comment on column lapse.shard.entered is 'Transaction of the last batch that was let in; null for none yet.';
+comment on column lapse.shard.lease_until is 'When the lease ends; null if no worker has it.';
+comment on column lapse.shard.entered is 'Transaction of the last batch that enter admitted; null for none yet.';
 comment on column lapse.shard.batch is 'The batch under way; null for none.';
 comment on column lapse.shard.pass is '1, or 2 for the residual pass: for rows that were locked or moved during the first.';
-comment on column lapse.shard.cursor is 'Where the pass goes on, as texts of the order''s columns; null: from the start. Emptied when the part is done.';
+comment on column lapse.shard.cursor is 'Where the pass continues, as texts of the order''s columns; null: from the start. Emptied when the part is done.';
 comment on column lapse.shard.picked is 'Rows that were found due and locked.';
 comment on column lapse.shard.deleted is 'Rows that were deleted.';
 comment on column lapse.shard.done is 'Whether nothing is left to do here in this run.';
-comment on column lapse.shard.left_behind is 'Due rows were left, because somebody had them locked.';
+comment on column lapse.shard.left_behind is 'Due rows were left because other sessions had locked them.';
 comment on column lapse.shard.aside is 'A row resisted: the part is not tried again in this run.';
-comment on column lapse.shard.tries is 'How often in a row it resisted, runs before included.';
-comment on column lapse.shard.retry_at is 'When it is tried again; null where it did not resist.';
-comment on column lapse.shard.sqlstate is 'SQLSTATE with which it resisted; null where it did not.';
+comment on column lapse.shard.tries is 'How many consecutive times it resisted, earlier runs included.';
+comment on column lapse.shard.retry_at is 'When it is tried again; null if it did not resist.';
+comment on column lapse.shard.sqlstate is 'SQLSTATE with which it resisted; null if it did not.';
 comment on column lapse.shard.slice is 'Number of the slice within run and leaf, from 0.';
 comment on column lapse.shard.lower is 'The slice lies above this place in the leaf''s order; null: open.';
 comment on column lapse.shard.upper is 'The slice reaches up to this place; null: open.';
@@ -145,20 +145,20 @@ comment on column lapse.shard.modulus is 'Number of hash parts that the leaf is 
 comment on column lapse.shard.remainder is 'The hash part that this slice is; null: not by hash.';
 comment on column lapse.shard.residual is 'Follows the other slices of its leaf, for rows that an update carried into one that is done.';
 comment on column lapse.shard.allowed is 'Rows that its holder may delete in the batch under way; 0 where the run has no limit.';
-comment on column lapse.shard.in_heap is 'Whether the cursor is the address of a row with the file that it is in, and no place in the order of the index.';
-comment on column lapse.shard.full_at is 'When the last pass from the leaf''s start began: this pass, or the one of the mark that this one began at.';
-comment on column lapse.shard.left_some is 'Rows may have stayed in this pass that were due: held, in quarantine, locked, changed meanwhile, or not looked for in order.';
+comment on column lapse.shard.in_heap is 'Whether the cursor is a row''s address and file, not a place in the order of the index.';
+comment on column lapse.shard.full_at is 'When the last pass from the leaf''s start began: this pass, or the pass that made the mark at which this one began.';
+comment on column lapse.shard.left_some is 'This pass may have left due rows: held, in quarantine, locked, changed meanwhile, or not read in order.';
 comment on column lapse.shard.seen is 'Signature of what the last batch saw of the leaf and of what its deletion reaches.';
 comment on column lapse.shard.batches is 'Batches that found rows.';
-comment on column lapse.shard.cascaded is 'Rows that foreign keys took along.';
+comment on column lapse.shard.cascaded is 'Rows that were deleted by cascade.';
 comment on column lapse.shard.refreshed is 'Rows that were found due and stayed, because somebody changed them meanwhile, or a trigger kept them.';
 comment on column lapse.shard.stepped_over is 'Rows that resisted, and stayed.';
-comment on column lapse.shard.by_rows is 'The partition was to be dropped and could not be: its due rows are deleted.';
+comment on column lapse.shard.by_rows is 'The partition could not be dropped: its due rows are deleted instead.';
 comment on column lapse.shard.dropped is 'The partition was dropped whole, with as many rows as deleted says.';
 
--- What only the processes know that delete: which policy they are at, and what holds them back. Each process writes its own rows, when
--- they change and every ten seconds, and takes them with it when it stops. Those of one that was killed go after an hour. One that makes a
--- single pass leaves a row for each of its policies, whose holder is 'last pass': why it was stopped must be on record when it is gone.
+-- What only the deleting processes know: which policies they work on, and what holds them back. Each process writes its own rows when they
+-- change, and every ten seconds, and removes them when it stops. The rows of a killed process are removed after an hour. A process that makes a
+-- single pass leaves a row for each of its policies, with holder 'last pass', so that it stays on record why the pass stopped.
 create table lapse.worker (
   holder    text not null check (octet_length(holder) <= 300),
   policy_id int not null,
@@ -170,30 +170,29 @@ create table lapse.worker (
   held_back text not null default '' check (held_back in ('', 'breaker', 'held_back', 'limit', 'window', 'lock', 'quarantine', 'guard', 'clock', 'pause')),
   primary key (holder, policy_id)
 ) with (fillfactor = 50);
-comment on table lapse.worker is 'What the processes that delete are at, by their own words. Written by report; nothing depends on it.';
+comment on table lapse.worker is 'What the deleting processes say about themselves. Written by report; nothing depends on it.';
 comment on column lapse.worker.holder is 'The process: the beginning of its workers'' names in lapse.shard; or last pass, of processes that are gone.';
 comment on column lapse.worker.policy_id is 'The policy; 0: the process as a whole.';
 comment on column lapse.worker.state is 'What it does: running, deleting, slow, waiting or stopped.';
 comment on column lapse.worker.reason is 'Why; empty where there is nothing to say.';
 comment on column lapse.worker.since is 'Since when it is in this state.';
 comment on column lapse.worker.next_try is 'When it tries again what is stopped or waits; null where that is not known.';
-comment on column lapse.worker.at is 'When it said so last.';
-comment on column lapse.worker.held_back is 'Why the policy''s due rows stay, in a word, as far as only this process knows; empty where they do not.';
+comment on column lapse.worker.at is 'When it last wrote the row.';
+comment on column lapse.worker.held_back is 'Why the policy''s due rows stay, if only this process knows; otherwise empty.';
 
--- Where nobody audits, an executor keeps in a file of its own how often it has written its row here: an older copy of the database has
--- written it less often.
+-- Without an audit, an executor also keeps in a file how often it has written its row here: an older copy of the database has a lower count.
 create table lapse.memory (
   memory uuid primary key,
   beats  bigint not null default 1,
   at     timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
-comment on table lapse.memory is 'How often an executor has written down, outside of the database too, that it is this one. Written by remember, with audit: off.';
+comment on table lapse.memory is 'Counts of an executor''s beats, which it also keeps in a file outside of the database. Written by remember, with audit: off.';
 comment on column lapse.memory.memory is 'Names the executor''s file.';
-comment on column lapse.memory.beats is 'How often; a database that has fewer than the file is an older copy.';
-comment on column lapse.memory.at is 'When last.';
+comment on column lapse.memory.beats is 'The count. A database with a lower count than the file is an older copy.';
+comment on column lapse.memory.at is 'Time of the last beat.';
 
--- remember is durable here when it returns, whatever synchronous_commit says: the file must not be ahead of the database. An executor
--- without a lasting folder begins a memory with each start, so that the newest hundred stay.
+-- remember is durable on this server when it returns, whatever synchronous_commit says: the file must not be ahead of the database. An
+-- executor without a persistent folder begins a new memory at each start, so only the newest hundred are kept.
 create function lapse.remember(memory uuid) returns bigint
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -218,7 +217,7 @@ end
 $lapse$;
 comment on function lapse.remember is 'Counts one more beat of an executor''s memory. For the executor.';
 
--- remove_shards removes shards, and keeps in their runs what they counted. It returns how many there were.
+-- remove_shards removes shards, and adds their counts to their runs. It returns how many it removed.
 create function lapse.remove_shards(shards bigint[]) returns bigint
 language sql
 set search_path = pg_catalog, pg_temp
@@ -240,7 +239,7 @@ as $lapse$
 $lapse$;
 comment on function lapse.remove_shards is 'Removes shards, and keeps in their runs what they counted.';
 
--- lease_time is how long a lease lasts after its holder's last batch.
+-- lease_time returns how long a lease lasts after its holder's last batch.
 create function lapse.lease_time() returns interval
 language sql immutable
 set search_path = pg_catalog, pg_temp
@@ -249,21 +248,19 @@ as $lapse$
 $lapse$;
 comment on function lapse.lease_time is 'How long a lease lasts after its holder''s last batch.';
 
--- open_run returns the policy's run to go on with, or opens the next one with shards for each leaf. Its cutoff is the server's
--- clock, read here. Unfinished shards of former versions, of leaves that are gone and of runs that lie ahead of the clock are
--- removed on the way.
+-- open_run returns the policy's open run, or opens the next one, with shards for each leaf. It reads the cutoff from the server's clock. It
+-- also removes unfinished shards of former versions, of leaves that are gone, and of runs with a cutoff in the future.
 --
--- A run is over when every shard is done or was put aside. A leaf that was put aside keeps its count, and is tried again
--- in the first run after retry_at. A leaf with a range that was put aside in the run before has the same ranges in the next one, so
--- that their counts go on.
+-- A run is over when every shard is done or was put aside. A leaf that was put aside keeps its count, and is tried again in the first run
+-- after retry_at. A leaf with a range that was put aside has the same ranges in the next run, so that their counts continue.
 --
--- Leaves are cut into slices, with one residual shard for each leaf that is: into as many hash slices as the policy's shards say,
--- or into ranges at the caller's cuts. Cut n is of leaf cut_leaves[n]; a cut of another relation counts for nothing. The first
--- range is open below and the last one above, so every row is in one, whatever the cuts are. A cut is an instant, and for a column
--- without a zone what the clock says at it in UTC.
+-- Some leaves are cut into slices, each such leaf with one residual shard in addition: into as many hash slices as the policy's shards say,
+-- or into ranges at the caller's cuts. Cut n is of leaf cut_leaves[n]; cuts of other relations are ignored. The first range is open below
+-- and the last one above, so every row is in one range, whatever the cuts are. A cut is an instant; for a column without a zone it is the
+-- UTC clock time.
 --
--- max_rows_per_run as a share is one of the table's rows when the run opens, and one row at least: of rows, or where the caller does not
--- know of the catalog's own estimate. A caller that says too much gains nothing: it may open the next run.
+-- A max_rows_per_run that is a share counts from the table's rows when the run opens, at least one row: from rows, or from the catalog's own
+-- estimate if the caller does not know. A caller gains nothing by a number that is too high: it may open the next run anyway.
 create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[], due oid[], rows bigint)
 returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int, most bigint, accepted bigint)
 language plpgsql security definer
@@ -401,7 +398,7 @@ end
 $lapse$;
 comment on function lapse.open_run is 'The policy''s run to go on with, or the next one. For the executor.';
 
--- lease claims a shard of a run that nobody else holds, for 30 seconds. Each claim makes the next term.
+-- lease claims a free shard of a run, for 30 seconds. Each claim makes the next term.
 create function lapse.lease(run uuid, holder text)
 returns table (shard bigint, term bigint, leaf oid, cutoff timestamptz)
 language sql security definer
@@ -422,9 +419,9 @@ as $lapse$
               for update skip locked)
   returning s.id, s.term, s.leaf, s.cutoff
 $lapse$;
-comment on function lapse.lease is 'Gives out a shard of a run that nobody else holds. For the executor.';
+comment on function lapse.lease is 'Leases a free shard of a run. For the executor.';
 
--- release gives a shard back, unless it is another's by now.
+-- release gives a shard back, unless another worker has it.
 create function lapse.release(shard bigint, term bigint, holder text) returns void
 language sql security definer
 set search_path = pg_catalog, pg_temp
@@ -435,8 +432,8 @@ as $lapse$
 $lapse$;
 comment on function lapse.release is 'Gives a shard back. For the executor.';
 
--- put_aside takes a shard out of its run because a row of it resists, with a count. It is tried again after a minute, and
--- each time that it resists again after twice as long, a day at most; where somebody holds a lock, five minutes at most.
+-- put_aside removes a shard from its run because a row of it resists, and counts that. The shard is tried again after a minute, and after
+-- each further time that it resists after twice as long, at most a day; if a lock is the reason, at most five minutes.
 create function lapse.put_aside(shard bigint, term bigint, holder text, state text) returns timestamptz
 language sql security definer
 set search_path = pg_catalog, pg_temp
@@ -450,9 +447,9 @@ as $lapse$
    where s.id = put_aside.shard and s.term = put_aside.term and s.holder = put_aside.holder
   returning s.retry_at
 $lapse$;
-comment on function lapse.put_aside is 'Takes a shard out of its run because a row of it resists. For the executor.';
+comment on function lapse.put_aside is 'Removes a shard from its run because a row of it resists. For the executor.';
 
--- statistics is what a run did so far, by all executors.
+-- statistics returns what a run did so far, by all executors.
 create function lapse.statistics(run uuid)
 returns table (picked bigint, deleted bigint, cascaded bigint, batches bigint, refreshed bigint, stepped_over bigint, shards int, aside int,
                locked boolean, unfinished boolean)
@@ -471,7 +468,7 @@ as $lapse$
 $lapse$;
 comment on function lapse.statistics is 'What a run did so far, by all executors: its shards, and those that are gone.';
 
--- note_due records how much was due when a run was opened, where that was counted.
+-- note_due records how much was due when a run was opened, if that was counted.
 create function lapse.note_due(run uuid, due bigint) returns void
 language sql security definer
 set search_path = pg_catalog, pg_temp
@@ -480,7 +477,7 @@ as $lapse$
 $lapse$;
 comment on function lapse.note_due is 'Records how much was due when a run was opened. For the executor.';
 
--- suspend_run says why nobody is at work on a run that is not over, until somebody is again.
+-- suspend_run records why no process works on a run that is not over, until one does again.
 create function lapse.suspend_run(run uuid, reason text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -494,11 +491,11 @@ begin
    where r.run = suspend_run.run and r.outcome is null;
 end
 $lapse$;
-comment on function lapse.suspend_run is 'Says why nobody is at work on a run that is not over. For the executor.';
+comment on function lapse.suspend_run is 'Records why no process works on a run that is not over. For the executor.';
 
--- close_run ends a run that has no shard left to work on. What is left of the rows that were due is counted by the caller, null where
--- it did not count: due ones, held ones, and those in quarantine among the due; oldest is when the oldest of them fell due. The first one
--- to say so counts. A crash before it leaves a run that open_run ends, without these.
+-- close_run ends a run that has no shard left to work on. The caller counts which of the due rows are left, null if it did not count: due
+-- ones, held ones, and those in quarantine among the due. oldest is when the oldest of them fell due. Only the first call counts.
+-- After a crash before it, open_run ends the run, without these counts.
 create function lapse.close_run(run uuid, left_due bigint, left_held bigint, left_resting bigint, oldest timestamptz) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -518,9 +515,9 @@ end
 $lapse$;
 comment on function lapse.close_run is 'Ends a run that has no shard left to work on, with what is left of the rows that were due. For the executor.';
 
--- end_run ends a run that has reached a limit: its shards are done, no matter who holds them, and the next run finds what they left. A
--- batch that is under way is waited for; one that comes later is refused by enter, its lease being for a shard that is done. A
--- crash leaves a run that goes on, and ends here when a worker asks take_rows again. It returns whether nobody had ended the run.
+-- end_run ends a run that has reached a limit: its shards are done, whoever holds them, and the next run finds what they left. It waits for
+-- batches under way; enter refuses later ones, because their shard is done. After a crash the run is still open, and ends when a
+-- worker calls take_rows again. It returns false if the run had already ended.
 create function lapse.end_run(run uuid, reason text) returns boolean
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -549,7 +546,8 @@ end
 $lapse$;
 comment on function lapse.end_run is 'Ends a run that has reached a limit; the next one finds what it left. For the executor.';
 
--- report replaces what a process says of itself; what was said of other policies' last pass stays. A stolen login can tell lies here, of 100 processes and of policies that there are.
+-- report replaces what a process says about itself, except the rows of other policies' last pass. With a stolen login one can report lies
+-- here, for up to 100 processes and for policies that exist.
 create function lapse.report(holder text, policies int[], states text[], reasons text[], tries timestamptz[], held text[]) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -572,4 +570,4 @@ begin
          state = excluded.state, reason = excluded.reason, next_try = excluded.next_try, held_back = excluded.held_back, at = clock_timestamp();
 end
 $lapse$;
-comment on function lapse.report is 'Replaces what a process that deletes says of itself. For the executor.';
+comment on function lapse.report is 'Replaces what a deleting process says about itself. For the executor.';

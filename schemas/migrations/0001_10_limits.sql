@@ -1,8 +1,8 @@
--- How fast a policy may go, and how far in one run: its rate and max_rows_per_run, for all executors together. A worker takes
--- rows here before each BEGIN, and gives back what its batch did not delete. The row of lapse.allowance is locked for the length
--- of one statement, so that two workers never take the same rows.
+-- How fast a policy may delete, and how much in one run: its rate and max_rows_per_run, for all executors together. A worker takes rows here
+-- before each BEGIN, and gives back what its batch did not delete. The row of lapse.allowance is locked for one statement, so that
+-- two workers never take the same rows.
 --
--- This holds back executors that do as they should. It protects nothing from a stolen login of theirs: that is enter's part.
+-- This limits well-behaved executors. It does not stop a stolen login of theirs: enter does.
 
 create table lapse.allowance (
   policy_id int primary key,
@@ -14,13 +14,13 @@ comment on column lapse.allowance.policy_id is 'The policy.';
 comment on column lapse.allowance.tokens is 'Rows that may go at filled_at: the rate fills it, up to the rows of one second.';
 comment on column lapse.allowance.filled_at is 'When tokens was computed; null: never, and it is full.';
 
--- take_rows allows the holder of a shard so many rows, at most as many as are wanted: the rate has them, and with them and with what
--- others were allowed the run stays below its limit. None: pause says how soon to ask again, and over that the run has reached its
--- limit. Less than half of a second's rows are not given out piecemeal. A wish of 0 or less gives back what was not deleted.
+-- take_rows allows the holder of a shard up to the wanted number of rows, as far as the rate has them and the run stays below its limit,
+-- counting what others were allowed. If it allows none, pause is how soon to ask again; over: the run has reached its limit. It does
+-- not split less than half a second's rows. A wanted number of 0 or less gives rows back.
 --
--- A crash after it leaves rows that nobody deletes: the rate has them back within a second, the run when the lease has ended, and a
--- minute more for a batch that was entered before. Its commit is not waited for: the batch's own, after it in the log, makes both
--- durable.
+-- A crash after it leaves rows that no worker deletes: the rate has them back within a second, and the run when the lease has ended, or a
+-- minute later for a batch that was entered before. take_rows does not wait for its commit to be durable: the batch's own commit, which
+-- comes later in the log, makes both durable.
 create function lapse.take_rows(shard bigint, term bigint, holder text, wanted int)
 returns table (granted int, pause interval, over boolean)
 language plpgsql security definer
@@ -98,7 +98,7 @@ end
 $lapse$;
 comment on function lapse.take_rows is 'Allows a worker so many rows, or gives back what it did not delete: rate and max_rows_per_run. For the executor.';
 
--- The breaker: a run that would delete more than was to be expected is not begun until somebody says yes.
+-- The breaker: a run that would delete more than expected does not begin until a person accepts it.
 
 create table lapse.breaker (
   policy_id   int primary key,
@@ -111,18 +111,18 @@ create table lapse.breaker (
   cause       text not null default 'max_fraction' check (cause in ('max_fraction', 'sudden_jump', 'absurd_past')),
   compared    bigint not null default 0 check (compared >= 0)
 );
-comment on table lapse.breaker is 'Policies whose run would have deleted more than was to be expected, with the last time of each.';
+comment on table lapse.breaker is 'Policies whose run would have deleted more than expected, with the last time of each.';
 comment on column lapse.breaker.policy_id is 'The policy.';
 comment on column lapse.breaker.version is 'Its version then: another one is judged again.';
 comment on column lapse.breaker.at is 'When the breaker tripped.';
 comment on column lapse.breaker.due is 'How many rows were due.';
 comment on column lapse.breaker.table_rows is 'How many rows the table had, by PostgreSQL''s statistics.';
-comment on column lapse.breaker.accepted is 'How many rows somebody let go, by the next run to begin and no other; null: the breaker is open.';
+comment on column lapse.breaker.accepted is 'How many rows a person allowed the next run, and no other, to delete; null: the breaker is open.';
 comment on column lapse.breaker.accepted_at is 'When.';
-comment on column lapse.breaker.cause is 'Why it tripped: more than max_fraction, far more than the last runs, or mostly rows of the absurd past.';
-comment on column lapse.breaker.compared is 'What the rows that were due were compared with: how many were to be expected, or how many are of the absurd past.';
+comment on column lapse.breaker.cause is 'Why it tripped: more than max_fraction, far more than the last runs, or mostly rows from an absurd past.';
+comment on column lapse.breaker.compared is 'What the number of due rows was compared with: how many were expected, or how many are from an absurd past.';
 
--- trip opens the breaker of a policy. A crash before it leaves a policy that is judged again before its next run.
+-- trip opens the breaker of a policy. After a crash before it, the policy is judged again before its next run.
 create function lapse.trip(policy int, version int, cause text, due bigint, table_rows bigint, compared bigint) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -140,11 +140,11 @@ begin
          compared = excluded.compared, accepted = null, accepted_at = null;
 end
 $lapse$;
-comment on function lapse.trip is 'Opens the breaker of a policy that has more due rows than was to be expected. For the executor.';
+comment on function lapse.trip is 'Opens the breaker of a policy that has more due rows than expected. For the executor.';
 
--- measure says what the next cutoff of a policy is compared with: the last cutoff since a person said that the clock is
--- right, or else that instant, or else when the policy was last armed; and how far ahead of it a clock may be that nobody
--- asks about: 31 days and twice the policy's interval.
+-- measure returns what the next cutoff of a policy is compared with: the last cutoff since a person accepted the clock; otherwise that
+-- acceptance, or when the policy was last armed. reach is how far the clock may be ahead of it without acceptance: 31 days and twice the
+-- policy's interval.
 create function lapse.measure(policy int) returns table (last timestamptz, reach interval)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- What is the same for the batches of all policies. A function per policy, lapse.delete_<id>_<version>, calls these in
+-- What the batches of all policies have in common. A function per policy, lapse.delete_<id>_<version>, calls these in
 -- this order, in one transaction that does nothing else:
 --
 --   enter     gate, claim, history, slot, beat, publications, lease  -> the shard's place
@@ -9,17 +9,17 @@
 --             (the policy's function deletes them)
 --   leave     counts, result, the shard's cursor               -> what the executor is told
 --
--- They run as {{.Owner}}, who has no right on anybody's table, and touch none. A deleter's rights can be lent by a function
--- of the table's owner, so each checks session_user; enter stamps its transaction and its batch on the shard, once,
--- and the others accept that shard only. Every refusal is an error: the transaction ends with nothing deleted.
+-- They run as {{.Owner}}, who has no right on any user's table, and touch none. A function of the table's owner can use a deleter's rights
+-- for others, so each of them checks session_user. enter stamps its transaction and its batch on the shard, once, and the others accept
+-- only that shard. Every refusal is an error: the transaction ends with nothing deleted.
 
--- What a batch says of itself before it deletes anything; the MAC beside it is made with a key that is not in the database.
+-- What a batch says about itself before it deletes anything. Its MAC is made with a key that is not in the database.
 create type lapse.claim as (
   system_identifier text, database_oid oid, history int, timeline int, xid xid8, started_at timestamptz, batch uuid, policy_id
   int, policy text, policy_version int, run uuid, cutoff timestamptz, hold_version bigint, target oid, cascades oid[],
   functions bytea
 );
-comment on type lapse.claim is 'What a batch says of itself before it deletes anything. The columns of lapse.batch have the same meaning.';
+comment on type lapse.claim is 'What a batch says about itself before it deletes anything. The columns of lapse.batch have the same meaning.';
 comment on column lapse.claim.system_identifier is 'The cluster''s system identifier.';
 comment on column lapse.claim.database_oid is 'The database.';
 comment on column lapse.claim.history is 'Number of the database''s history.';
@@ -31,14 +31,14 @@ comment on column lapse.claim.policy_id is 'The policy.';
 comment on column lapse.claim.policy is 'Its name.';
 comment on column lapse.claim.policy_version is 'Its version.';
 comment on column lapse.claim.run is 'The run.';
-comment on column lapse.claim.cutoff is 'The instant that the run judges by.';
+comment on column lapse.claim.cutoff is 'The run deletes what is due at this instant.';
 comment on column lapse.claim.hold_version is 'Number of the last change of legal holds that the batch knows of.';
 comment on column lapse.claim.target is 'The table or partition to delete from.';
-comment on column lapse.claim.cascades is 'Relations that rows go with by foreign keys.';
+comment on column lapse.claim.cascades is 'Relations in which foreign keys may delete rows too.';
 comment on column lapse.claim.functions is 'HMAC by the tag key over the text of the functions that are to run.';
 
--- Which shard a batch works on, under which lease, and how many rows it may take. shape says how the batch finds its rows;
--- step_over, that it is one row which resists: it is entered in the quarantine, and stays.
+-- Which shard a batch works on, under which lease, and how many rows it may delete. shape is how the batch finds its rows. step_over: the
+-- batch is one row that resists; if it still cannot be deleted it is entered in the quarantine, and stays.
 create type lapse.work as (shard bigint, term bigint, holder text, row_limit int, shape text, step_over boolean, careful boolean);
 comment on type lapse.work is 'Which shard a batch works on, under which lease, and how many rows it may take.';
 comment on column lapse.work.shard is 'The shard.';
@@ -46,39 +46,40 @@ comment on column lapse.work.term is 'Term of the lease.';
 comment on column lapse.work.holder is 'Holder of the lease.';
 comment on column lapse.work.row_limit is 'Largest number of rows.';
 comment on column lapse.work.shape is 'How the batch finds its rows: range, pick, heap or heap pick, as far as its policy has them; null: the usual one.';
-comment on column lapse.work.step_over is 'The batch is one row that resists: it stays, and is entered in the quarantine.';
-comment on column lapse.work.careful is 'Rows are left out if something that a cascade deletes is locked by others, or if something that stays refers to them.';
+comment on column lapse.work.step_over is 'The batch is one row that resists: if it still cannot be deleted it is entered in the quarantine.';
+comment on column lapse.work.careful is 'Leaves out rows if other sessions have locked rows that a cascade would delete, or if rows that stay refer to them.';
 
--- What the server has counted for this session when a batch begins to delete: it also counts earlier transactions, as long as they are not
--- in the server's statistics. relations are the target, the relations that foreign keys reach and, where the policy trusts other code, every
--- held table.
+-- What the server has counted for this session when a batch begins to delete. That includes earlier transactions, until the session has
+-- reported them to the server's statistics. relations are the target, the relations that foreign keys reach and, if the policy trusts
+-- other code, every held table.
 create type lapse.tally as (relations oid[], deleted bigint[], updated bigint);
 comment on type lapse.tally is 'How many rows the server has counted for a session before a batch deletes.';
 comment on column lapse.tally.relations is 'The target, the relations of the claim, and others that trusted code must leave alone.';
 comment on column lapse.tally.deleted is 'Rows deleted from each.';
 comment on column lapse.tally.updated is 'Rows of the target updated.';
 
--- What enter and check_leaf tell a deletion function of its shard, and the shard's place. leaf is its name in SQL. spared is SQL that is true of rows t
--- which must stay, whatever the policy says: held (lapse.held), or in quarantine because they could not be deleted (lapse.quarantined); it is
--- '' if there are none. low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun.
+-- What enter and check_leaf tell a deletion function about its shard and the shard's place. leaf is its name in SQL. spared is SQL that is
+-- true for rows t that must stay, whatever the policy says: held (lapse.held), or in quarantine because they could not be deleted
+-- (lapse.quarantined); '' if there are none. low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or
+-- the pass has begun.
 create type lapse.place as (
   leaf text, cursor text[], pass smallint, lower text[], upper text[], modulus int, remainder int, spared text, low
   timestamptz, ways jsonb, answers text
 );
 comment on type lapse.place is 'A shard''s place when a batch begins.';
 comment on column lapse.place.leaf is 'The leaf''s name in SQL.';
-comment on column lapse.place.cursor is 'Where the pass goes on; null: from the start.';
+comment on column lapse.place.cursor is 'Where the pass continues; null: from the start.';
 comment on column lapse.place.pass is '1, or 2 for the residual pass.';
 comment on column lapse.place.lower is 'The slice lies above this place; null: open.';
 comment on column lapse.place.upper is 'The slice reaches up to this place; null: open.';
 comment on column lapse.place.modulus is 'Number of hash parts; null: not by hash.';
 comment on column lapse.place.remainder is 'The hash part; null: not by hash.';
-comment on column lapse.place.spared is 'SQL that is true of rows t which must stay: held, or in quarantine; empty if there are none.';
+comment on column lapse.place.spared is 'SQL that is true for rows t that must stay: held, or in quarantine; empty if there are none.';
 comment on column lapse.place.low is 'Where a pass that begins may begin: rows that had fallen due by then are gone. Null: at the start.';
-comment on column lapse.place.ways is 'The foreign keys along which the batch locks what a cascade deletes; null where it locks nothing.';
-comment on column lapse.place.answers is 'SQL that finds the rows of the leaf that refer to one of it, d.at, and keep it; null if there are none.';
+comment on column lapse.place.ways is 'The foreign keys along which the batch locks what a cascade deletes; null if it locks nothing.';
+comment on column lapse.place.answers is 'SQL that finds the rows of the leaf that refer to its row at d.at and so keep it; null if there are none.';
 
--- What a batch did. pass_over says that the pass came to its end: a batch without it ended because it may be no larger.
+-- What a batch did. pass_over: the pass has ended; without it the batch ended because it had reached its limit.
 create type lapse.outcome as (
   picked bigint, deleted bigint, finished boolean, left_behind boolean, by_relation jsonb, pass_over boolean, quarantined bigint,
   locker int
@@ -87,24 +88,24 @@ comment on type lapse.outcome is 'What a batch did.';
 comment on column lapse.outcome.picked is 'Rows that were found due and locked.';
 comment on column lapse.outcome.deleted is 'Rows that were deleted from the target.';
 comment on column lapse.outcome.finished is 'Whether the shard is done.';
-comment on column lapse.outcome.left_behind is 'Whether due rows were left because somebody had them locked.';
+comment on column lapse.outcome.left_behind is 'Whether due rows were left because other sessions had locked them.';
 comment on column lapse.outcome.by_relation is 'Rows deleted, by the relation''s oid, cascades included.';
-comment on column lapse.outcome.pass_over is 'Whether the pass came to its end: without it the batch ended because it may be no larger.';
+comment on column lapse.outcome.pass_over is 'Whether the pass has ended; otherwise the batch ended because it had reached its limit.';
 comment on column lapse.outcome.quarantined is 'Rows that a careful batch entered in the quarantine.';
-comment on column lapse.outcome.locker is 'A process that has rows locked which were left.';
+comment on column lapse.outcome.locker is 'A server process that locks rows that the batch left.';
 
--- What lock_along found of some rows of a leaf: those with all rows locked that a cascade deletes; those that something refers to which stays,
--- each with the foreign key; and a process that has something of the others locked.
+-- What lock_along found for some rows of a leaf: those for which it locked everything that a cascade deletes; those that rows that stay
+-- refer to, each with the foreign key; and a process that has locked something of the others.
 create type lapse.along as (free tid[], referred tid[], keys oid[], locker int, locked oid[]);
 comment on type lapse.along is 'What a batch found along foreign keys.';
-comment on column lapse.along.free is 'Rows for which the batch has locked everything that would go along.';
-comment on column lapse.along.referred is 'Rows that something refers to which stays.';
+comment on column lapse.along.free is 'Rows for which the batch has locked everything that a cascade would delete.';
+comment on column lapse.along.referred is 'Rows that are referred to by rows that stay.';
 comment on column lapse.along.keys is 'The foreign key of each.';
-comment on column lapse.along.locker is 'A process that has something of the other rows locked.';
+comment on column lapse.along.locker is 'A server process that locks rows that a cascade would delete with the other rows.';
 comment on column lapse.along.locked is 'The relation of each row that a cascade deletes with a free one.';
 
--- How the DELETE of a batch finds its rows, by values: lapse.find_<id>_<version> says it. The DELETE restates the whole condition, so whatever
--- is said here can only make it delete less.
+-- How the DELETE of a batch finds its rows, as values from lapse.find_<id>_<version>. The DELETE restates the whole condition, so these
+-- values can only make it delete less.
 --
 --   found_by  'place': a range of the order, above after and up to last; 'tie': the same, where both have the same first value; 'page': a
 --             range of the table's file; 'row': the rows at rows_at, which lapse.lock_rows locks first
@@ -115,16 +116,16 @@ create type lapse.aim as (
 comment on type lapse.aim is 'How the DELETE of a batch finds its rows, by values.';
 comment on column lapse.aim.found_by is 'place, tie, page or row.';
 comment on column lapse.aim.after is 'The range begins after this place; null: at the start.';
-comment on column lapse.aim.last is 'The last place of the range, where the next batch goes on.';
+comment on column lapse.aim.last is 'The last place of the range, where the next batch continues.';
 comment on column lapse.aim.rows_at is 'The addresses of the rows.';
 comment on column lapse.aim.counted is 'How many rows were found.';
-comment on column lapse.aim.ended is 'Whether the pass comes to its end with these rows.';
-comment on column lapse.aim.more is 'Whether due rows are left out because somebody has them locked.';
-comment on column lapse.aim.again is 'Whether the next batch is to begin where this one does: what refers to its rows goes first.';
+comment on column lapse.aim.ended is 'Whether the pass ends with these rows.';
+comment on column lapse.aim.more is 'Whether due rows are left out because other sessions have locked them.';
+comment on column lapse.aim.again is 'Whether the next batch must begin where this one does: rows that refer to this one''s are deleted first.';
 comment on column lapse.aim.quarantined is 'Rows that were entered in the quarantine.';
-comment on column lapse.aim.locker is 'A process that has rows locked which are left out.';
-comment on column lapse.aim.key is 'Of the one row that a batch steps over if it resists: its key.';
-comment on column lapse.aim.locked is 'The relation of each row that was locked to go along; null where none was.';
+comment on column lapse.aim.locker is 'A server process that locks rows that are left out.';
+comment on column lapse.aim.key is 'The key of the one row that a batch steps over if it resists.';
+comment on column lapse.aim.locked is 'The relation of each row that was locked because a cascade deletes it; null if none was.';
 
 create table lapse.batch (
   batch             uuid primary key,
@@ -152,16 +153,16 @@ create table lapse.batch (
 create index batch_started_at on lapse.batch (started_at);
 create trigger append_only before update or truncate on lapse.batch
   for each statement execute function lapse.refuse_change();
-comment on table lapse.batch is 'The ledger: what each batch that deleted rows said of itself beforehand, append-only and published. Written by record, in the transaction that deletes.';
+comment on table lapse.batch is 'The ledger: what each batch that deleted rows said about itself beforehand, append-only and published. Written by record, in the transaction that deletes.';
 comment on column lapse.batch.batch is 'Identifier of the batch; events name it.';
 comment on column lapse.batch.policy_id is 'The policy.';
 comment on column lapse.batch.policy is 'Its name.';
 comment on column lapse.batch.policy_version is 'Its version.';
 comment on column lapse.batch.run is 'The run.';
-comment on column lapse.batch.cutoff is 'The instant that the run judges by.';
+comment on column lapse.batch.cutoff is 'The run deletes what is due at this instant.';
 comment on column lapse.batch.hold_version is 'Number of the last change of legal holds that the batch knew of.';
 comment on column lapse.batch.target is 'The table or partition that it deletes from.';
-comment on column lapse.batch.cascades is 'Relations that rows go with by foreign keys.';
+comment on column lapse.batch.cascades is 'Relations in which foreign keys may delete rows too.';
 comment on column lapse.batch.functions is 'HMAC by the tag key over the text of the functions that ran.';
 comment on column lapse.batch.system_identifier is 'The cluster''s system identifier.';
 comment on column lapse.batch.database_oid is 'The database.';
@@ -171,9 +172,9 @@ comment on column lapse.batch.xid is 'The transaction.';
 comment on column lapse.batch.started_at is 'When the transaction began.';
 comment on column lapse.batch.mac is 'MAC over all of this, by the tag key, which is not in the database: it makes the deletions system deletes to the auditor.';
 comment on column lapse.batch.soft is 'Whether the batch sets a column of the target''s rows, and deletes none.';
-comment on column lapse.batch.hashed is 'Whether the events of the batch have keyed hashes in place of the rows'' keys.';
-comment on column lapse.batch.told is 'The columns that the batch''s events have as values beside the key; null for none.';
-comment on column lapse.batch.due is 'How the auditor finds out from the log whether a row was due; null where it does not.';
+comment on column lapse.batch.hashed is 'Whether the batch''s events have keyed hashes instead of the rows'' keys.';
+comment on column lapse.batch.told is 'The columns whose values the batch''s events contain, in addition to the key; null for none.';
+comment on column lapse.batch.due is 'How the auditor computes from the log whether a row was due; null if it does not.';
 
 create table lapse.batch_result (
   batch       uuid primary key,
@@ -191,10 +192,10 @@ comment on column lapse.batch_result.deleted is 'Rows that were deleted from the
 comment on column lapse.batch_result.by_relation is 'Rows deleted, by the relation''s oid, cascades included.';
 comment on column lapse.batch_result.finished_at is 'When.';
 
--- pin gives the function that calls it its settings back. Code of the table's owner may have run in the statement before
--- (a function in an index, a check, a cast), and what it sets goes beyond the calling function's SET clause: another
--- search_path would make the text of the next statement another, another zone other rows due. Only SET, which names no
--- function and no operator, is safe here; it must not have a SET clause of its own.
+-- pin restores the settings of the function that calls it. Code of the table's owner may have run in the statement before (a function in an
+-- index, a check, a cast), and its settings outlast the calling function's SET clause: another search_path would change what the text of the
+-- next statement means, another time zone which rows are due. Only SET, which names no function and no operator, is safe here. pin
+-- must not have a SET clause of its own.
 create function lapse.pin() returns void
 language plpgsql
 as $lapse$
@@ -210,7 +211,7 @@ begin
   set local row_security = off;
 end
 $lapse$;
-comment on function lapse.pin is 'Gives the function that calls it its settings back.';
+comment on function lapse.pin is 'Restores the settings of the function that calls it.';
 
 create function lapse.enter(claim lapse.claim, work lapse.work, policy int, version int, largest int, proof bytea) returns lapse.place
 language plpgsql security definer
@@ -323,9 +324,9 @@ begin
   return row(leaf, shard.cursor, shard.pass, shard.lower, shard.upper, shard.modulus, shard.remainder, null::text, low, null::jsonb, null::text);
 end
 $lapse$;
-comment on function lapse.enter is 'Lets a batch in, or refuses it: checks claim, gate, lease, clock and auditor. First in every deletion function.';
+comment on function lapse.enter is 'Admits a batch or refuses it: checks claim, gate, lease, clock and auditor. First in every deletion function.';
 
--- check_leaf compares the leaf, which is locked, with what apply saw. leaf is the name that was locked.
+-- check_leaf checks that the leaf, which is locked, is unchanged since apply. leaf is the name that was locked.
 create function lapse.check_leaf(claim lapse.claim, work lapse.work, leaf text, out spared text, out ways jsonb, out answers text) returns record
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -364,10 +365,10 @@ begin
   end if;
 end
 $lapse$;
-comment on function lapse.check_leaf is 'Compares the leaf, which is locked, with what apply saw.';
+comment on function lapse.check_leaf is 'Checks that the leaf, which is locked, is unchanged since apply.';
 
--- record writes the transaction's first published change, the ledger row, and the tag for other readers of the log. It
--- returns how many rows have left the target and the relations of the claim in this transaction so far.
+-- record writes the ledger row, which is the transaction's first published change, and the tag for other readers of the log. It returns how
+-- many rows of the target and of the claim's relations this session had deleted before.
 create function lapse.record(claim lapse.claim, mac bytea, work lapse.work) returns lapse.tally
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -400,7 +401,7 @@ end
 $lapse$;
 comment on function lapse.record is 'Writes the ledger row of a batch before it deletes.';
 
--- removed counts the rows that were deleted from a relation in this transaction. Rolled-back subtransactions stay counted.
+-- removed counts the rows that this transaction deleted from a relation. Rolled-back subtransactions count too.
 create function lapse.removed(relation oid) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -435,12 +436,12 @@ end
 $lapse$;
 comment on function lapse.tally_of is 'Counts the rows of a batch''s relations that this session has deleted or updated so far.';
 
--- leave counts what went, writes the result and moves the shard on. picked rows were found and locked, deleted of them
--- went; before is what record returned, null where nothing was picked; last is the place of the last row picked;
--- left_behind says that due rows are left that somebody has locked.
+-- leave counts what was deleted, writes the result and moves the shard on. picked rows were found and locked, and deleted of them were
+-- deleted. before is what record returned; null if nothing was picked. last is the place of the last row picked. left_behind: due rows
+-- are left because other sessions have locked them.
 --
--- A short pick is the end of a pass. The first pass is followed by a residual one from the start, for rows that were
--- locked or moved while it went by, unless it was a single empty look.
+-- A short pick ends a pass. After the first pass comes a residual one from the start, for rows that were locked or moved during it, unless
+-- the first pass was a single empty batch.
 create function lapse.leave(
   claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before lapse.tally, last text[], ended boolean,
   left_behind boolean, locked oid[]

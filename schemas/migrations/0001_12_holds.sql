@@ -1,15 +1,15 @@
--- Legal holds. A row that a hold is on is not deleted, whatever a policy says, and neither is a row that would take it along by
--- ON DELETE CASCADE.
+-- Legal holds. A row under a hold is not deleted, whatever a policy says, and neither is a row whose deletion would delete a held one by ON
+-- DELETE CASCADE.
 --
--- hold and hold_state are published: what was held, since when, by whom, and nothing of what the rows hold. Keys and conditions
--- name rows, and so people: they are in tables that are not published, bound to the published row by a salted digest, and go when
--- the hold is over.
+-- hold and hold_state are published: what was held, since when, by whom, but not the contents of rows. Keys and conditions identify rows,
+-- and so people: they are in tables that are not published, bound to the published row by a salted digest, and are deleted when the hold
+-- is over.
 --
---   requested   enforced by every batch that begins from now on                          written by `lapse hold place`
+--   requested   enforced by every batch that begins from then on                         written by `lapse hold place`
 --   effective   no batch that did not see it can commit any more                         the same, with all gates locked
---               again, with another table: it is moved there, and what it was on before stays held   `lapse hold move`
+--               again, with another table: it is moved there, and also stays where it was   `lapse hold move`
 --   releasing   enforced until an instant                                                written by `lapse hold release`
---   released    over                                                                     the same, or the next to look after that instant
+--   released    over                                                                     the same, or the next reader after that instant
 
 create table lapse.hold (
   id         int primary key check (id > 0),
@@ -30,7 +30,7 @@ alter table lapse.hold replica identity full;
 comment on table lapse.hold is 'Every legal hold; append-only, published.';
 comment on column lapse.hold.id is 'Number of the hold.';
 comment on column lapse.hold.table_oid is 'The table, or the partition.';
-comment on column lapse.hold.table_name is 'schema.table when it was placed, quoted where SQL wants it.';
+comment on column lapse.hold.table_name is 'schema.table when it was placed, quoted as in SQL.';
 comment on column lapse.hold.columns is '[{name, number, type}] of the columns that the condition reads.';
 comment on column lapse.hold.keys is 'How many keys are held; null for a condition.';
 comment on column lapse.hold.digest is 'SHA-256 over the salt and the content, which are in hold_content and hold_key.';
@@ -38,7 +38,7 @@ comment on column lapse.hold.matter is 'Code of the legal matter.';
 comment on column lapse.hold.reason is 'Why, as given with the command.';
 comment on column lapse.hold.placed_at is 'When it was placed.';
 comment on column lapse.hold.placed_by is 'The login that placed it.';
-comment on column lapse.hold.placed_in is 'The oldest transaction that ran when it was placed: what an older one attached cannot have been a part of the table meanwhile.';
+comment on column lapse.hold.placed_in is 'The oldest transaction that ran when it was placed: what an older one attached cannot have been a part of the table in between.';
 
 create table lapse.hold_state (
   id             bigint primary key,
@@ -65,12 +65,12 @@ comment on column lapse.hold_state.id is 'Order of the changes. The last one of 
 comment on column lapse.hold_state.hold is 'The hold.';
 comment on column lapse.hold_state.state is 'requested, effective, releasing or released.';
 comment on column lapse.hold_state.enforced_until is 'While releasing: when the hold ends.';
-comment on column lapse.hold_state.position is 'End of the log when the row was written. What commits above that of state effective has seen the hold.';
+comment on column lapse.hold_state.position is 'End of the log when the row was written. Every commit above the position of state effective has seen the hold.';
 comment on column lapse.hold_state.changed_at is 'When it changed.';
 comment on column lapse.hold_state.changed_by is 'The login that changed it.';
 comment on column lapse.hold_state.reason is 'Why, as given with the command.';
-comment on column lapse.hold_state.table_oid is 'The table that the hold was moved to; null where it was not.';
-comment on column lapse.hold_state.table_name is 'Its name then, quoted where SQL wants it.';
+comment on column lapse.hold_state.table_oid is 'The table that the hold was moved to; null if it was not.';
+comment on column lapse.hold_state.table_name is 'Its name then, quoted as in SQL.';
 comment on column lapse.hold_state.columns is 'Its columns that the condition reads, as in lapse.hold.';
 
 create table lapse.hold_content (
@@ -80,7 +80,7 @@ create table lapse.hold_content (
 );
 comment on table lapse.hold_content is 'What is held, while the hold is in force; never published.';
 comment on column lapse.hold_content.hold is 'The hold.';
-comment on column lapse.hold_content.condition is 'SQL that is true of a held row t, written by this program from what it judged.';
+comment on column lapse.hold_content.condition is 'SQL that is true for a held row t, written by lapse from the condition that it checked.';
 comment on column lapse.hold_content.salt is 'Random bytes, so that nobody can guess the content from the digest.';
 
 create table lapse.hold_key (
@@ -92,14 +92,14 @@ comment on table lapse.hold_key is 'The keys of holds that have keys, while they
 comment on column lapse.hold_key.hold is 'The hold.';
 comment on column lapse.hold_key.key is 'Values of the hold''s columns as their types write them.';
 
--- caller says by what right somebody asks which rows must stay. A SECURITY DEFINER function does not see who called it; a view does:
--- current_user in it is the role that reads it. The proof is of that role, and worth nothing in another session or transaction. So code
--- that a table's owner gets to run as its deleter, with the executor's login, can prove to be that deleter and no other one.
+-- caller proves which role asks which rows must stay. A SECURITY DEFINER function cannot see who called it, but a view can: in it,
+-- current_user is the role that reads the view. The proof is for that role, and is worthless in another session or transaction. So code that
+-- a table's owner runs as the owner's deleter, with the executor's login, can prove to be only that deleter.
 create table lapse.caller_secret (
   only_row boolean primary key default true check (only_row),
   secret   bytea not null check (octet_length(secret) = 32)
 );
-comment on table lapse.caller_secret is 'What lapse.caller makes its proofs with. Only the catalog''s owner may read it, and nobody publishes it.';
+comment on table lapse.caller_secret is 'The secret from which lapse.caller makes its proofs. Only the catalog''s owner may read it; it is not published.';
 comment on column lapse.caller_secret.only_row is 'There is one row.';
 comment on column lapse.caller_secret.secret is 'Random bytes.';
 
@@ -108,9 +108,9 @@ create view lapse.caller as
   select sha256(convert_to(concat_ws(' ', pg_backend_pid(), extract(epoch from now()), current_user), 'UTF8') || s.secret) as proof
     from lapse.caller_secret s;
 comment on view lapse.caller is 'Proves to a function of the catalog which role reads it. For deleters.';
-comment on column lapse.caller.proof is 'Worth something in this session and transaction only.';
+comment on column lapse.caller.proof is 'Valid only in this session and transaction.';
 
--- is_caller reports whether a proof is of a role.
+-- is_caller reports whether a proof is for a role.
 create function lapse.is_caller(role name, proof bytea) returns boolean
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -121,9 +121,9 @@ begin
       from lapse.caller_secret s), false);
 end
 $lapse$;
-comment on function lapse.is_caller is 'Reports whether a proof is of a role: see lapse.caller.';
+comment on function lapse.is_caller is 'Whether a proof is for a role: see lapse.caller.';
 
--- check_caller refuses all but the deleter of the owner that a policy's table has at the moment.
+-- check_caller refuses every role except the deleter of the present owner of a policy's table.
 create function lapse.check_caller(policy int, version int, proof bytea) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -136,9 +136,9 @@ begin
   end if;
 end
 $lapse$;
-comment on function lapse.check_caller is 'Refuses who is not the deleter of the owner of a policy''s table.';
+comment on function lapse.check_caller is 'Refuses every role except the deleter of the owner of a policy''s table.';
 
--- may_ask reports whether a deleter may have the keys of a hold. The way is looked for upwards, from what the hold is on.
+-- may_ask reports whether a deleter may read the keys of a hold. It searches upwards, from the hold's table.
 create function lapse.may_ask(hold int, proof bytea) returns boolean
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -173,11 +173,11 @@ begin
     select from up join pg_class c on c.oid = up.node where c.relowner = deleter.owner);
 end
 $lapse$;
-comment on function lapse.may_ask is 'Reports whether the deleter that proves to be the caller may have the keys of a hold.';
+comment on function lapse.may_ask is 'Whether the deleter that proves to be the caller may read the keys of a hold.';
 
--- enforced_holds are the holds that batches obey, with what they say, and on which table each is. One is gone if its table is, unless it
--- was released since that was known: somebody has said that nothing took the table's place. What was attached from transaction since on
--- may have been below the table.
+-- enforced_holds lists the holds that batches obey, with their contents and each table that they cover. A hold counts as gone if its table is,
+-- unless it was released after that was known: then a person has confirmed that nothing replaced the table. What was attached from
+-- transaction since on may have been below the table.
 create function lapse.enforced_holds()
 returns table (hold int, table_oid oid, table_name text, columns jsonb, condition text, gone boolean, since bigint)
 language plpgsql stable
@@ -207,9 +207,9 @@ end
 $lapse$;
 comment on function lapse.enforced_holds is 'The holds that batches obey.';
 
--- held_keys are the keys of a hold. Conditions call it, in a batch or a survey, as the deleter: of holds on tables of the deleter's owner,
--- and on those that it may read and to which foreign keys lead from a table of that owner by ON DELETE CASCADE, or by what would set a column
--- that the hold reads.
+-- held_keys returns the keys of a hold. Conditions call it, in a batch or a survey, as the deleter. It covers holds on tables of the
+-- deleter's owner, and on tables that the deleter may read and that a foreign key from a table of that owner leads to by ON DELETE CASCADE,
+-- or by setting a column that the hold reads.
 create function lapse.held_keys(hold int, proof bytea) returns table (key text[])
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -231,8 +231,8 @@ end
 $lapse$;
 comment on function lapse.held_keys is 'The keys of a hold, for the conditions of deletion and survey functions.';
 
--- held_on is SQL that is true of the rows t of a relation that one of some holds is on, null where none is. The relation is a
--- table, a partition of one, or a partitioned table: then a hold may be on some of its leaves.
+-- held_on is SQL that is true for the rows t of a relation that at least one of some holds covers; null if none does. The relation is a
+-- table, a partition, or a partitioned table, of which a hold may cover only some leaves.
 create function lapse.held_on(relation oid, holds int[]) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -266,12 +266,13 @@ begin
   return nullif(array_to_string(parts, ' or '), '');
 end
 $lapse$;
-comment on function lapse.held_on is 'SQL that is true of the rows of a relation that holds are on; null where none is.';
+comment on function lapse.held_on is 'SQL that is true for the rows of a relation that a hold covers; null if no hold does.';
 
--- held_along is SQL that is true of the rows t of a relation that would take along, by ON DELETE CASCADE to any depth, a row that
--- one of some holds is on, or set a column that the hold reads, so that it would end; null where there is no such way. below are the roots of
--- the tables that such a deletion reaches, updated are those in which it sets a column, root is the relation's own. The statement follows the foreign keys from the one row, with the indexes that the deletion itself
--- needs: a query that could be asked the other way round would read all rows of the child.
+-- held_along is SQL that is true for the rows t of a relation whose deletion would, through foreign keys of any depth, delete a row under one
+-- of some holds, or set a column that the hold reads so that the hold would no longer match; null if no foreign key leads there. below are
+-- the roots of the tables in which the deletion deletes, updated those in which it sets a column, and root the relation's own. The statement
+-- follows the foreign keys from one row, using the indexes that the deletion itself needs; the other way round it would read all rows of
+-- the child.
 create function lapse.held_along(relation oid, root oid, below oid[], updated oid[], holds int[], reader name) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -353,12 +354,12 @@ begin
     ' union select n.node, n.rel, n.at from d cross join lateral (' || step || ') n', test);
 end
 $lapse$;
-comment on function lapse.held_along is 'SQL that is true of the rows of a relation that would take held rows along; null where none would.';
+comment on function lapse.held_along is 'SQL that is true for the rows of a relation whose deletion would delete or change held rows; null if there are none.';
 
--- held is SQL that is true of the rows t of a relation that are held, or that would take held rows along; null where there are
--- none. The relation is a leaf of the policy's table, or the table. A hold that would come to match nothing is refused: one whose name
--- another table has, whose columns are others, or whose table is gone. What took the place of a table that is gone may be under any name
--- and policy, so that one stops them all.
+-- held is SQL that is true for the rows t of a relation that are held, or whose deletion would delete held rows; null if there are none. The
+-- relation is the policy's table or a leaf of it. If a hold would no longer match anything, because another table has its name, its columns
+-- have changed, or its table is gone, held raises an error. What replaced a missing table may have any name and any policy, so such a
+-- hold stops every policy.
 create function lapse.held(policy int, version int, leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -411,9 +412,9 @@ begin
   return sql;
 end
 $lapse$;
-comment on function lapse.held is 'SQL that is true of the held rows of a leaf, or of the policy''s table; null if there are none.';
+comment on function lapse.held is 'SQL that is true for the held rows of a leaf, or of the policy''s table; null if there are none.';
 
--- held_rows is held for the policy's whole table, for its survey function.
+-- held_rows is held for the policy's whole table. The survey function calls it.
 create function lapse.held_rows(policy int, version int, proof bytea) returns text
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -427,9 +428,9 @@ begin
     (select p.table_oid from lapse.policy p where p.id = held_rows.policy and p.version = held_rows.version));
 end
 $lapse$;
-comment on function lapse.held_rows is 'SQL that is true of the held rows of a policy''s table; null if there are none. For survey functions.';
+comment on function lapse.held_rows is 'SQL that is true for the held rows of a policy''s table; null if there are none. For survey functions.';
 
--- set_hold_version says to batches which holds there are: one whose claim names fewer is refused.
+-- set_hold_version tells batches which holds exist: a batch whose claim knows fewer is refused.
 create function lapse.set_hold_version() returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,8 +1,8 @@
--- On which tables a hold is: where its table and what was below it have gone since, and what became of it.
+-- Which tables a hold covers: where its table, and what was below it, have moved since, and what became of them.
 
--- hold_relation is what a hold was ever on: its table, and whatever was below it at any time. All of that stays held, where else it may
--- be attached since. A relation that was attached below a policy's table, and whose former place nobody knows, may have been
--- below a held table too, unseen by us: a hold with the same owner and columns is on it as well.
+-- hold_relation lists everything that a hold ever covered: its table, and what was below it at any time. All of it stays held, wherever it is
+-- attached later. A relation that was attached below a policy's table, and whose former place is unknown, may have been below a held
+-- table too, unnoticed: a hold with the same owner and columns covers it as well.
 create table lapse.hold_relation (
   id          bigint generated always as identity primary key,
   hold        int not null references lapse.hold,
@@ -18,20 +18,21 @@ create index on lapse.hold_relation (hold, relation, id);
 create trigger append_only before update or delete or truncate on lapse.hold_relation
   for each statement execute function lapse.refuse_change();
 alter table lapse.hold_relation replica identity full;
-comment on table lapse.hold_relation is 'What each hold was ever on: append-only, published. The last row of a relation counts.';
+comment on table lapse.hold_relation is 'Every relation that a hold ever covered: append-only, published. The last row of a relation counts.';
 comment on column lapse.hold_relation.id is 'Order of the rows.';
 comment on column lapse.hold_relation.hold is 'The hold.';
 comment on column lapse.hold_relation.relation is 'The held table, or what was below it.';
-comment on column lapse.hold_relation.name is 'Its name then, quoted where SQL wants it.';
+comment on column lapse.hold_relation.name is 'Its name then, quoted as in SQL.';
 comment on column lapse.hold_relation.attached is 'It was attached below a policy''s table, and may have been below the held one before.';
 comment on column lapse.hold_relation.ended is 'It was dropped.';
-comment on column lapse.hold_relation.columns is 'Its columns that the condition reads, as in lapse.hold, when it was found; null where it was dropped.';
+comment on column lapse.hold_relation.columns is 'Its columns that the condition reads, as in lapse.hold, when it was found; null if it was dropped.';
 comment on column lapse.hold_relation.recorded_at is 'When that was found.';
 
--- holds_on gives the holds on rows of each leaf: those on a table that the leaf, or what is above it, is or was a part of; and those that
--- it may have been a part of: of the same owner, who alone may attach it, and with the hold's columns. A leaf is known to have been where it
--- is if it was made by the transaction that put it there, or was put there before the hold. pg_inherits has the 32 lower bits of that transaction's number, and is read as the last one that has them: so what is older
--- than a hold may seem younger, and not the other way round.
+-- holds_on returns the holds that cover rows of each leaf: those on a table that the leaf, or a table above it, is or was a part of; and those
+-- on a table that it may have been a part of: with the same owner, who alone may attach it, and with the hold's columns. A leaf's history
+-- is known if the transaction that made it also attached it, or if it was attached before the hold. pg_inherits has only the lower 32
+-- bits of that transaction's number, which are read as the latest transaction with these bits: a leaf older than a hold may seem younger, but
+-- never the other way round.
 create function lapse.holds_on(leaves oid[]) returns table (leaf oid, hold int)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -78,8 +79,8 @@ end
 $lapse$;
 comment on function lapse.holds_on is 'The holds on rows of each of these tables and partitions.';
 
--- follow_holds records what has come below held tables, what may have been there before it was attached to a policy's table, and what of
--- it was dropped. Two at once may write the same row twice.
+-- follow_holds records what was added below held tables, what may have been there before it was attached to a policy's table, and what of it
+-- was dropped. Two sessions at once may write the same row twice.
 create function lapse.follow_holds() returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -149,10 +150,10 @@ begin
    order by 1, 2;
 end
 $lapse$;
-comment on function lapse.follow_holds is 'Records what has come below held tables, and what of it was dropped.';
+comment on function lapse.follow_holds is 'Records what was added below held tables, and what of it was dropped.';
 
--- changed_part is a relation, of those that a hold was ever on, whose columns are not what they were when it was found; null for
--- none. What was detached, or what a hold was moved from, goes its own way since.
+-- changed_part returns a relation that a hold ever covered, whose columns have changed since it was found; null for none. It ignores what
+-- was detached, and what a hold was moved from.
 create function lapse.changed_part(hold int, relations oid[]) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -169,10 +170,10 @@ as $lapse$
          where a.attrelid = l.relation and a.attnum = w.number and a.attname = w.name and not a.attisdropped and format_type(a.atttypid, null) = w.type
            and case when a.attgenerated = '' then '' else lapse.made(a.attrelid, a.attnum) end = w.made))
 $lapse$;
-comment on function lapse.changed_part is 'A relation that a hold was ever on, and that has other columns since; null for none.';
+comment on function lapse.changed_part is 'A relation that a hold ever covered and whose columns have changed; null for none.';
 
--- overwrites returns the foreign keys of some relations through which a deletion elsewhere sets a column (ON DELETE SET NULL, SET DEFAULT) that a hold
--- reads which is on rows there: the hold would be on these rows no longer. child is the relation, or the root of the partitions.
+-- overwrites returns the foreign keys of some relations through which a deletion elsewhere sets a column (ON DELETE SET NULL, SET DEFAULT)
+-- that a hold on rows there reads: the hold would no longer match these rows. child is the relation, or the root of the partitions.
 create function lapse.overwrites(relations oid[]) returns table (key oid, child oid, holds int[])
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -207,9 +208,9 @@ end
 $lapse$;
 comment on function lapse.overwrites is 'The foreign keys through which a deletion sets a column that a hold on the row reads.';
 
--- strayed names a held table that lost rows in this transaction which the batch had not asked about; null for none: those of a table that
--- foreign keys reach where more went than the batch had locked, and those of others. Only code that the policy trusts can do that, or who
--- inserts rows that refer to a locked one without the foreign key's check, as a subscription does.
+-- strayed names a held table in which this transaction deleted rows that the batch did not check for holds; null for none. Those are rows of a
+-- table that foreign keys reach, if more were deleted than the batch had locked, and rows of any other table. Only two things can cause
+-- that: code that the policy trusts, or an insert that refers to a locked row without the foreign key's check, as a subscription makes.
 create function lapse.strayed(claim lapse.claim, before lapse.tally, locked oid[]) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -239,9 +240,9 @@ begin
      limit 1);
 end
 $lapse$;
-comment on function lapse.strayed is 'A held table that lost rows in this transaction which the batch had not asked about; null for none.';
+comment on function lapse.strayed is 'A held table in which this transaction deleted rows that the batch did not check for holds; null for none.';
 
--- hold_faults says what is wrong with the tables of holds: policies stop for it.
+-- hold_faults says what is wrong with the tables of holds. Each fault stops policies.
 create function lapse.hold_faults() returns table (hold int, fault text)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -267,7 +268,7 @@ end
 $lapse$;
 comment on function lapse.hold_faults is 'What is wrong with the tables of the holds that are enforced, each with what to do.';
 
--- hold_fault is what there is to say of a hold whose table is gone, of one whose name another table has, and of one whose columns are others.
+-- hold_fault words the fault of a hold whose table is gone, whose name another table has, or whose columns have changed.
 create function lapse.hold_fault(fault text, hold int, table_name text) returns text
 language sql immutable
 set search_path = pg_catalog, pg_temp
@@ -280,4 +281,4 @@ as $lapse$
     when 'changed' then 'the columns of %2$s are not those that hold %1$s was placed on: place it once more, then lapse hold release %1$s --now --reason TEXT'
     end, hold_fault.hold, hold_fault.table_name)
 $lapse$;
-comment on function lapse.hold_fault is 'What there is to say, and to do, about a hold whose table has changed.';
+comment on function lapse.hold_fault is 'Text for a person about a hold whose table has changed, with what to do.';

@@ -1,7 +1,7 @@
--- Rows that could not be deleted. A batch that steps over a row which resists enters it here, in its own transaction; until the row's next
+-- Rows that could not be deleted. A batch that steps over a row that resists enters it here, in its own transaction; until the row's next
 -- try no batch finds it. The head of 0001_11_batch.sql says who calls these functions.
 --
--- key is personal data: no log, metric or error has it, and only {{.Owner}} may read it. The executor reads the other columns.
+-- key is personal data: it appears in no log, metric or error, and only {{.Owner}} may read it. The executor reads the other columns.
 
 create table lapse.quarantine (
   policy_id        int not null,
@@ -27,10 +27,10 @@ comment on column lapse.quarantine.leaf is 'The table or partition that has the 
 comment on column lapse.quarantine.digest is 'SHA-256 of the key, so that keys of any length are told apart.';
 comment on column lapse.quarantine.key is 'The row''s key, as texts in the order of the policy''s key. Personal data.';
 comment on column lapse.quarantine.sqlstate is 'What PostgreSQL said to the last try.';
-comment on column lapse.quarantine.relation is 'The table of the constraint, column or trigger; null where none blocked the row.';
-comment on column lapse.quarantine.constraint_name is 'The constraint that blocked the row; null where none did.';
-comment on column lapse.quarantine.column_name is 'The column that may not be null and would have been; null if there is none.';
-comment on column lapse.quarantine.trigger_name is 'The trigger in which the error was raised; null where it was in none, or there is no telling.';
+comment on column lapse.quarantine.relation is 'The table of the constraint, column or trigger; null if none blocked the row.';
+comment on column lapse.quarantine.constraint_name is 'The constraint that blocked the row; null if none did.';
+comment on column lapse.quarantine.column_name is 'The not-null column that would have been set to null; null if there is none.';
+comment on column lapse.quarantine.trigger_name is 'The trigger that raised the error; null if none did, or if it is not known.';
 comment on column lapse.quarantine.trigger_function is 'Its function.';
 comment on column lapse.quarantine.referred is 'Whether a careful batch left the row out because something refers to it; false where its deletion failed.';
 comment on column lapse.quarantine.tries is 'How often the row was tried.';
@@ -38,7 +38,7 @@ comment on column lapse.quarantine.entered_at is 'When it was tried first.';
 comment on column lapse.quarantine.tried_at is 'When it was tried last.';
 comment on column lapse.quarantine.retry_at is 'Not tried again before.';
 
--- What comes into the quarantine and leaves it is published as numbers of rows: the table itself has keys, which the auditor must not read.
+-- The auditor learns how many rows enter and leave the quarantine: it must not read the table itself, which has keys.
 create table lapse.quarantine_change (
   number     bigint generated always as identity primary key,
   policy_id  int not null,
@@ -51,14 +51,14 @@ create table lapse.quarantine_change (
   changed_by text not null default session_user
 );
 create index on lapse.quarantine_change (changed_at);
-comment on table lapse.quarantine_change is 'How many rows came into the quarantine, and left it, by one statement; published, and removed by prune. Written by the triggers of lapse.quarantine.';
+comment on table lapse.quarantine_change is 'How many rows one statement added to the quarantine or removed from it; published, and removed by prune. Written by the triggers of lapse.quarantine.';
 comment on column lapse.quarantine_change.number is 'Order of the rows.';
 comment on column lapse.quarantine_change.policy_id is 'The policy.';
 comment on column lapse.quarantine_change.policy is 'Its name.';
 comment on column lapse.quarantine_change.leaf is 'The table or partition that has the rows.';
-comment on column lapse.quarantine_change.name is 'Its name, quoted where SQL wants it; null where it is gone.';
-comment on column lapse.quarantine_change.entered is 'How many rows came into it.';
-comment on column lapse.quarantine_change.left_it is 'How many left it: they were deleted, are not due any more, or a person says that they are tried again.';
+comment on column lapse.quarantine_change.name is 'Its name, quoted as in SQL; null if it is gone.';
+comment on column lapse.quarantine_change.entered is 'How many rows entered it.';
+comment on column lapse.quarantine_change.left_it is 'How many rows left it: they were deleted, are no longer due, or a person had them tried again.';
 comment on column lapse.quarantine_change.changed_at is 'When.';
 comment on column lapse.quarantine_change.changed_by is 'The login.';
 
@@ -78,15 +78,15 @@ begin
   return null;
 end
 $lapse$;
-comment on function lapse.count_quarantine is 'Trigger that counts what comes into the quarantine, and what leaves it.';
+comment on function lapse.count_quarantine is 'Trigger that counts what enters and leaves the quarantine.';
 
 create trigger entered after insert on lapse.quarantine referencing new table as changed
   for each statement execute function lapse.count_quarantine();
 create trigger gone after delete on lapse.quarantine referencing old table as changed
   for each statement execute function lapse.count_quarantine();
 
--- quarantined_keys are the keys of a leaf's rows that are in quarantine and not to be tried at an instant. Conditions call it, in a batch, a
--- look or a survey, as the deleter: in a statement's text the server would log them with the first error.
+-- quarantined_keys returns the keys of a leaf's rows that are in quarantine and must not be tried yet at an instant. Conditions call it, in a
+-- batch, a look or a survey, as the deleter: if the keys were in a statement's text, the server would log them with the first error.
 create function lapse.quarantined_keys(policy int, version int, leaf oid, at timestamptz, proof bytea) returns table (key text[])
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -102,9 +102,9 @@ begin
    where q.policy_id = quarantined_keys.policy and q.leaf = quarantined_keys.leaf and q.retry_at > quarantined_keys.at;
 end
 $lapse$;
-comment on function lapse.quarantined_keys is 'The keys of a leaf''s rows that are not to be tried yet, for the conditions of deletion and look functions.';
+comment on function lapse.quarantined_keys is 'The keys of a leaf''s rows that must not be tried yet, for the conditions of deletion and look functions.';
 
--- quarantined is SQL that is true of the rows t of a leaf that are in quarantine and not to be tried yet, null where none are.
+-- quarantined is SQL that is true for the rows t of a leaf that are in quarantine and must not be tried yet; null if there are none.
 create function lapse.quarantined(policy int, version int, leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -129,17 +129,17 @@ begin
     quarantined.leaf, at);
 end
 $lapse$;
-comment on function lapse.quarantined is 'SQL that is true of the rows of a leaf that are in quarantine and not to be tried yet; null if there are none.';
+comment on function lapse.quarantined is 'SQL that is true for the rows of a leaf that are in quarantine and must not be tried yet; null if there are none.';
 
--- resist enters the row of a batch that is one row and was told to step over it: the deletion failed, and its subtransaction has been
--- rolled back. It is tried again after a minute, and after each further failure after twice as long, a day at most. It returns what record
--- returned: what was rolled back stays counted. Where somebody holds a lock it enters nothing: the row is left, and found again. It returns
--- null, and enters nothing, where the failure is no row's: a deadlock, a server that stops or has no space, damaged data, a refusal of ours.
+-- resist enters the one row of a batch that steps over it, after its deletion failed and the subtransaction was rolled back. The row is tried
+-- again after a minute, and after each further failure after twice as long, at most a day. It returns what record returned: what was
+-- rolled back still counts. If the cause is another session's lock, resist enters nothing, and the row is found again. If the cause is not
+-- the row (a deadlock, a server that stops or is out of space, damaged data, a refusal of ours), it enters nothing and returns null.
 --
--- Where more than half of what a run tries for the first time resists, or a policy has 10,000 rows here, the cause is the schema and no
--- row: the batch is refused, and the policy stops. Rows that are here already do not count again, and a run goes on by a hundred
--- every five minutes at most: those that resist are the oldest, and all that do not may come after them. Rows that are only
--- referred to (lapse.quarantine_kept) do not count.
+-- If at least as many rows of a run were entered as it has deleted, and a hundred of them in the last five minutes, or if a policy has 10,000
+-- rows here, the cause must be the schema: resist refuses the batch, and the policy stops. A hundred in five minutes are allowed because the
+-- oldest rows come first, and may be the only ones that resist. Rows that were here before the run, and rows that are only referred to
+-- (lapse.quarantine_kept), do not count.
 create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text,
                              column_name text, stack text)
 returns lapse.tally
@@ -220,9 +220,9 @@ end
 $lapse$;
 comment on function lapse.resist is 'Enters the row of a batch that steps over it in the quarantine. For deletion functions.';
 
--- forgive takes the rows out that could have been tried since an instant, and were not: all of the policy's table was looked through
--- since then, so they are gone, or not due any more. So are rows of partitions that are not the table's any more. Said
--- without cause it means that those rows are tried again without a pause.
+-- forgive removes the rows that could have been tried since an instant, but were not: the policy's whole table was searched since then, so they
+-- are gone or no longer due. It also removes rows of partitions that no longer belong to the table. Called by mistake, it only makes those
+-- rows be tried again without a pause.
 create function lapse.forgive(policy int, since timestamptz) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -241,4 +241,4 @@ begin
   end if;
 end
 $lapse$;
-comment on function lapse.forgive is 'The policy''s table was looked through: rows whose next try had come leave the quarantine. For the executor.';
+comment on function lapse.forgive is 'Called after the policy''s whole table was searched: removes rows from the quarantine that could have been tried. For the executor.';

@@ -1,14 +1,15 @@
--- What a deletion takes along or touches through foreign keys is locked before it, where that matters: where a hold is on rows that would
--- go along or be set, which must not come under it unseen, and where a batch failed because of such rows (work.careful). A row of the target of
--- which something is locked by somebody else, or referred to by what stays, is left out, so that the others go.
+-- In two cases a batch locks, before the deletion, the rows that it deletes or changes through foreign keys: if a hold is on a table that the
+-- deletion reaches, so that a row cannot come under the hold unnoticed; and if a batch failed because of such rows (work.careful). It leaves
+-- out a row of the target if another session has locked rows that belong to it, or if rows that stay refer to it, and deletes the others.
 --
--- First the rows of the target, then what refers to them, step by step: each FOR UPDATE SKIP LOCKED. Nobody can make a row refer to one
--- that is locked so, so each step sees all that there will be. The DELETE is a new statement: what it asks of the holds is true of rows
--- that nobody can change any more.
+-- It locks the rows of the target first, then what refers to them, step by step, each with FOR UPDATE SKIP LOCKED. No session can make a
+-- row refer to one that is locked like that, so each step sees all rows that there will be. The DELETE is a new statement: what it reads
+-- about holds is true for rows that no other session can change any more.
 
--- ways are the foreign keys that a deletion of rows of a table follows, as they were written: root is the table, or the root of the
--- partitions. Where toward is not null, they are those through which rows of these tables go along, and those that are named; otherwise all, also
--- those that only set a column (does: n, d) or keep the row (does: a, r). Each has the names and the condition that finds a child c of a row p.
+-- ways returns the foreign keys that a deletion of rows of a table follows, as they were defined; root is the table, or the root of the
+-- partitions. If toward is given, these are the keys through which rows of these tables are deleted, and the named ones; otherwise all, also
+-- those that only set a column (does: n, d) or keep the row (does: a, r). Each comes with names and the condition that finds a child c
+-- of a row p.
 create function lapse.ways(root oid, toward oid[], named oid[]) returns jsonb
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -60,9 +61,9 @@ end
 $lapse$;
 comment on function lapse.ways is 'The foreign keys that a deletion of rows of a table follows: all, or those to some tables.';
 
--- to_lock are the ways along which a batch locks what a cascade deletes; null where it locks nothing. Of all of them, where the batch is careful,
--- those that the deleter may lock along: it reads each child, and UPDATE of some column lets it lock one that goes or is set. Operators
--- of the application's are not run.
+-- to_lock returns the foreign keys along which a batch locks what a cascade deletes; null if it locks nothing. A careful batch locks along every
+-- key that the deleter may lock along: it may read each child, and may update a column of it, as locking a row that is deleted or set
+-- requires. Keys whose check would run an operator of the application are left out.
 create function lapse.to_lock(policy int, version int, claim lapse.claim, careful boolean) returns jsonb
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -100,9 +101,9 @@ begin
                      and (w ->> 'does' in ('a', 'r') or has_any_column_privilege(reader, c.oid, 'update'))) a(way));
 end
 $lapse$;
-comment on function lapse.to_lock is 'The foreign keys along which a batch locks what a cascade deletes; null where it locks nothing.';
+comment on function lapse.to_lock is 'The foreign keys along which a batch locks what a cascade deletes; null if it locks nothing.';
 
--- answers is SQL that finds the rows of a leaf that refer to one of it, at d.at, and keep it; null if there are none.
+-- answers is SQL that finds the rows of a leaf that refer to its row at d.at and so keep it; null if there are none.
 create function lapse.answers(leaf oid, ways jsonb) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -115,10 +116,10 @@ as $lapse$
      and ((w ->> 'refers')::oid = leaf or exists (select from pg_partition_ancestors(leaf) a where a.relid = (w ->> 'refers')::oid))
      and ((w ->> 'from')::oid = leaf or exists (select from pg_partition_ancestors(leaf) a where a.relid = (w ->> 'from')::oid))
 $lapse$;
-comment on function lapse.answers is 'SQL that finds the rows of a leaf that refer to one of it and keep it; null where no foreign key does.';
+comment on function lapse.answers is 'SQL that finds the rows of a leaf that refer to another of its rows and so keep it; null if no foreign key does.';
 
--- readable is a relation as a statement of the caller's may name it, so that only its own rows can be meant where the statement asks for
--- their tableoid: the relation itself, or the next one above that the caller may read and lock.
+-- readable returns the name by which a statement of the caller reads a relation's rows, filtered by tableoid: the relation itself, or the
+-- nearest table above it that the caller may read and lock.
 create function lapse.readable(relation oid) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -132,8 +133,8 @@ as $lapse$
 $lapse$;
 comment on function lapse.readable is 'A relation, or the next one above it that the caller may lock rows of, as a statement names it.';
 
--- locker is the process that has locked, or is changing, one of some rows; null where it is not found any more. A row that several have
--- locked names them by a number of its own.
+-- locker returns a process that locks, or is changing, one of some rows; null if there is none any more. A row that several transactions
+-- lock only has a multixact number, which names all of them.
 create function lapse.locker(relation oid, rows_at tid[]) returns int
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -163,7 +164,7 @@ exception when others then -- it was no number of several, or is none any more
   return null;
 end
 $lapse$;
-comment on function lapse.locker is 'The process that has locked one of some rows, as far as that can be told.';
+comment on function lapse.locker is 'The process that has locked one of some rows, if it can be found.';
 
 create function lapse.lock_along(leaf oid, rows_at tid[], ways jsonb) returns lapse.along
 language plpgsql
@@ -241,8 +242,9 @@ end
 $lapse$;
 comment on function lapse.lock_along is 'Locks what a cascade would delete with rows of a leaf, and returns the rows for which that succeeded.';
 
--- kept_by are the rows of a leaf that cannot go because something refers to them which does not go with them, or only with a row that
--- cannot go: what keeps a row, kept, is by its place one of all that go, each with its row of the leaf.
+-- kept_by returns the rows of a leaf that cannot be deleted because rows refer to them that are not deleted too, or only together with a row
+-- that itself cannot be deleted. The arrays kept_* are the references that keep a row, each with
+-- its row of the leaf.
 create function lapse.kept_by(leaf oid[], free tid[], all_seeds tid[], all_rels oid[], all_ats tid[],
                               kept_seeds tid[], kept_rels oid[], kept_ats tid[], kept_by oid[])
 returns table (seed tid, by oid)
@@ -263,11 +265,11 @@ as $lapse$
   )
   select b.seed, min(b.by) from bad b group by b.seed
 $lapse$;
-comment on function lapse.kept_by is 'The rows of a leaf that cannot go because something refers to them which stays.';
+comment on function lapse.kept_by is 'The rows of a leaf that cannot be deleted because rows that stay refer to them.';
 
--- lock_rows locks the rows of a batch before it is recorded, and leaves out those that somebody has locked or changed; where there are
--- ways, also those with something locked that a cascade deletes, and those that something refers to which stays. It deletes nothing. source,
--- due, lock and key are parts of the deletion function's own text: the tables, the whole condition, the locking clause, and a row's key.
+-- lock_rows locks the rows of a batch before the batch is recorded. It leaves out rows that other sessions have locked or changed and, if there
+-- are ways, rows for which a row that a cascade deletes is locked, or that rows that stay refer to. It deletes nothing. source, due, lock and
+-- key are parts of the deletion function's own text: the tables, the whole condition, the locking clause, and a row's key.
 create function lapse.lock_rows(claim lapse.claim, work lapse.work, place lapse.place, aim lapse.aim, bound anyelement, source text, due text, lock text, key text)
 returns lapse.aim
 language plpgsql
@@ -334,9 +336,9 @@ end
 $lapse$;
 comment on function lapse.lock_rows is 'Locks the rows of a batch, and what a cascade deletes with them, and leaves out what is locked or kept. For deletion functions.';
 
--- quarantine_kept enters rows of a careful batch in the quarantine that something refers to which stays, as far as there is room: 10,000 of a
--- policy's, beside those that failed. The others are found again by each run, and stop nothing: any login that may write a row that refers to
--- one which is due must not be able to stop what else is due. They are tried again as those of lapse.resist.
+-- quarantine_kept enters rows of a careful batch that rows that stay refer to, as far as there is room: 10,000 of a policy's, in addition to
+-- those whose deletion failed. Each run finds the others again, and they stop nothing: otherwise any login that may insert a row that refers to
+-- a due one could stop the policy. The rows are tried again as those of lapse.resist are.
 create function lapse.quarantine_kept(claim lapse.claim, work lapse.work, keys text[], by oid[]) returns bigint
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -374,4 +376,4 @@ begin
   return rows;
 end
 $lapse$;
-comment on function lapse.quarantine_kept is 'Enters rows in the quarantine that something refers to which stays. For deletion functions.';
+comment on function lapse.quarantine_kept is 'Enters rows in the quarantine that rows that stay refer to. For deletion functions.';

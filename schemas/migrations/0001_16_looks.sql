@@ -1,6 +1,6 @@
--- Looks: what a policy with nothing due costs. A function for each policy version, lapse.due_<id>_<version>, says which leaves have a due
--- row, in one statement that changes nothing; only for these a run is opened. It asks here which leaves can have one, and
--- whether one of them may be read.
+-- Looks: the whole cost of a policy with nothing due. A function for each policy version, lapse.due_<id>_<version>, returns the leaves that have
+-- a due row, in one statement that changes nothing; a run is opened only for these. It calls the functions here to find which leaves can
+-- have one, and whether it may read a leaf.
 
 create table lapse.looked (
   policy_id  int primary key,
@@ -13,13 +13,13 @@ create table lapse.looked (
 comment on table lapse.looked is 'What was last seen of a policy''s due rows outside its runs. Written at most once a minute.';
 comment on column lapse.looked.policy_id is 'The policy.';
 comment on column lapse.looked.at is 'When a look last found nothing due, by the server''s clock; null: none has.';
-comment on column lapse.looked.counted_at is 'When what is due was counted last, while something kept the policy from deleting it; null: never.';
+comment on column lapse.looked.counted_at is 'When due rows were last counted while something kept the policy from deleting them; null: never.';
 comment on column lapse.looked.due is 'How many rows were due then.';
-comment on column lapse.looked.exact is 'Whether that is all of them: otherwise there are more, or PostgreSQL expects as many.';
-comment on column lapse.looked.oldest is 'When the oldest of them fell due; null where that is not known.';
+comment on column lapse.looked.exact is 'Whether that is the exact number; otherwise there are more, or it is PostgreSQL''s estimate.';
+comment on column lapse.looked.oldest is 'When the oldest of them fell due; null if not known.';
 
--- looked says that a look has found nothing due under a policy that is armed. What it writes is the clock's, unless it says so
--- far after the last time that it would ask a person before it deleted anything: see measure.
+-- looked records that a look has found nothing due under an armed policy. It records the server's time, unless that is so far after the last
+-- time that a deletion would need a person's acceptance of the clock: see measure.
 create function lapse.looked(policy int, version int) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -38,9 +38,9 @@ begin
   on conflict (policy_id) do update set at = excluded.at;
 end
 $lapse$;
-comment on function lapse.looked is 'Says that a look has found nothing due. For the executor.';
+comment on function lapse.looked is 'Records that a look has found nothing due. For the executor.';
 
--- counted records how much is due under a policy that something keeps from deleting. Nothing is decided by it: status and metrics say it.
+-- counted records how much is due under a policy that cannot delete. Only status and metrics use it.
 create function lapse.counted(policy int, version int, due bigint, exact boolean, oldest timestamptz) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -57,10 +57,10 @@ begin
      set counted_at = excluded.counted_at, due = excluded.due, exact = excluded.exact, oldest = excluded.oldest;
 end
 $lapse$;
-comment on function lapse.counted is 'Records how much is due under a policy that something keeps from deleting. For the executor.';
+comment on function lapse.counted is 'Records how much is due under a policy that cannot delete. For the executor.';
 
--- tree is how a partitioned table is divided: for each leaf, between which instants its bounds let a column be. It is kept under a
--- signature of pg_inherits alone: bounds change only when a partition is detached and attached again.
+-- tree stores how a partitioned table is divided: for each leaf, the range that its bounds allow for a column. Its signature covers only
+-- pg_inherits: bounds change only when a partition is detached and attached again.
 create table lapse.tree (
   id         bigint generated always as identity primary key,
   policy_id  int not null,
@@ -80,7 +80,7 @@ comment on column lapse.tree.version is 'Its version.';
 comment on column lapse.tree.ordered_by is 'The column that the bounds are of.';
 comment on column lapse.tree.signature is 'Digest of the row versions of pg_inherits below parents.';
 comment on column lapse.tree.parents is 'The partitioned tables: the policy''s and those below it.';
-comment on column lapse.tree.leaves is 'What holds rows.';
+comment on column lapse.tree.leaves is 'The relations that hold rows.';
 comment on column lapse.tree.floors is 'For each leaf, what its bounds let the column be at least, in UTC; null: anything.';
 comment on column lapse.tree.ceilings is 'For each leaf, what its bounds let the column be at most, in UTC; null: anything.';
 
@@ -100,8 +100,8 @@ end
 $lapse$;
 comment on function lapse.tree_signature is 'Digest of the row versions of pg_inherits below these tables.';
 
--- tree_of divides a table. A bound that is not of the column, or is no instant, says nothing. pg_get_expr locks the relation that it is
--- given, and a bound needs none: a lock on one partition must not keep the look from the others.
+-- tree_of computes how a table is divided. It ignores bounds on another column, and bounds that are no instants. It passes no relation to
+-- pg_get_expr, which would lock it: a lock on one partition must not block the look at the others.
 create function lapse.tree_of(root oid, ordered_by name)
 returns table (signature bytea, parents oid[], leaves oid[], floors timestamp[], ceilings timestamp[])
 language plpgsql stable
@@ -144,17 +144,17 @@ end
 $lapse$;
 comment on function lapse.tree_of is 'How a partitioned table is divided: its leaves, and between which instants their bounds let a column be.';
 
--- few_leaves is how many leaves are checked each time: that costs less than to ask the statistics, which are a file on PostgreSQL 14.
+-- few_leaves is up to how many leaves are always read: that costs less than reading the statistics, which are a file on PostgreSQL 14.
 create function lapse.few_leaves() returns bigint
 language sql immutable
 set search_path = pg_catalog, pg_temp
 as $lapse$
   select 16::bigint
 $lapse$;
-comment on function lapse.few_leaves is 'How many leaves with rows that can be due are checked each time, whatever was written to them.';
+comment on function lapse.few_leaves is 'Up to how many leaves that can have due rows are always read, whatever was written to them.';
 
--- filled leaves out the leaves whose files are empty. To ask how large a file is takes a lock, and who has locked one leaf must not keep a look
--- from the others: then it is all of them.
+-- filled removes leaves whose files are empty. Reading a file's size takes a lock, and a session that has locked one leaf must not block a look
+-- at the others: then filled returns all of them.
 create function lapse.filled(leaves oid[]) returns oid[]
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -167,15 +167,16 @@ exception
     return leaves;
 end
 $lapse$;
-comment on function lapse.filled is 'Leaves without those whose files are empty; all of them where somebody has locked one.';
+comment on function lapse.filled is 'Leaves whose files are not empty; all leaves if another session has locked one.';
 
--- candidates lists the leaves of a policy's table whose bounds let the column be at or below upto, with their names; all of them
--- where upto is null, or the bounds say nothing. A row without a leaf says that the division is not kept, and should be by acquaint.
+-- candidates lists the leaves of a policy's table whose bounds allow the column to be at or below upto, with their names; all of them if upto
+-- is null or the bounds say nothing. A row without a leaf means that the division is not stored; acquaint should store it.
 --
--- Where there are more than few_leaves, those with an empty file are left out. If there still are more, each has a mark: a digest of how many rows were ever written to it, as PostgreSQL's statistics
--- have it. One whose mark is in quiet is left out: the caller has read it, nothing was due, and nothing was written since. It is
--- settled if time alone will make none of its rows due: its bounds keep the column at or below that instant. Statistics come late, may be
--- lost, and can be switched off. So nobody is to name a mark in quiet after until: half the policy's latitude later.
+-- If these are more than few_leaves, those with an empty file are left out. If they are still more, each gets a mark: a digest of how many
+-- rows were ever written to it, by PostgreSQL's statistics. A leaf whose mark is in quiet is left out: the caller has read it, nothing was
+-- due, and nothing was written since. It is settled if time alone will make none of its rows due, because its bounds keep the column at or
+-- below that instant. Statistics come late, may be lost, and can be switched off. So a caller must not use a mark in quiet after until:
+-- half the policy's latitude later.
 create function lapse.candidates(policy int, version int, ordered_by name, upto timestamp, settled timestamp, quiet bigint[])
 returns table (leaf oid, name text, mark bigint, settled_leaf boolean, until timestamptz)
 language plpgsql stable security definer
@@ -233,8 +234,8 @@ end
 $lapse$;
 comment on function lapse.candidates is 'Which leaves of a policy''s table can have due rows, by their bounds and by what was written to them. For looks.';
 
--- inspect asks about a policy's whole table what check_leaf asks about one leaf, before a survey reads it: about every leaf, and
--- every partitioned partition that has none, and so about all that is above them. It returns the table.
+-- inspect makes, for a policy's whole table, the checks that check_leaf makes for one leaf, before a survey reads the table: for every leaf,
+-- for every partitioned partition without leaves, and so for everything above them. It returns the table.
 create function lapse.inspect(policy int, version int) returns oid
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -268,11 +269,11 @@ begin
   return root;
 end
 $lapse$;
-comment on function lapse.inspect is 'Asks about a policy''s whole table what check_leaf asks about a leaf, before a survey reads it.';
+comment on function lapse.inspect is 'Makes the checks of check_leaf for a policy''s whole table, before a survey reads it.';
 
--- inspect_leaf asks about a leaf what check_leaf asks, before a look reads it: name is the one that was locked. spared is as in lapse.place;
--- kept says that the checks need not be made again by acquaint. Where they would have to be, and checks is false, spared is null, and the
--- leaf must not be read. low is as in lapse.place, and counts until low_until.
+-- inspect_leaf makes the checks of check_leaf for a leaf, before a look reads it; name is the one that was locked. spared is as in lapse.place.
+-- kept: acquaint need not make the checks again. If they had to be made, and checks is false, spared is null, and the leaf must not be read.
+-- low is as in lapse.place, and is valid until low_until.
 create function lapse.inspect_leaf(
   policy int, version int, leaf oid, name text, checks boolean, proof bytea, out spared text, out kept boolean, out low timestamptz, out low_until timestamptz
 )

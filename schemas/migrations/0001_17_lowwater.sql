@@ -1,19 +1,20 @@
--- The low-water mark. Below it lie the dead rows of former runs, which every look and every pass would read past as long as no vacuum
--- can remove them. It is an instant: a pass that left nothing in a leaf has deleted every row of it that had fallen due by then.
+-- The low-water mark. Below it are the dead rows of former runs, which every look and every pass would read past until a vacuum removes them.
+-- It is an instant: a pass that left nothing in a leaf has deleted every row that had fallen due by then.
 --
--- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows below it. So it counts for
--- as long as makes wading cost a hundredth of the time, and for half the policy's latitude at most, half a day where none is given; then a
--- look or a pass begins at the leaf's start, and finds them. Where somebody asks for a run, now or once, none counts. It does not count either
+-- It is a hint. A transaction that commits late, an update, or an insert of rows that are already due can put rows below it. So it is valid
+-- only as long as makes reading past dead rows cost a hundredth of the time, and at most for half the policy's latitude, or half a day without
+-- one. After that a look or a pass begins at the leaf's start, and finds them. A run that a person asks for ignores marks. A mark
+-- is not valid either
 --
 --   under another version of the policy
 --   after any hold has changed or ended since the last pass from the start
 --   while a row of the leaf in quarantine waits to be tried again, or after one was forgiven
 --
--- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None
--- counts where fewer rows are dead than worth_a_mark says: reading past these costs less than what it would delay.
+-- A policy has marks only if its batches use an index on the column that rows expire by, and if every row within the bound is due. A leaf with
+-- fewer dead rows than worth_a_mark has no valid mark: reading past them costs less than the delay.
 --
--- Marks are made by batches that a deletion function has made of one whole leaf. The executor's login alone cannot make one.
--- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
+-- Batches make marks, in a deletion function that was called for one whole leaf. The executor's login alone cannot make one. With a deleter's
+-- rights too (see docs/security.md) it can, in a run that was opened: due rows then stay for that half of the latitude.
 
 create table lapse.low_water (
   policy_id int not null,
@@ -24,39 +25,24 @@ create table lapse.low_water (
   deleted   bigint not null check (deleted >= 0),
   primary key (policy_id, leaf)
 ) with (fillfactor = 50);
-comment on table lapse.low_water is 'Where looks and passes may begin, so that dead rows are not read past again: a hint. Written by clear.';
+comment on table lapse.low_water is 'Where looks and passes may begin, so that they skip dead rows: a hint. Written by clear.';
 comment on column lapse.low_water.policy_id is 'The policy.';
 comment on column lapse.low_water.leaf is 'The table or partition.';
-comment on column lapse.low_water.version is 'The version that it was made under, and holds for.';
+comment on column lapse.low_water.version is 'The version under which it was made and is valid.';
 comment on column lapse.low_water.upto is 'The rows that had fallen due by then are gone.';
-comment on column lapse.low_water.full_at is 'When the last pass began that began at the leaf''s start.';
+comment on column lapse.low_water.full_at is 'When the last pass from the leaf''s start began.';
 comment on column lapse.low_water.deleted is 'Rows that were deleted from the leaf, about since then.';
 
--- The low-water mark. Below it lie the dead rows of former runs, which every look and every pass would read past as long as no vacuum
--- can remove them. It is an instant: a pass that left nothing in a leaf has deleted every row of it that had fallen due by then.
---
--- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows below it. So it counts for
--- as long as makes wading cost a hundredth of the time, and for half the policy's latitude at most, half a day where none is given; then a
--- look or a pass begins at the leaf's start, and finds them. Where somebody asks for a run, now or once, none counts. It does not count either
---
---   under another version of the policy
---   after any hold has changed or ended since the last pass from the start
---   while a row of the leaf in quarantine waits to be tried again, or after one was forgiven
---
--- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None
--- counts where fewer rows are dead than worth_a_mark says: reading past these costs less than what it would delay.
---
--- Marks are made by batches that a deletion function has made of one whole leaf. The executor's login alone cannot make one.
--- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
+-- worth_a_mark returns how many rows must have been deleted from a leaf for its mark to be valid.
 create function lapse.worth_a_mark() returns bigint
 language sql immutable
 set search_path = pg_catalog, pg_temp
 as $lapse$
   select 100000::bigint
 $lapse$;
-comment on function lapse.worth_a_mark is 'How many rows must have been deleted from a leaf for a low-water mark of it to count.';
+comment on function lapse.worth_a_mark is 'How many rows must have been deleted from a leaf for its low-water mark to be valid.';
 
--- half_latitude is for how long what is only a hint may keep a due row from being found.
+-- half_latitude returns for how long a hint may keep a due row from being found.
 create function lapse.half_latitude(policy int, version int) returns interval
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -66,9 +52,9 @@ begin
            where p.id = half_latitude.policy and p.version = half_latitude.version);
 end
 $lapse$;
-comment on function lapse.half_latitude is 'For how long a hint may keep a due row from being found: half the policy''s latitude, half a day where none is given.';
+comment on function lapse.half_latitude is 'For how long a hint may keep a due row from being found: half the policy''s latitude, half a day if it has none.';
 
--- mark_time is for how long a mark counts. A row that was deleted costs a microsecond to read past.
+-- mark_time returns for how long a mark is valid. Reading past a deleted row takes about a microsecond.
 create function lapse.mark_time(policy int, version int, deleted bigint) returns interval
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -78,9 +64,9 @@ begin
                greatest(interval '10 seconds', least(mark_time.deleted, 1e12) * interval '100 microseconds'));
 end
 $lapse$;
-comment on function lapse.mark_time is 'How long a low-water mark counts below which so many rows were deleted.';
+comment on function lapse.mark_time is 'How long a low-water mark is valid if so many rows were deleted below it.';
 
--- low_mark is the mark of a leaf, if it counts, and until when it does.
+-- low_mark returns the mark of a leaf, if it is valid, and until when.
 create function lapse.low_mark(policy int, version int, leaf oid) returns table (upto timestamptz, full_at timestamptz, until timestamptz)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -108,8 +94,9 @@ end
 $lapse$;
 comment on function lapse.low_mark is 'Where a look at a leaf, or a pass over it, may begin; no row: at its start.';
 
--- clear makes or moves the mark of a leaf after a shard's last batch, in its transaction, if the shard is the whole leaf and the pass that
--- ended left nothing. The mark lies ten seconds before the run's cutoff: bounds may be rounded up by one, and transactions may be that long.
+-- clear makes or moves the mark of a leaf after a shard's last batch, in the batch's transaction, if the shard is the whole leaf and the pass
+-- left nothing. The mark is ten seconds before the run's cutoff: bounds may be rounded up by one second, and transactions may take that
+-- long.
 create function lapse.clear(claim lapse.claim, work lapse.work) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -137,7 +124,7 @@ end
 $lapse$;
 comment on function lapse.clear is 'Records that no due row is left in a leaf. For deletion functions.';
 
--- ignore_marks lets no mark of a policy count until a look or a pass has begun at its leaf's start.
+-- ignore_marks makes a policy's marks invalid until a look or a pass has begun at its leaf's start.
 create function lapse.ignore_marks(policy int) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -151,8 +138,8 @@ end
 $lapse$;
 comment on function lapse.ignore_marks is 'The next look at a policy''s table begins at its start. For the executor.';
 
--- passed says that a look of an armed policy has found nothing due, and took so long. Where a mark did not count any more when it began, it
--- has read past what lies below, and the mark counts again.
+-- passed records that a long look of an armed policy has found nothing due. Marks that were no longer valid when it began become valid again,
+-- because the look has read what is below them.
 create function lapse.passed(policy int, version int, took interval) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -171,4 +158,4 @@ begin
      and g.policy_id = l.policy_id and g.version = l.version and g.state = 'armed';
 end
 $lapse$;
-comment on function lapse.passed is 'Says that a look began at the start of a policy''s table, and found nothing due. For the executor.';
+comment on function lapse.passed is 'Records that a look began at the start of a policy''s table, and found nothing due. For the executor.';

@@ -1,27 +1,27 @@
 -- Partitions that are dropped whole ("action: drop_partition"). A function per policy, lapse.drop_<id>_<version>, calls these in this
--- order, in one transaction that does nothing else. What it does not drop stays for row deletion, by the same policy.
+-- order, in one transaction that does nothing else. The same policy deletes the rows of partitions that it does not drop.
 --
 --   enter, check_leaf as in a batch
---   part              may the leaf be dropped, as in the catalog?
+--   part              may the leaf be dropped, by the catalog?
 --                     (the policy's function keeps writers out of the leaf and counts its rows)
 --   record_drop       ledger row, tag
 --                     (the policy's function drops the leaf)
 --   leave_drop        the shard is done, or is left to row deletion
 
--- What is known of a partition without reading it.
+-- What the catalog shows about a partition, without reading its rows.
 create type lapse.part as (parent text, spare text, upper text, referred boolean, referring text, why text);
 comment on type lapse.part is 'A partition that may be dropped whole, by the system catalog.';
 comment on column lapse.part.parent is 'The name in SQL of what it is a partition of.';
-comment on column lapse.part.spare is 'The name in SQL of the default partition beside it, null if there is none: dropping locks that too.';
-comment on column lapse.part.upper is 'The end of its range of the column that rows expire by, not within it, as text; null where it is a range of something else.';
-comment on column lapse.part.referred is 'Foreign keys refer to it: it has to be detached first, which looks for rows in the way.';
+comment on column lapse.part.spare is 'The name in SQL of its parent''s default partition; null if there is none. Dropping locks that too.';
+comment on column lapse.part.upper is 'The exclusive end of its range of the column that rows expire by, as text; null if its range is of another column.';
+comment on column lapse.part.referred is 'Foreign keys refer to it: it must be detached first, and PostgreSQL then checks for rows that refer to it.';
 comment on column lapse.part.referring is 'SQL that is true if a row refers to one of its rows; null if no foreign key does.';
-comment on column lapse.part.why is 'Why it is not dropped, whatever its rows are; null if nothing prevents it.';
+comment on column lapse.part.why is 'Why it may not be dropped, whatever its rows are; null if nothing prevents it.';
 
 create type lapse.dropping as (dropped boolean, rows bigint, why text);
 comment on type lapse.dropping is 'What became of a partition that was to be dropped.';
 comment on column lapse.dropping.dropped is 'It is gone.';
-comment on column lapse.dropping.rows is 'The rows that went with it.';
+comment on column lapse.dropping.rows is 'The rows that it had.';
 comment on column lapse.dropping.why is 'Why it is left to row deletion; null if it is not.';
 
 create table lapse.dropped (
@@ -59,8 +59,8 @@ comment on column lapse.dropped.policy_version is 'The policy''s version.';
 comment on column lapse.dropped.run is 'The run that it was part of.';
 comment on column lapse.dropped.cutoff is 'The instant at which all of its rows were due.';
 comment on column lapse.dropped.hold_version is 'The holds that were checked.';
-comment on column lapse.dropped.target is 'The partition''s oid. Nothing has it any more, or another relation.';
-comment on column lapse.dropped.cascades is 'As in lapse.batch: what foreign keys would have reached. No row of it went.';
+comment on column lapse.dropped.target is 'The partition''s former oid. Another relation may have it now.';
+comment on column lapse.dropped.cascades is 'As in lapse.batch: the relations that foreign keys would have reached. None of their rows was deleted.';
 comment on column lapse.dropped.functions is 'HMAC by the tag key over the text of what ran.';
 comment on column lapse.dropped.system_identifier is 'The cluster''s identifier.';
 comment on column lapse.dropped.database_oid is 'The database''s oid.';
@@ -68,7 +68,7 @@ comment on column lapse.dropped.history is 'The history that was in force.';
 comment on column lapse.dropped.timeline is 'The server''s timeline.';
 comment on column lapse.dropped.xid is 'The transaction.';
 comment on column lapse.dropped.started_at is 'When it began.';
-comment on column lapse.dropped.mac is 'HMAC-SHA-256 over the claim, with a key that is not in the database. A batch''s would not do.';
+comment on column lapse.dropped.mac is 'HMAC-SHA-256 over the claim, with a key that is not in the database. It differs from that of a batch.';
 comment on column lapse.dropped.relation is 'The partition''s name in SQL.';
 comment on column lapse.dropped.root is 'The name in SQL of the policy''s table, which it was a partition of.';
 comment on column lapse.dropped.rows is 'The rows that it had, all of them due.';
@@ -76,10 +76,10 @@ comment on column lapse.dropped.oldest is 'The oldest instant of what its rows e
 comment on column lapse.dropped.newest is 'The newest.';
 comment on column lapse.dropped.dropped_at is 'When it was dropped.';
 
--- part_of says what the catalog knows of a leaf of root. A partition may be dropped only if nothing new belongs into it, or the
--- application's next insert would find no place: it, or what it is a partition of, is a range, and the range is over. Of a range of
--- the column that rows expire by, due_column, the caller judges that by its end. A range of time is over at the cutoff when its end
--- is not later; a range of numbers, when a later one has rows. It locks nothing.
+-- part_of returns what the catalog says about a leaf of root. A partition may be dropped only if no new rows belong in it; otherwise the
+-- application's next insert would fail. So it, or a partition above it, must be a range that is over. If the range is of due_column, the
+-- column that rows expire by, the caller decides that from its end. Any other range of time is over at the cutoff if its end is not
+-- later; a range of numbers, if a later one has rows. part_of locks nothing.
 create function lapse.part_of(root oid, leaf oid, cutoff timestamptz, due_column name) returns lapse.part
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -160,9 +160,9 @@ begin
   return part;
 end
 $lapse$;
-comment on function lapse.part_of is 'What the system catalog says of a partition that may be dropped whole.';
+comment on function lapse.part_of is 'What the system catalog says about a partition that may be dropped whole.';
 
--- What is known of a partition without reading it.
+-- part is part_of for the leaf of a batch that was entered.
 create function lapse.part(claim lapse.claim, work lapse.work, due_column name) returns lapse.part
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -199,8 +199,7 @@ end
 $lapse$;
 comment on function lapse.part is 'Whether the leaf of a batch that was entered may be dropped whole, by the system catalog.';
 
--- referring is SQL that is true if a row of another table, or of the table itself, refers to a row of the leaf; null where no
--- foreign key could.
+-- referring is SQL that is true if a row of any table, its own included, refers to a row of the leaf; null if no foreign key could.
 create function lapse.referring(leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -227,9 +226,9 @@ begin
       join pg_namespace n on n.oid = r.relnamespace);
 end
 $lapse$;
-comment on function lapse.referring is 'SQL that is true if a row refers to a row of the partition; null where no foreign key does.';
+comment on function lapse.referring is 'SQL that is true if a row refers to a row of the partition; null if no foreign key does.';
 
--- awaited reports whether somebody waits for a lock on a relation.
+-- awaited reports whether a session waits for a lock on a relation.
 create function lapse.awaited(relation oid) returns boolean
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -238,10 +237,10 @@ as $lapse$
                   where l.locktype = 'relation' and l.relation = awaited.relation and not l.granted
                     and l.database = (select d.oid from pg_database d where d.datname = current_database()))
 $lapse$;
-comment on function lapse.awaited is 'Whether somebody waits for a lock on a relation.';
+comment on function lapse.awaited is 'Whether a session waits for a lock on a relation.';
 
--- record_drop writes the transaction's first published change, the ledger row of a drop, and the tag for other readers of the log. It
--- returns why that must not be, null if it was written.
+-- record_drop writes the ledger row of a drop, which is the transaction's first published change, and the tag for other readers of the log. It
+-- returns why the partition must not be dropped; null if it wrote the row.
 create function lapse.record_drop(claim lapse.claim, mac bytea, work lapse.work, rows bigint, oldest timestamptz, newest timestamptz) returns text
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -289,7 +288,7 @@ end
 $lapse$;
 comment on function lapse.record_drop is 'Writes the ledger row of a partition before it is dropped.';
 
--- leave_drop ends the shard of a partition that is gone, and leaves the shard of another to row deletion.
+-- leave_drop ends the shard of a dropped partition, and leaves any other shard to row deletion.
 create function lapse.leave_drop(claim lapse.claim, work lapse.work, why text) returns lapse.dropping
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -1,12 +1,12 @@
--- The catalog stays small: what is older than a number of days, and confirmed, goes. The log has it forever.
+-- The catalog stays small: what is confirmed, and older than a number of days, is deleted. The log keeps it forever.
 --
--- The ledger is append-only, for its owner too. Its rows leave on the terms below and no others, no matter who deletes them: triggers hold
--- everybody to them, and to get around them one has to change the schema first, which every command notices.
+-- The ledger is append-only, even for its owner. Rows may be deleted from it only on these terms, whoever deletes them. Triggers enforce the
+-- terms; to get around them one must change the schema, which every command notices.
 --
---   - a batch that is older than a day, and than the instant that lapse.pruning has for this very transaction;
---   - that instant is an hour before one whose position the auditor has confirmed, where an audit is required. Positions are
---     recorded by the row's own trigger, so that the row never says what is not true;
---   - a batch's result after its batch.
+--   - a batch may be deleted if it is older than a day, and older than the instant that lapse.pruning has for this very transaction;
+--   - if an audit is required, that instant is an hour before one whose position the auditor has confirmed. The row's own trigger
+--     records positions, so the row is always true;
+--   - a batch's result may be deleted after its batch.
 
 create table lapse.pruning (
   only_row  boolean primary key default true check (only_row),
@@ -16,11 +16,11 @@ create table lapse.pruning (
   before    timestamptz not null default '-infinity',
   xid       xid8
 );
-comment on table lapse.pruning is 'Up to when the ledger may be pruned. One row, written by prune, and what is untrue in it corrected by its trigger.';
+comment on table lapse.pruning is 'Up to when the ledger may be pruned. One row, written by prune; its trigger corrects wrong values.';
 comment on column lapse.pruning.only_row is 'Always true.';
 comment on column lapse.pruning.mark is 'The end of the log at mark_at: once the auditor has confirmed it, all that was committed by then is confirmed.';
 comment on column lapse.pruning.mark_at is 'When mark was taken.';
-comment on column lapse.pruning.confirmed is 'All that was committed by then is confirmed, or needs not be; null: nothing is known.';
+comment on column lapse.pruning.confirmed is 'All that was committed by then is confirmed, or need not be; null: not known.';
 comment on column lapse.pruning.before is 'Batches that began before may be deleted, by the transaction of xid.';
 comment on column lapse.pruning.xid is 'The transaction that wrote the row last.';
 
@@ -75,14 +75,14 @@ begin
   return null;
 end
 $lapse$;
-comment on function lapse.check_pruned is 'Trigger that lets nothing leave the ledger but what prune may remove.';
+comment on function lapse.check_pruned is 'Trigger that allows deletions from the ledger only of what prune may remove.';
 
 create trigger pruned after delete on lapse.batch referencing old table as gone
   for each statement execute function lapse.check_pruned();
 create trigger pruned after delete on lapse.batch_result referencing old table as gone
   for each statement execute function lapse.check_pruned();
 
--- What prune removes from the ledger stays as a number, for a year: how many rows each policy deleted on which day. It is no evidence.
+-- prune keeps a summary of what it removes from the ledger, for a year: how many rows each policy deleted on which day. It is no evidence.
 create table lapse.deleted_day (
   policy_id int not null,
   day       date not null,
@@ -94,10 +94,10 @@ comment on column lapse.deleted_day.policy_id is 'The policy.';
 comment on column lapse.deleted_day.day is 'The day, in UTC, on which the batches began.';
 comment on column lapse.deleted_day.deleted is 'Rows that they deleted from the policy''s table.';
 
--- prune removes ledger rows and runs that are older than so many days, some thousands at a time, and returns how many rows it
--- removed: none says that nothing is left to do, or that somebody else is at it. The batch that a shard was entered with last stays
--- while the shard is not done: somebody may not know yet what became of it. So does each policy's last run, which schedule, clock and
--- breaker go by, and every run that is not over. A crash before it commits removes nothing.
+-- prune removes ledger rows and runs that are older than a number of days, some thousands at a time. It returns how many rows it removed: 0 if
+-- nothing is left, or if another session prunes. It keeps the last batch of a shard that is not done, because its worker may not know the
+-- outcome yet; each policy's last run, which schedule, clock and breaker use; and every run that is not over. A crash before it commits
+-- removes nothing.
 create function lapse.prune(days int) returns int
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -1,6 +1,5 @@
--- What is in force, said once more where the log that goes on may have missed how it came to be: when the slot was made, after another history
--- was accepted, and after the publications were changed by somebody else. The beat that is the first of all that writes it, in its
--- own transaction.
+-- A repetition of what is in force, for a log that may have missed its history: after the slot was made, after another history was accepted,
+-- and after somebody else changed the publications. The first beat after each of these writes it, in its own transaction.
 
 create table lapse.restated (
   number  bigint generated always as identity primary key,
@@ -10,13 +9,13 @@ create table lapse.restated (
 );
 create trigger append_only before update or delete or truncate on lapse.restated
   for each statement execute function lapse.refuse_change();
-comment on table lapse.restated is 'What was in force where the log may have missed how it came to be; append-only and published. Written by beat.';
+comment on table lapse.restated is 'What was in force when the log may have missed earlier changes; append-only and published. Written by beat.';
 comment on column lapse.restated.number is 'Order of the rows.';
-comment on column lapse.restated.what is 'policy: the version in force, and its state; halt: nothing may be deleted; hold: one that is not released, and its state; quarantine: how many rows of a table are in it.';
+comment on column lapse.restated.what is 'policy: the version in force, and its state; halt: nothing may be deleted; hold: a hold that is not released, and its state; quarantine: how many rows of a table are in it.';
 comment on column lapse.restated.columns is 'The row''s columns, as texts.';
 comment on column lapse.restated.at is 'When.';
 
--- as_texts is a row with each column as the text that PostgreSQL writes.
+-- as_texts returns a row with each column as PostgreSQL writes it.
 create function lapse.as_texts(columns jsonb) returns jsonb
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -63,4 +62,4 @@ begin
    order by q.policy_id, q.leaf;
 end
 $lapse$;
-comment on function lapse.restate is 'Says once more what is in force.';
+comment on function lapse.restate is 'Writes again what is in force.';

@@ -1,6 +1,6 @@
--- How much is due under a policy, counted once a day in one snapshot of the database. A count takes minutes, and its place in the write-ahead log
--- is not its place in time: so there are three rows. Between the first and the second the snapshot was taken; the second has it, and the
--- third what was counted in it.
+-- How much is due under a policy, counted once a day in one snapshot of the database. A count takes minutes, and its place in the write-ahead
+-- log does not show which transactions its snapshot saw. So there are three rows: the snapshot was taken between the first and the second;
+-- the second contains the snapshot, and the third the counts.
 
 create table lapse.snapshot (
   number      bigint generated always as identity primary key,
@@ -24,7 +24,7 @@ create index on lapse.snapshot (policy_id, number);
 create index on lapse.snapshot (at);
 comment on table lapse.snapshot is 'How much was due under each policy, in one snapshot a day: three rows each; published, and removed by prune. Written by the executor.';
 comment on column lapse.snapshot.number is 'Order of the rows.';
-comment on column lapse.snapshot.snapshot is 'What its three rows have in common.';
+comment on column lapse.snapshot.snapshot is 'Identifies its three rows.';
 comment on column lapse.snapshot.step is 'begun: before the snapshot was taken; taken: at once after it; counted: when the count ended.';
 comment on column lapse.snapshot.policy_id is 'The policy.';
 comment on column lapse.snapshot.policy is 'Its name.';
@@ -34,12 +34,13 @@ comment on column lapse.snapshot.by is 'The login.';
 comment on column lapse.snapshot.seen is 'The snapshot: which transactions the count saw.';
 comment on column lapse.snapshot.cutoff is 'The instant at which rows were due.';
 comment on column lapse.snapshot.due is 'How many rows were due and not held. Null where nothing was counted.';
-comment on column lapse.snapshot.overdue is 'How many of them were due for longer than the latitude.';
-comment on column lapse.snapshot.held is 'How many rows more were due, but for a hold.';
+comment on column lapse.snapshot.overdue is 'How many of them had been due for longer than the latitude.';
+comment on column lapse.snapshot.held is 'How many more rows were due, but held.';
 comment on column lapse.snapshot.quarantined is 'How many rows were in quarantine: some of them may be held too, or not due any more.';
 comment on column lapse.snapshot.not_counted is 'Why nothing was counted.';
 
--- begin_snapshot says that a policy's snapshot is about to be taken; null where there is a younger one, or nobody reads the log.
+-- begin_snapshot records that a policy's snapshot is about to be taken. It returns null if there is a more recent one, or if no auditor
+-- reads the log.
 create function lapse.begin_snapshot(policy int, version int, every interval) returns uuid
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -66,7 +67,7 @@ begin
   return case when found then id end;
 end
 $lapse$;
-comment on function lapse.begin_snapshot is 'Says that what is due under a policy is about to be counted. For the executor.';
+comment on function lapse.begin_snapshot is 'Records that what is due under a policy is about to be counted. For the executor.';
 
 create function lapse.take_snapshot(snapshot uuid, seen pg_snapshot, cutoff timestamptz) returns void
 language plpgsql security definer
@@ -82,7 +83,7 @@ begin
    where s.snapshot = take_snapshot.snapshot and s.step = 'begun';
 end
 $lapse$;
-comment on function lapse.take_snapshot is 'Says in which snapshot it is counted. For the executor.';
+comment on function lapse.take_snapshot is 'Records in which snapshot it is counted. For the executor.';
 
 create function lapse.end_snapshot(snapshot uuid, due bigint, overdue bigint, held bigint, quarantined bigint, not_counted text) returns void
 language plpgsql security definer
@@ -99,4 +100,4 @@ begin
    where s.snapshot = end_snapshot.snapshot and s.step = 'begun';
 end
 $lapse$;
-comment on function lapse.end_snapshot is 'Says what was counted in a snapshot, or why nothing was. For the executor.';
+comment on function lapse.end_snapshot is 'Records what was counted in a snapshot, or why nothing was. For the executor.';
