@@ -25,9 +25,8 @@ comment on column lapse.published.member is 'Row of pg_publication_rel.';
 comment on column lapse.published.member_xmin is 'Its row version: any change to it makes another.';
 comment on column lapse.published.recorded_at is 'When this was recorded.';
 
--- publications_trouble says what is wrong with the publications, no matter who made them so; null for nothing. What is wrong is
--- never recorded. Before 15 there are no row filters, no column lists and no schemas in publications; plpgsql reads a
--- statement only when it comes to it.
+-- publications_trouble says what is wrong with the publications, whatever the cause; null for nothing. A wrong state is never recorded.
+-- Before PostgreSQL 15, publications have no row filters, column lists or schemas; plpgsql parses a statement only when it runs it.
 create function lapse.publications_trouble() returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
