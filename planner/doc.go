@@ -1,28 +1,27 @@
-// Package planner decides what is due, how it is found, and in which shards it is worked off. What selects
-// or deletes rows is SQL that package functions writes: the deletion functions, which are the only thing that deletes, are its texts.
+// Package planner decides what is due, how it is found, and in which shards the work is done. Package functions writes all SQL that selects or
+// deletes rows; only the deletion functions among it delete.
 //
 // # What it promises
 //
-//   - Exactly the rows that the policy's kind calls due go, and no value raises inside a scan: see planner/expiry, which has a
-//     file per kind. Pick, delete, survey and plan take one condition from there: due, and where, and not held.
+//   - Exactly the rows that the policy's kind calls due are deleted, and no value raises an error inside a scan: see planner/expiry,
+//     which has a file per kind. Pick, delete, survey and plan use one condition from there: due, and where, and not held.
 //   - A policy version never changes. Two equal definitions give the same text, byte for byte.
-//   - A deletion function deletes due rows of its policy's table and nothing else, for any caller, under whatever
-//     settings; with its ledger row first, its result last, and a claim that is of this transaction.
+//   - A deletion function deletes due rows of its policy's table and nothing else, whoever calls it and whatever the settings; it writes
+//     its ledger row first and its result last, and accepts only a claim of its own transaction.
 //   - The executor's login may call the functions, and may do nothing else with a user's table.
-//   - Each due row of a run is picked, or in a range counted, once, in the order of (column, key); a row that was locked or
-//     moved while the pass went by is looked for once more. What is left then is left for the next run.
+//   - Each due row of a run is picked, or in a range counted, once, in the order of (column, key). A row that was locked or moved during
+//     the pass is looked for once more. What is left then is left for the next run.
 //   - The cutoff of a run is the server's clock, read once.
 //
 // # What it refuses
 //
-// In a policy file: what it does not know, all of it at once, each with its place and the fix. A table whose deletes
-// would leave no trace (unlogged, foreign), or make the application's own fail (no usable replica identity); partitions
-// by themselves, old-style inheritance, temporary and system tables; triggers, rules and foreign keys that would make a
-// deletion do more than the policy says; functions that PostgreSQL would run while it plans or makes one, unless they are a
-// superuser's (see lapse.intruders); two policies on one table. A run: of what is not armed, when the table is not the one
-// that apply saw, or under a clock that nobody would expect: more than five seconds off, before the last cutoff, or
-// further after it than lapse.measure says. A batch: see schemas/sqlstate.go, one SQLSTATE for each reason; all of them
-// leave nothing.
+// In a policy file: everything that it does not know, reported at once, each with its place and the fix. A table whose deletes would leave no
+// trace (unlogged, foreign), or would make the application's own deletes fail (no usable replica identity); single partitions, old-style
+// inheritance, temporary and system tables; triggers, rules and foreign keys that would make a deletion do more than the policy says;
+// functions that PostgreSQL would run while it plans or executes a deletion, unless a superuser owns them (see lapse.intruders); two policies
+// on one table. A run: of a policy that is not armed, on a table that changed since apply, or under an implausible clock: more than five
+// seconds off, before the last cutoff, or further after it than lapse.measure says. A batch: see schemas/sqlstate.go, with one SQLSTATE for
+// each reason; a refused batch leaves nothing.
 //
 // # Order
 //
@@ -35,42 +34,41 @@
 //	lapse.due_…()     which leaves have a due row                    one statement, read-only; before a run is opened
 //	run.Open          InForce → Run, shards for these leaves        one transaction
 //	lapse.delete_…()  a shard's next batch                          the executor's transaction: find, claim, delete, result
-//	lapse.find_…()    where its rows are, by values                 called by lapse.delete_… alone; changes nothing
+//	lapse.find_…()    where its rows are, as values                 called by lapse.delete_… alone; changes nothing
 //
-// The states of a policy are in schemas/state.go. Which state a change of the file leads to, and whether its version comes into force or is
-// held back, is the table in change/arming.go. And what a person says beside the file:
+// The states of a policy are in schemas/state.go. The table in change/arming.go says which state a change of the file leads to, and whether
+// its version comes into force or is held back. These commands act without the file:
 //
 //	apply --arm     the version that is held back comes into force → arming
 //	policy arm      the same; and observing, or paused → arming
 //	policy pause    any → paused
 //	policy resume   paused → the state before; arming for armed. If more may fall due than was accepted: observing, held back
 //
-// After a restore that was accepted, and when the slot is made, all are written again: RestateAll, armed → arming.
+// After a restore was accepted, and when the slot is made, all states are written again: RestateAll, armed → arming.
 //
-// "More" is everything that is not certainly less: see moreFallDue. Accepted are the version in force (of one that is held
-// back, the one before it) and what was armed last, under the policy's name and on its table: see change/accepted.go. A version stops
-// being held back when somebody arms it, when the file says observing or paused, or by an edit that replaces it: one under which no more
-// falls due than was accepted takes it back. Applying the same file again does not do it.
+// "More" is everything that is not certainly less: see moreFallDue. Accepted are the version in force (if that is held back, the one before
+// it) and the last armed version, under the policy's name and on its table: see change/accepted.go. A version is no longer held back when a
+// person arms it, when the file says observing or paused, or when an edit replaces it by a version under which no more falls due than was
+// accepted. Applying the same file again does not change it.
 //
 // lapse.gate names the version in force and the one that is held back. Both have functions; lapse.enter lets the first delete, and refuses
-// the other's with LP002.
+// the other with LP002.
 //
-// A policy that is not in the file stays as it is until it is pruned; its name keeps its id, and takes up its versions again,
-// if it comes back.
+// A policy that is not in the file stays as it is until it is pruned. If its name comes back later, it keeps its id and continues its versions.
 //
-// A change that pauses, drops, observes or lengthens a policy, or alters its schedule, batch, owner, basis or latitude, is made
-// from what is on record. It takes no lock on the table and checks nothing of it; what is wrong with the table is a warning.
+// A change that pauses, drops, observes or lengthens a policy, or alters its schedule, batch, owner, basis or latitude, is made from what is
+// on record. It takes no lock on the table and checks nothing of it; problems of the table are only warnings.
 //
 // # When something fails
 //
-//	what                                          what is left                       who goes on
+//	what                                          what is left                       what follows
 //	we die in Difference or Resolve               nothing                            the next apply
 //	we die in Write                               what was in force                  the next apply
 //	two apply at once                             the first one's; the other gets    the second, which reads the difference again
 //	                                              ErrChangedMeanwhile
 //	a table no longer fits, or is gone            the version in force               a person, who pauses or drops it; apply of the
 //	                                                                                 same file warns, and changes the others
-//	a batch runs while its policy is changed      Write waits for the batch          nobody
+//	a batch runs while its policy is changed      Write waits for the batch          –
 //	a batch comes when its policy was changed     LP002, or 42883 when the former    the executor loads again
 //	                                              version's function is gone
 //	we die in run.Open                            no run, or a whole one             the next run.Open returns it
@@ -96,7 +94,7 @@
 //
 // # Reading it
 //
-// Each room imports none of those listed below it:
+// No room imports a room listed above it:
 //
 //	database   what a table is, and what hangs on it; counts that give way
 //	index      which index finds the due rows, and which is missing
@@ -107,16 +105,16 @@
 //	change     from what is in force to what the file says
 //	hold       the rows that a hold names; imports database alone
 //
-// The rooms expiry, expression, functions, policyfile and schedule are below all of these. What makes an expiry column for an application,
-// or hides due rows from it, is SQL without a policy in force and is here: scaffold.go, hide.go. The tests here are of all rooms together.
+// The rooms expiry, expression, functions, policyfile and schedule are below all of these. scaffold.go makes an expiry column for an
+// application, and hide.go hides due rows from it; both are SQL without a policy in force. The tests here cover all rooms together.
 //
 // expiry/age.go says when a row is due, package functions how a batch finds it and what deletes it; testdata/explain has the plans.
 //
 // # Where the next thing goes
 //
 //	a kind of expiry        expiry/, one file; see its doc.go
-//	a key of a policy       policyfile/keys.go; what the table has to say of it: a step of resolution (resolve/resolve.go), and record/spec.go to keep it.
-//	                        Whether a change of it needs the table: ofTable in resolve/entry.go, which takes a new key for one that does
+//	a key of a policy       policyfile/keys.go; its checks against the table: a step of resolution (resolve/resolve.go); record/spec.go to keep it.
+//	                        Whether a change of it needs the table: ofTable in resolve/entry.go, which assumes so for a new key
 //	a way to say when       schedule/
-//	an action               functions/: another statement in the batch (soft.go), or a template beside drop.sql.tmpl (drop.go)
+//	an action               functions/: another statement in the batch (soft.go), or a template of its own (drop.sql.tmpl, drop.go)
 package planner

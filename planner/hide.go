@@ -14,30 +14,30 @@ type HideAs string
 
 // The ways of hiding.
 const (
-	HideView   HideAs = "view"   // a view without them, beside the table
+	HideView   HideAs = "view"   // a view without them, next to the table
 	HidePolicy HideAs = "policy" // row security on the table itself
 )
 
-// HideMark is the comment of what hide made and may take away again.
+// HideMark is the comment on what hide made, and so may remove.
 const HideMark = "made by lapse hide"
 
-// Hide hides the rows of a table that are due under a policy, from the moment on at which they are. Its SQL is a pure function
-// of it: of the table as it was found, too.
+// Hide hides the rows of a table from the moment they are due under a policy. Its SQL is a pure function of it, which includes the table as it
+// was found.
 type Hide struct {
 	Schema, Table string
 	Owner         string // the role that everything belongs to
 	As            HideAs
 	Columns       []string // of the table
 	Readers       []string // who may read the table, as GRANT names them; for a view
-	Invoker       bool     // a view can have the rights of who reads it: from PostgreSQL 15 on
-	Open          bool     // the table has no row security but hide's: all rows are to be seen but for those that are due
-	Shut          bool     // when hide's policies go, row security goes too: nobody else has any
+	Invoker       bool     // a view can run with its reader's rights: from PostgreSQL 15 on
+	Open          bool     // the table has no other row security: all rows that are not due are visible
+	Shut          bool     // row security is disabled with hide's policies: there are no others
 	condition     expiry.Condition
 	gone          string // SQL that is true of rows in which a soft action's column is set; "" for a policy that deletes
 }
 
-// HideUnder hides what is due under a definition: the same condition as in its functions, at the present time. Under one that
-// sets a column it hides what anybody has set, too.
+// HideUnder hides what is due under a definition: the same condition as in its functions, at the present time. If the definition sets a column,
+// it hides rows in which the column is set, whoever set it.
 func HideUnder(d *functions.Definition) *Hide {
 	h := &Hide{condition: d.Condition()}
 	if d.Soft == nil {
@@ -45,20 +45,20 @@ func HideUnder(d *functions.Definition) *Hide {
 	}
 	h.gone = "not " + d.Unset()
 	if h.condition.Where == d.Unset() {
-		h.condition.Where = "" // what is set is hidden, due or not
+		h.condition.Where = "" // rows that are set are hidden, due or not
 	}
 	return h
 }
 
-// SetsColumn reports whether rows are hidden because a column of theirs is set.
+// SetsColumn reports whether rows are hidden because the policy's column is set in them.
 func (h *Hide) SetsColumn() bool { return h.gone != "" }
 
 // ViewName is the view's name, in the table's schema.
 func (h *Hide) ViewName() string { return derived("", h.Table, "_live") }
 
-// due is the body of the function that says whether a row is due, or gone for the application. Days and months depend on the session's time zone, and the
-// policy's are UTC's: so the function has a zone of its own, and PostgreSQL calls it for every row. Where hours say the same it
-// needs none, and PostgreSQL puts it into the query.
+// due is the body of the function that says whether a row is due, or already set. Days and months depend on the session's time zone, but the
+// policy's are UTC's. So the function sets its own time zone, and PostgreSQL must call it for every row. With hours the zone does not matter:
+// the function sets none, and PostgreSQL inlines it into the query.
 func (h *Hide) due() (expression string, inline bool) {
 	c := h.condition
 	if age, is := c.Kind.(*expiry.Age); is && age.After.Months == 0 && c.Where == "" && len(c.Kind.Joins()) == 0 {
@@ -81,10 +81,10 @@ func (h *Hide) due() (expression string, inline bool) {
 	return expression, inline
 }
 
-// SQL makes it: one transaction, which can be repeated. It reads no row.
+// SQL is the script that hides: one transaction, which can be repeated. It reads no row.
 func (h *Hide) SQL() (string, error) { return h.fill("hide " + string(h.As)) }
 
-// DropSQL takes it away. It needs no condition.
+// DropSQL removes what SQL made. It needs no condition.
 func (h *Hide) DropSQL() (string, error) { return h.fill("show " + string(h.As)) }
 
 func (h *Hide) fill(name string) (string, error) {

@@ -18,39 +18,39 @@ import (
 	"lapse/schemas"
 )
 
-// ScaffoldOption is a way to give a table's rows a time to go.
+// ScaffoldOption is a way to give a table's rows a due time.
 type ScaffoldOption string
 
 // The options of a scaffold.
 const (
 	ScaffoldExpiresAt ScaffoldOption = "expires_at" // a column, with a default at INSERT
 	ScaffoldTTL       ScaffoldOption = "ttl"        // created_at and ttl_seconds, and the column computed from them
-	ScaffoldSidecar   ScaffoldOption = "sidecar"    // a registry beside the table, which stays as it is
+	ScaffoldSidecar   ScaffoldOption = "sidecar"    // a registry next to the table, which stays as it is
 )
 
-// ScaffoldMark is the comment of what a scaffold made and may take away again.
+// ScaffoldMark is the comment on what a scaffold made, and so may remove.
 const ScaffoldMark = "made by lapse scaffold"
 
-// Scaffold says what a scaffold makes of a table. Its SQL is a pure function of it: of the table as it was found, too.
+// Scaffold says what a scaffold adds to a table. Its SQL is a pure function of it, which includes the table as it was found.
 type Scaffold struct {
 	Schema, Table string
 	Owner         string // the role that everything belongs to
 	Option        ScaffoldOption
 	After         expiry.Interval
-	Column        string // the due time's
+	Column        string // the column of the due time
 	Refresh       bool   // an UPDATE restarts the time
 	Present       []ScaffoldColumn
 	Key           []ScaffoldColumn // of the primary key; for a sidecar
 	Writers       []string         // who may insert into the table, as GRANT names them; for a sidecar
-	Registry      bool             // a sidecar is there
+	Registry      bool             // there is a sidecar already
 	Leaves        []string         // where the rows are, as SQL writes it
 }
 
-// ScaffoldColumn is a column that is there.
+// ScaffoldColumn is a column of the table.
 type ScaffoldColumn struct {
 	Name string
 	Type string // as SQL writes it, with its collation
-	Made bool   // by a scaffold
+	Made bool   // a scaffold made it
 }
 
 //go:embed scaffold.sql.tmpl hide.sql.tmpl
@@ -85,7 +85,7 @@ func (s *Scaffold) made(name string) bool {
 // longestName is the longest name that PostgreSQL keeps whole, in bytes.
 const longestName = 63
 
-// derived is a name made of a table's, at most longestName bytes long. What is cut off is told apart by a digest.
+// derived makes a name from a table's, at most longestName bytes long. A digest distinguishes names that are cut off.
 func derived(before, table, after string) string {
 	name := before + table + after
 	if len(name) <= longestName {
@@ -103,7 +103,7 @@ func derived(before, table, after string) string {
 // RegistryName is the sidecar's name, in the table's schema.
 func (s *Scaffold) RegistryName() string { return derived("", s.Table, "_ttl") }
 
-// Check says what keeps the scaffold from being written.
+// Check returns why the scaffold cannot be written.
 func (s *Scaffold) Check() error {
 	for _, name := range append([]string{s.Schema, s.Table, s.Owner, s.Column}, s.keyNames()...) {
 		if strings.Contains(name, functions.BodyQuote) || strings.ContainsAny(name, "\r\n") {
@@ -131,20 +131,20 @@ func (s *Scaffold) keyNames() []string {
 	return names
 }
 
-// SQL makes the scaffold: one transaction, which can be repeated. It rewrites no table and reads no row.
+// SQL is the script that makes the scaffold: one transaction, which can be repeated. It rewrites no table and reads no row.
 func (s *Scaffold) SQL() (string, error) { return s.fill("make " + string(s.Option)) }
 
-// DropSQL takes the scaffold away: triggers and functions, and with columns what was added to the table, or the sidecar. What
-// no scaffold made stays.
+// DropSQL removes the scaffold: triggers and functions and, with columns, also the columns that it added to the table, or the sidecar. What no
+// scaffold made stays.
 func (s *Scaffold) DropSQL(columns bool) (string, error) {
 	return s.fill("drop", "DropColumns", columns)
 }
 
-// BackfillSQL gives rows that were there before a time to go, counted from now, or from the created_at that option ttl finds.
-// It works piece by piece, each a transaction of its own; run again it goes on. The table's own triggers run in it.
+// BackfillSQL gives existing rows a due time, counted from now, or from the created_at that option ttl finds. It works in pieces, each a
+// transaction of its own; if run again it continues. The table's own triggers fire.
 func (s *Scaffold) BackfillSQL() (string, error) { return s.fill("backfill") }
 
-// Entry is the policy for it, as in the policy file.
+// Entry is the entry of the policy file for it.
 func (s *Scaffold) Entry() string {
 	name := strings.Trim(notInPolicyName.ReplaceAllString(strings.ToLower(s.Table), "-"), "-.")
 	p := policyfile.Policy{
@@ -202,7 +202,7 @@ func (s *Scaffold) list(prefix string) string {
 	return strings.Join(names, ", ")
 }
 
-// adds are the columns that are missing, with their types; removes, those that a scaffold made.
+// adds are the missing columns, with their types.
 func (s *Scaffold) adds() (add []ScaffoldColumn) {
 	for _, name := range s.Columns() {
 		kind := "timestamp with time zone"

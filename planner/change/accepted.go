@@ -9,9 +9,9 @@ import (
 	"lapse/schemas"
 )
 
-// What a version is compared with before its file may arm it is what was accepted: the version in force, unless it waits for a
-// yes itself, and what was armed last, under the policy's name and on its table. So neither two small steps nor another name nor
-// a name that comes back arm more than somebody has said yes to.
+// Before a file may arm a version, the version is compared with what was accepted: the version in force, unless it waits for a person itself,
+// and the last armed version, under the policy's name and on its table. So neither two small steps, nor another name, nor a name that comes
+// back can arm more than a person has accepted.
 
 // versionKey names a policy version.
 type versionKey struct {
@@ -19,7 +19,7 @@ type versionKey struct {
 	version schemas.PolicyVersion
 }
 
-// formerVersions are the versions that were accepted in this database.
+// formerVersions are the versions that a person has accepted in this database.
 type formerVersions struct {
 	armed    map[schemas.PolicyID]*record.Version // the last of each policy that was armed
 	armedOn  map[uint32]*record.Version           // the last on each table
@@ -27,7 +27,7 @@ type formerVersions struct {
 	newestID map[schemas.PolicyName]storedName // all names that ever were in force
 }
 
-// storedName is a policy name that is or was in force. A name keeps its id forever, so that its history is one.
+// storedName is a policy name that is or was in force. A name keeps its id forever, so it has one history.
 type storedName struct {
 	Name    schemas.PolicyName
 	ID      schemas.PolicyID
@@ -35,7 +35,7 @@ type storedName struct {
 	InForce schemas.PolicyVersion // or the last that was
 }
 
-// lastArmedSQL names versions that were armed, or on their way: the last of each policy, and the last on each table.
+// lastArmedSQL finds versions that are armed or arming, or were: the last of each policy, and the last on each table.
 const lastArmedSQL = `
 	with was as (
 	  select s.policy_id, s.version, p.table_oid, max(s.changed_at) as at
@@ -53,7 +53,7 @@ const lastArmedSQL = `
 	  from last
 	  join lapse.policy p on p.id = last.policy_id and p.version = last.version`
 
-// heldAgainstSQL names what those versions in force were held back against that wait for a yes.
+// heldAgainstSQL finds, for versions in force that wait for a person, the versions that they were held back against.
 const heldAgainstSQL = `
 	select ` + record.VersionSQL + `, false
 	  from lapse.gate g
@@ -61,7 +61,7 @@ const heldAgainstSQL = `
 	  join lapse.policy p on p.id = g.policy_id and p.version = (v.spec ->> 'held_against')::int
 	 where g.held_back = g.version`
 
-// loadFormerVersions reads what was accepted.
+// loadFormerVersions reads the accepted versions.
 func loadFormerVersions(ctx context.Context, q database.Querier) (*formerVersions, error) {
 	f := &formerVersions{
 		armed: map[schemas.PolicyID]*record.Version{}, armedOn: map[uint32]*record.Version{}, inForce: map[versionKey]*record.Version{},
@@ -102,9 +102,9 @@ func loadFormerVersions(ctx context.Context, q database.Querier) (*formerVersion
 	return f, nil
 }
 
-// beyond says under which accepted version fewer rows may be due than under next, the next version of policy id: "version 3, which is in
-// force"; "" for none. p is the policy in force, or nil. Of a policy that sets a column and the one that deletes what is set, each is
-// compared with the other until it was armed itself.
+// beyond says under which accepted version fewer rows may be due than under next, the next version of policy id, such as "version 3, which is in
+// force"; "" for none. p is the policy in force, or nil. A policy that sets a column, and the one that deletes what is set, are compared with
+// each other until each was armed itself.
 func (f *formerVersions) beyond(p *record.InForce, id schemas.PolicyID, next *record.Version) string {
 	more := func(v *record.Version) bool { return v != nil && record.MoreFallDue(v, next) }
 	last, onTable := f.armed[id], f.armedOn[next.Table]

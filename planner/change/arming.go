@@ -5,11 +5,11 @@ import (
 	"lapse/schemas"
 )
 
-// A version that may let more fall due than was accepted (see accepted.go) is not armed by its file: it is held back until a
-// person says yes. Meanwhile the version in force goes on, where all that it deletes the other one would delete too; otherwise
-// nothing is deleted. Other changes in the file, limits and schedule for instance, wait for nobody.
+// A version under which more may be due than was accepted (see accepted.go) is not armed by its file: it is held back until a person accepts
+// it. Meanwhile the version in force continues if the other one would delete everything that it deletes; otherwise nothing is deleted. Other
+// changes in the file, such as limits and schedule, take effect at once.
 
-// says is the state that an entry of a file asks for.
+// says is the state that a file's entry asks for.
 type says uint
 
 const (
@@ -19,7 +19,7 @@ const (
 	saysArmed
 )
 
-// standing is the state in force of an entry's policy.
+// standing is the present state of an entry's policy.
 type standing uint
 
 const (
@@ -27,30 +27,30 @@ const (
 	isIdle                         // observing or paused
 	isWaiting                      // the same, and its version in force is held back
 	isHalted                       // paused, and its version in force is the last that was armed
-	isLive                         // armed, or on its way
+	isLive                         // armed or arming
 	anyhow    = isAbsent | isIdle | isWaiting | isHalted | isLive
 )
 
-// compared is the entry's version beside what was accepted.
+// compared says how the entry's version compares with what was accepted.
 type compared uint
 
 const (
-	isSame   compared = 1 << iota // it is what is live
-	isNoMore                      // certainly no more falls due
-	isWider                       // more may, and all that the version in force deletes would be deleted
-	isOther                       // more may, and that is not certain
+	isSame   compared = 1 << iota // it is the live version
+	isNoMore                      // certainly no more rows are due
+	isWider                       // more may be due, among them all that the version in force deletes
+	isOther                       // more may be due, and perhaps not all that the version in force deletes
 	isMore   = isWider | isOther
 	every    = isSame | isNoMore | isMore
 )
 
-// outcome is what becomes of the policy. The entry's version comes into force, unless goesOn.
+// outcome is what happens to the policy. The entry's version comes into force, unless goesOn.
 type outcome struct {
-	goesOn bool          // the version in force stays there
+	goesOn bool          // the version in force stays in force
 	state  schemas.State // "": as it was
-	held   bool          // the entry's version waits for a yes
+	held   bool          // the entry's version waits for a person
 }
 
-// rules says what becomes of a policy: the first rule that fits. Armed always goes by way of arming, which lapse.advance_arming ends.
+// rules decide what happens to a policy: the first rule that fits. A policy is armed by way of arming, which lapse.advance_arming ends.
 var rules = []struct {
 	says     says
 	standing standing
@@ -65,7 +65,7 @@ var rules = []struct {
 	{saysNothing, isWaiting, isMore, outcome{held: true}},
 	{saysNothing, isHalted, isWider, outcome{goesOn: true, held: true}},
 	{saysNothing, isHalted, every, outcome{}},
-	// From here on the entry says armed, or nothing of a policy that is live.
+	// From here on the entry says armed, or says nothing about a live policy.
 	{saysNothing | saysArmed, isLive, isSame, outcome{}},
 	{saysNothing | saysArmed, anyhow, isSame | isNoMore, outcome{state: schemas.Arming}},
 	{saysNothing | saysArmed, isLive, isWider, outcome{goesOn: true, held: true}},
@@ -73,17 +73,17 @@ var rules = []struct {
 	{saysNothing | saysArmed, anyhow, isMore, outcome{held: true, state: schemas.Observing}},
 }
 
-// becomes looks an outcome up.
+// becomes finds the outcome in rules.
 func becomes(s says, p standing, next compared) outcome {
 	for i := range rules {
 		if r := &rules[i]; r.says&s != 0 && r.standing&p != 0 && r.next&next != 0 {
 			return r.then
 		}
 	}
-	panic("planner: no rule says what becomes of a policy") // a test tries all there are
+	panic("planner: no rule says what becomes of a policy") // a test tries all combinations
 }
 
-// saysOf is what a file's state asks for.
+// saysOf converts a file's state.
 func saysOf(wanted schemas.State) says {
 	switch wanted {
 	case schemas.Observing:
@@ -96,7 +96,7 @@ func saysOf(wanted schemas.State) says {
 	return saysNothing
 }
 
-// standing returns the state in force of p, nil for none.
+// standing returns the present state of p; p may be nil.
 func (f *formerVersions) standing(p *record.InForce) standing {
 	switch {
 	case p == nil:
@@ -112,7 +112,7 @@ func (f *formerVersions) standing(p *record.InForce) standing {
 	return isIdle
 }
 
-// compare says how the change's version compares with what was accepted, and with what.
+// compare compares the change's version with what was accepted. beyond names the accepted version that it exceeds.
 func (f *formerVersions) compare(c *Change) (is compared, beyond string) {
 	p := c.before
 	beyond = f.beyond(p, c.ID, c.Next)
@@ -127,7 +127,7 @@ func (f *formerVersions) compare(c *Change) (is compared, beyond string) {
 	return isOther, beyond
 }
 
-// decide says what becomes of the change's policy; wanted is the state that the file asks for, or "".
+// decide decides what happens to the change's policy; wanted is the state that the file asks for, or "".
 func (f *formerVersions) decide(c *Change, wanted schemas.State) {
 	next, beyond := f.compare(c)
 	then := becomes(saysOf(wanted), f.standing(c.before), next)
@@ -140,8 +140,8 @@ func (f *formerVersions) decide(c *Change, wanted schemas.State) {
 	}
 }
 
-// follow enters what follows from an outcome: which versions are to be written, which is in force, and which is held back. Of
-// versions that are written together, the one that is held back has the higher number.
+// follow carries out an outcome: it enters which versions are to be written, which is in force, and which is held back. If two versions are
+// written, the one that is held back has the higher number.
 func (c *Change) follow(o outcome) {
 	p, newest, number := c.before, c.newest, c.isVersion
 	c.writes, c.ToState, c.HeldBack = nil, o.state, 0
@@ -186,7 +186,7 @@ func (c *Change) follow(o outcome) {
 	}
 }
 
-// heldAgainst is the version that was accepted when the change's is held back, 0 for none.
+// heldAgainst is the accepted version that the change's version is held back against, 0 for none.
 func (c *Change) heldAgainst(o outcome) schemas.PolicyVersion {
 	switch p := c.before; {
 	case p == nil:

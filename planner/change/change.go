@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// Kind says what apply does about a policy.
+// Kind says what apply does with a policy.
 type Kind string
 
 // The kinds of a change.
@@ -34,37 +34,37 @@ type Change struct {
 	FromState   schemas.State         `json:"from_state,omitempty"`
 	ToState     schemas.State         `json:"to_state,omitempty"`
 	Fields      []record.FieldChange  `json:"fields,omitempty"`
-	MoreFallDue bool                  `json:"more_fall_due,omitempty"` // than under the version in force
-	HeldBack    schemas.PolicyVersion `json:"held_back"`               // the version that waits for a yes afterwards; 0 for none
+	MoreFallDue bool                  `json:"more_fall_due,omitempty"` // more than under the version in force
+	HeldBack    schemas.PolicyVersion `json:"held_back"`               // the version that waits for a person afterwards; 0 for none
 	HeldAgainst string                `json:"held_against,omitempty"`  // than under which
-	// Unfit says that the table is not, or no longer, what a policy can delete from. The change is what can be done all the
-	// same, and the warnings say why.
+	// Unfit says that a policy cannot, or can no longer, delete from the table. The change is what can be done nevertheless, and the warnings
+	// say why.
 	Unfit    bool     `json:"unfit,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 
-	Resolved *resolve.Resolved `json:"-"` // nil where nothing of the table was checked, or nothing came of it
+	Resolved *resolve.Resolved `json:"-"` // nil if the table was not checked, or did not pass
 
-	before     *record.InForce       // what is in force, nil for nothing
-	fromHeld   schemas.PolicyVersion // what was held back before
-	newest     schemas.PolicyVersion // that was ever written
-	Next       *record.Version       `json:"-"` // what the file says
-	isVersion  schemas.PolicyVersion // which next is of those in force and held back, 0 for neither
-	goesOn     *record.Version       // what goes on while next is held back, nil for the version in force as it is
+	before     *record.InForce       // the policy in force, nil for none
+	fromHeld   schemas.PolicyVersion // the version that was held back before
+	newest     schemas.PolicyVersion // the newest version ever written
+	Next       *record.Version       `json:"-"` // the version that the file describes
+	isVersion  schemas.PolicyVersion // its number if it equals the version in force or held back, 0 for neither
+	goesOn     *record.Version       // the version to continue with while Next is held back, nil for the one in force
 	writes     []*record.Version     // what Write writes, each with its number
-	former     *record.Version       // what is in force
+	former     *record.Version       // the version in force
 	careful    bool                  // it was made from the record alone, or could have been
 	complaints yamldoc.Errors        // what makes it unfit
-	fallback   *Change               // what is left of it when its table turns out unfit, nil for nothing
+	fallback   *Change               // what is left of the change if its table is unfit, nil for nothing
 }
 
-// Careful reports whether the change can be made without its table: it pauses, drops, observes or lengthens a policy, or
-// changes when and how it works. Such a change takes no lock on a table of a user's and checks nothing of it.
+// Careful reports whether the change can be made without its table: it pauses, drops, observes or lengthens a policy, or changes when and how
+// it works. Such a change takes no lock on a user's table and checks nothing of it.
 func (c *Change) Careful() bool {
 	return c.Kind == Removed || c.careful && (c.ToState != schemas.Arming || record.Live(c.FromState))
 }
 
-// FallBack makes the part of the change that needs no table, because the table has a problem, and reports whether there is one:
-// a policy that is new, that lets more fall due, or that is to be armed, is refused.
+// FallBack reduces the change to the part that needs no table, because the table has a problem. It returns false if there is none: a policy that
+// is new, that lets more fall due, or that is to be armed, is refused.
 func (c *Change) FallBack(problem string) bool {
 	if c.fallback == nil {
 		return false
@@ -75,14 +75,13 @@ func (c *Change) FallBack(problem string) bool {
 	return true
 }
 
-// Nested reports whether all that was due under the version in force is due under the other one too, so that what newly
-// falls due can be counted as a difference. It is true only where that is certain.
+// Nested reports whether everything due under the version in force is certainly due under the other one too, so that what newly falls due is
+// the difference of two counts.
 func (c *Change) Nested() bool {
 	return c.former != nil && c.Next != nil && !record.MoreFallDue(c.Next, c.former)
 }
 
-// Arm says yes to a version that is held back: it comes into force, and is armed. A table that is not fit is refused, with
-// yamldoc.Errors.
+// Arm accepts a version that is held back: it comes into force, and is armed. If its table is unfit, Arm returns yamldoc.Errors.
 func (c *Change) Arm() error {
 	if c.HeldBack == 0 {
 		return nil
@@ -95,7 +94,7 @@ func (c *Change) Arm() error {
 	return nil
 }
 
-// unfit notes what is wrong with the table.
+// unfit records what is wrong with the table.
 func (c *Change) unfit(complaints yamldoc.Errors) {
 	c.Unfit, c.complaints = true, complaints
 	for _, complaint := range complaints {
@@ -103,7 +102,7 @@ func (c *Change) unfit(complaints yamldoc.Errors) {
 	}
 }
 
-// Arms reports whether a version is armed by it that is not on its way already.
+// Arms reports whether the change arms a version that is not arming already.
 func (c *Change) Arms() bool {
 	return c.ToState == schemas.Arming && (c.FromState != schemas.Arming || c.ToVersion != c.FromVersion)
 }
@@ -111,7 +110,7 @@ func (c *Change) Arms() bool {
 // Writes reports whether Write would change anything.
 func (c *Change) Writes() bool { return c.Kind != Unchanged && c.Kind != Missing }
 
-// Diff is the change for a person, in several lines.
+// Diff shows the change to a person, in several lines.
 func (c *Change) Diff() string {
 	var b strings.Builder
 	switch c.Kind {
@@ -149,12 +148,12 @@ func (c *Change) Diff() string {
 	return b.String()
 }
 
-// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" where none waits.
+// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" if none waits.
 func (c *Change) HeldBackText() string {
 	return record.HeldBackText(c.Policy, c.ToVersion, c.HeldBack)
 }
 
-// versions is what becomes of the policy's versions, for the line about it.
+// versions says what happens to the policy's versions, for the line about it.
 func (c *Change) versions() string {
 	switch {
 	case c.ToVersion != c.FromVersion:

@@ -15,7 +15,7 @@ import (
 	"lapse/schemas"
 )
 
-// comparison is a file beside what is in force.
+// comparison compares a file with what is in force.
 type comparison struct {
 	wrong   yamldoc.Errors
 	file    *policyfile.File
@@ -24,27 +24,26 @@ type comparison struct {
 	far     Far
 	inForce map[schemas.PolicyName]*record.InForce
 	order   []schemas.PolicyName         // of inForce
-	onTable map[tableUse]*record.Version // whose table it is
+	onTable map[tableUse]*record.Version // the version that uses the table
 	former  *formerVersions
 	found   *foundFunctions
 	inFile  map[schemas.PolicyName]bool
 	changes []Change // of the file's policies
 }
 
-// Far is told which policy of how many is begun. nil is told nothing.
+// Far is called when a policy is begun: the nth of so many. It may be nil.
 type Far func(nth, of int)
 
-// Difference compares the policies of a file with what is in force, and says what Write would do about each: first what
-// is dropped, then the file's policies in its order, then what is in force without being in the file. It changes
-// nothing. Its error is yamldoc.Errors with all that is wrong in all policies, the file's own problems among it, or a failed
-// query. Beside yamldoc.Errors there are the changes of the policies without an error: the caller can check them further, and
-// must write nothing.
+// Difference compares the policies of a file with what is in force, and says what Write would do with each: first the dropped ones, then the
+// file's policies in its order, then policies in force that the file does not have. It changes nothing. Its error is yamldoc.Errors with
+// everything that is wrong in all policies, including the file's own problems, or a failed query. With yamldoc.Errors it also returns the
+// changes of the policies without an error: the caller can check them further, but must write nothing.
 //
-// The entry is compared with the record first. Where no more falls due than before, what is wrong with the table is a
-// warning: a table that became unfit keeps nobody from pausing, lengthening or dropping its policy, nor from changing the
-// others. Of an entry that pauses its policy the table is not checked.
+// It compares an entry with the record first. If no more falls due than before, problems of the table are only warnings: a table that became
+// unfit must not keep a person from pausing, lengthening or dropping its policy, nor from changing the others. The table of an entry that
+// pauses its policy is not checked.
 //
-// Which version and which state a change leads to is in arming.go.
+// arming.go says which version and which state a change leads to.
 func Difference(ctx context.Context, db database.DB, file *policyfile.File, prune bool, fit resolve.Fit, far Far) ([]Change, error) {
 	c := newComparison(file, prune, fit, far)
 	if err := c.load(ctx, db); err != nil {
@@ -138,7 +137,7 @@ func (c *comparison) policy(ctx context.Context, db database.DB, p policyfile.Po
 	return nil
 }
 
-// kept is what becomes of a policy in force if only the record is asked; nil where that cannot say.
+// kept is the change of a policy in force judged by the record alone; nil if the record does not suffice.
 func (c *comparison) kept(ctx context.Context, db database.DB, p policyfile.Policy) (*Change, error) {
 	before := c.inForce[p.Name]
 	if before == nil {
@@ -146,7 +145,7 @@ func (c *comparison) kept(ctx context.Context, db database.DB, p policyfile.Poli
 	}
 	e, problems, err := resolve.ReadEntry(ctx, db, p)
 	if err != nil || len(problems) > 0 {
-		return nil, err // the problems are said again, with the table's
+		return nil, err // the problems are reported again, with the table's
 	}
 	next := e.OnRecord(before.Current())
 	if waiting := before.Waiting(); next == nil && waiting != nil {
@@ -163,7 +162,7 @@ func (c *comparison) kept(ctx context.Context, db database.DB, p policyfile.Poli
 	return &change, nil
 }
 
-// resolved records what becomes of a policy whose table is fit.
+// resolved records the change of a policy whose table is fit.
 func (c *comparison) resolved(r *resolve.Resolved, kept *Change) {
 	if key, problem := c.shares(r.Version()); problem != "" {
 		c.wrong = append(c.wrong, r.Policy.InFile(policyfile.Problems{{Key: key, Text: problem}})...)
@@ -187,7 +186,7 @@ func (c *comparison) resolved(r *resolve.Resolved, kept *Change) {
 	c.changes = append(c.changes, change)
 }
 
-// change says what becomes of a policy of the file when next is its version.
+// change is the change of a policy of the file whose next version is next.
 func (c *comparison) change(policy *policyfile.Policy, next *record.Version) Change {
 	known, p := c.former.newestID[policy.Name], c.inForce[policy.Name]
 	table := next.Definition.Table
@@ -225,7 +224,7 @@ func (c *comparison) compareVersions(change *Change) {
 	}
 }
 
-// differences are the fields in which a version differs from one on record, was. It may differ in what no field says.
+// differences are the fields in which a version differs from one on record, was. differs can be true without any field.
 func (c *comparison) differences(was, is *record.Version) (fields []record.FieldChange, differs bool) {
 	table := is.Definition.Table
 	fields = record.FieldChanges(was.Spec.Lines(was.Definition.Table), is.Spec.Lines(table))

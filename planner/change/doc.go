@@ -3,8 +3,8 @@
 //	Difference     what Write would do about each policy                          difference.go, share.go
 //	arming.go      the table: which state follows, and what waits for a yes       over accepted.go
 //	Write          a version, its functions, gate and state, in one transaction   write.go
-//	Pause, Arm, Resume, RestateAll   what is said beside the file                 pause.go, restate.go
+//	Pause, Arm, Resume, RestateAll   what a person says without the file          pause.go, restate.go
 //	Survey, DraftDifference   before anything is applied                          draft.go
 //
-// What is compared, in which order and what a crash leaves is in package planner.
+// The order of steps, and what a crash leaves, are in package planner.
 package change

@@ -12,8 +12,8 @@ import (
 	"lapse/planner/survey"
 )
 
-// DraftDifference is Difference in a database that may have no catalog, and compares with nothing in force. more looks further at the changes
-// in the same session; err is what Difference returns.
+// DraftDifference is Difference for a database that may have no catalog; it compares with nothing in force. more examines the changes further in
+// the same session; err is the error of Difference.
 func DraftDifference(ctx context.Context, d *database.Draft, file *policyfile.File, fit resolve.Fit, far Far, more func(tx pgx.Tx, changes []Change, err error) error) error {
 	return d.Begin(ctx, func(tx *database.DraftTx) error {
 		changes, err := newComparison(file, false, fit, far).compare(ctx, tx)
@@ -30,8 +30,8 @@ func SurveyDraft(ctx context.Context, d *database.Draft, ask survey.Ask, r *reso
 	return survey, err
 }
 
-// Survey surveys what the file says, and, at the same cutoff, what is in force: nil where that is nothing, or the same. It has no lock on the
-// table when it returns.
+// Survey counts what the file's version would delete and, at the same cutoff, what the version in force would: nil if there is none, or if it is
+// the same. It holds no lock on the table when it returns.
 func Survey(ctx context.Context, d *database.Draft, ask survey.Ask, c *Change) (next, former *survey.Survey, err error) {
 	if next, err = survey.Draft(ctx, d, ask, c.Next); err != nil || c.before == nil || c.isVersion == c.before.Version {
 		return next, nil, err
@@ -41,7 +41,7 @@ func Survey(ctx context.Context, d *database.Draft, ask survey.Ask, c *Change) (
 	return next, former, err
 }
 
-// NextRun is when a change's policy first runs once it is armed, from now on.
+// NextRun is when a change's policy first runs after it is armed.
 func (c *Change) NextRun(now time.Time) (time.Time, error) {
 	return c.Next.Spec.Schedule(c.Policy).Next(time.Time{}, now)
 }

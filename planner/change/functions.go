@@ -43,8 +43,8 @@ func findFunctions(ctx context.Context, q database.Querier) (*foundFunctions, er
 	return f, nil
 }
 
-// are reports whether the functions of a version on record are there, and are as this program writes them. They go with their
-// owner when that role is dropped, and their owner can change them.
+// are reports whether the functions of a version on record exist and are as this program writes them. They are dropped with their owner, and
+// their owner can change them.
 func (f *foundFunctions) are(d *functions.Definition) bool {
 	expected, err := functions.Of(d, schemas.Roles{})
 	if err != nil {

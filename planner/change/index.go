@@ -5,7 +5,7 @@ import (
 	"lapse/schemas"
 )
 
-// CreatesIndex reports whether the policy, after the change, is one that says index: create.
+// CreatesIndex reports whether the policy says index: create after the change.
 func (c *Change) CreatesIndex() bool {
 	v := c.Next
 	if v == nil {
@@ -14,7 +14,7 @@ func (c *Change) CreatesIndex() bool {
 	return c.ToState != schemas.Dropped && v != nil && v.Spec.Index == resolve.CreateIndex
 }
 
-// IndexTable is the table that the policy's index is of after the change, 0 where it has none any more.
+// IndexTable is the table of the policy's index after the change, 0 if it has none.
 func (c *Change) IndexTable() uint32 {
 	v := c.Next
 	if v == nil {

@@ -12,13 +12,13 @@ import (
 	"lapse/schemas"
 )
 
-// What a person says of a policy beside its file. Each is a Change for Write; one that would change nothing is Unchanged.
-// Nothing of the policy's table is locked or checked.
+// What a person says about a policy without its file. Each function returns a Change for Write; one that would change nothing is Unchanged.
+// They lock and check nothing of the policy's table.
 
 // Pause stops the policy.
 func Pause(p *record.InForce) Change { return restate(p, schemas.Paused, p.HeldBack) }
 
-// Arm lets the policy delete, whatever falls due under it: the version that is held back, or else the one in force.
+// Arm lets the policy delete, whatever is due under it: under the version that is held back, or else the one in force.
 func Arm(p *record.InForce) Change {
 	switch {
 	case p.Held != nil:
@@ -31,8 +31,8 @@ func Arm(p *record.InForce) Change {
 	return restate(p, schemas.Arming, 0)
 }
 
-// ArmVersion is Arm of the version that a person names: that one and no other is said yes to. Of the version in force it leaves another
-// held back.
+// ArmVersion is Arm for the version that a person names: only that version is accepted. If it is the one in force, another one stays held
+// back.
 func ArmVersion(p *record.InForce, version schemas.PolicyVersion) (Change, error) {
 	switch {
 	case version == p.HeldBack, version == p.Version && p.Held == nil:
@@ -49,8 +49,8 @@ func ArmVersion(p *record.InForce, version schemas.PolicyVersion) (Change, error
 	return Change{}, fmt.Errorf("policy %s: version %d is not there to be armed: %s: see what would go with `lapse plan %[1]s`", p.Name, version, what)
 }
 
-// Resume takes a paused policy back to where it was before the pause. One that deleted goes by way of arming, and is held back
-// if more may fall due under its present version than under what was accepted.
+// Resume returns a paused policy to its state before the pause. A policy that was armed becomes arming; it is held back if more may fall due under
+// its present version than was accepted.
 func Resume(ctx context.Context, q database.Querier, p *record.InForce) (Change, error) {
 	if p.State != schemas.Paused {
 		return restate(p, p.State, p.HeldBack), nil
@@ -88,7 +88,7 @@ func beside(p *record.InForce) schemas.PolicyVersion {
 	return p.HeldBack
 }
 
-// restate is the change of a version in force to another state.
+// restate changes the state of the version in force.
 func restate(p *record.InForce, to schemas.State, held schemas.PolicyVersion) Change {
 	c := Change{
 		Kind: Restated, Policy: p.Name, Table: p.TableName, ID: p.ID, FromVersion: p.Version, ToVersion: p.Version,

@@ -9,9 +9,9 @@ import (
 	"lapse/schemas"
 )
 
-// RestateAll writes the state of every policy that is not dropped once more, with reason, in the caller's transaction, which must
-// hold the gates (LockGates). So the log that the auditor goes on with says what is in force. Policies that are armed go back to
-// arming: they delete again when the auditor has passed the position that lapse.advance_arming records later. It returns those.
+// RestateAll writes the state of every policy that is not dropped once more, with reason, in the caller's transaction, which must hold the gates
+// (LockGates). The log that the auditor reads from there then contains what is in force. Armed policies become arming: they delete again when
+// the auditor has passed the position that lapse.advance_arming records later. RestateAll returns those.
 func RestateAll(ctx context.Context, tx pgx.Tx, reason string) (arming []schemas.PolicyID, err error) {
 	rows, err := tx.Query(ctx, `
 		update lapse.gate set state = 'arming', arming_lsn = null where state in ('armed', 'arming') returning policy_id`)

@@ -8,7 +8,7 @@ import (
 	"lapse/schemas"
 )
 
-// tableUse is what a policy has of its table. Of each there is one in force at most: lapse.gate sees to it.
+// tableUse is how a policy uses its table. For each use, lapse.gate allows one policy in force.
 type tableUse struct {
 	table uint32
 	soft  bool
@@ -16,13 +16,13 @@ type tableUse struct {
 
 func useOf(v *record.Version) tableUse { return tableUse{v.Table, v.Definition.Soft != nil} }
 
-// shares says with which key a version cannot have its table, and why: another policy has it, or it is not the one that deletes what
+// shares says why a version cannot use its table, and for which key: another policy uses it in the same way, or the policy does not delete what
 // the other one sets.
 func (c *comparison) shares(v *record.Version) (key, problem string) {
 	d := &v.Definition
 	same, partner := c.onTable[useOf(v)], c.onTable[tableUse{v.Table, d.Soft == nil}]
 	if partner != nil && partner.Definition.Name == d.Name {
-		partner = nil // what the policy was before
+		partner = nil // an earlier version of the same policy
 	}
 	where := func(other schemas.PolicyName) string {
 		if c.inFile[other] {

@@ -19,16 +19,15 @@ import (
 // ErrChangedMeanwhile says that somebody else has changed the policy since Difference: compare again.
 var ErrChangedMeanwhile = errors.New("the policy was changed by somebody else meanwhile: run `lapse apply` again")
 
-// Write brings one change of Difference into force, in the caller's transaction: versions, functions, gate and state
-// are there together at its commit, or not at all. The session must be a superuser or a member of the catalog's owner.
+// Write brings one change of Difference into force, in the caller's transaction: versions, functions, gate and state are committed together. The
+// session must be a superuser or a member of the catalog's owner.
 //
-// The gate is locked first, so that Write returns only when no batch runs under what was in force, and none begins under
-// it afterwards. The functions of versions that are neither in force nor held back go then: a caller that still has their name is told that
-// there is no such function (SQLSTATE 42883), or, if it waited at the gate, LP002. Nothing that takes long may follow in
-// the transaction, because deletion waits for its end.
+// Write locks the gate first. So when it returns, no batch runs under the former state, and none can begin. It drops the functions of versions
+// that are neither in force nor held back: a caller that still has their name gets SQLSTATE 42883 or, if it waited at the gate, LP002.
+// Nothing that takes long may follow in the transaction, because deletion waits for its end.
 //
-// The transaction runs as the catalog's owner, and as the login itself while functions are given to the deleter, which must
-// be there: see access.EnsureDeleter. Nothing of the policy's table is locked or checked.
+// The transaction runs as the catalog's owner, and as the login itself while functions are given to the deleter, which must exist: see
+// access.EnsureDeleter. Write locks and checks nothing of the policy's table.
 func Write(ctx context.Context, tx pgx.Tx, c *Change, roles schemas.Roles, reason string) (schemas.PolicyID, schemas.PolicyVersion, error) {
 	if !c.Writes() {
 		return c.ID, c.FromVersion, nil
@@ -46,9 +45,9 @@ type writer struct {
 	roles   schemas.Roles
 	reason  string
 	id      schemas.PolicyID
-	version schemas.PolicyVersion // that is in force afterwards
-	state   schemas.State         // in which the policy is then
-	was     schemas.State         // in which it is when the gate is locked
+	version schemas.PolicyVersion // the version in force afterwards
+	state   schemas.State         // the policy's state afterwards
+	was     schemas.State         // its state when the gate is locked
 }
 
 func (w *writer) write(ctx context.Context) error {
@@ -72,8 +71,8 @@ func (w *writer) write(ctx context.Context) error {
 	return w.dropFunctions(ctx)
 }
 
-// setState writes down which state the policy came into. That another version is held back beside the one that goes on is no news of
-// its state: it begins no new measure of what its runs delete.
+// setState records the policy's state. A version that becomes held back while another continues does not change the state: clock and breaker
+// keep comparing with the same runs.
 func (w *writer) setState(ctx context.Context) error {
 	if w.c.Kind != New && w.version == w.c.FromVersion && w.state == w.was && record.Live(w.state) {
 		return nil
@@ -86,7 +85,7 @@ func (w *writer) setState(ctx context.Context) error {
 	return nil
 }
 
-// tidy records what holds are on, and removes what is of no use to the version that comes into force.
+// tidy records what holds cover, and removes what the version that comes into force cannot use.
 func (w *writer) tidy(ctx context.Context) error {
 	if _, err := w.tx.Exec(ctx, `select lapse.follow_holds()`); err != nil {
 		return fmt.Errorf("record what holds are on: %w", err)
@@ -103,7 +102,7 @@ func (w *writer) tidy(ctx context.Context) error {
 		}
 	}
 	if w.c.Kind == Removed {
-		// What is unfinished stays unfinished: no executor checks it again.
+		// Unfinished shards stay undone: no executor works on them again.
 		if _, err := w.tx.Exec(ctx, `select lapse.remove_shards(array(select s.id from lapse.shard s where s.policy_id = $1 and not s.done))`, w.id); err != nil {
 			return fmt.Errorf("give up unfinished shards: %w", err)
 		}
@@ -111,7 +110,7 @@ func (w *writer) tidy(ctx context.Context) error {
 	return nil
 }
 
-// keepQuarantine takes the rows out of the quarantine that the next version would name by another key, or does not have.
+// keepQuarantine removes rows from the quarantine whose key or table the next version does not share.
 func (w *writer) keepQuarantine(ctx context.Context) error {
 	_, err := w.tx.Exec(ctx, `
 		delete from lapse.quarantine q
@@ -124,8 +123,8 @@ func (w *writer) keepQuarantine(ctx context.Context) error {
 	return nil
 }
 
-// LockGates makes the rest of the transaction the catalog's owner's work, and takes the gates: from then on no batch runs, and
-// none begins, until the transaction ends. It comes before any lock on a user's table, as in a batch.
+// LockGates switches the rest of the transaction to the catalog's owner and locks the gates: until the transaction ends, no batch runs, and none
+// begins. It must precede any lock on a user's table, as in a batch.
 func LockGates(ctx context.Context, tx pgx.Tx, roles schemas.Roles) error {
 	if err := execute(ctx, tx, "set local role "+schemas.Identifier(roles.Owner)+"; lock table lapse.gate in exclusive mode"); err != nil {
 		return fmt.Errorf("lock the gates: %w", err)
@@ -133,8 +132,8 @@ func LockGates(ctx context.Context, tx pgx.Tx, roles schemas.Roles) error {
 	return nil
 }
 
-// lock takes the gates, waits for the batches that share them, and checks that this one still says what Difference saw.
-// Locks are granted in order: batches that come later queue, and the wait is one batch.
+// lock locks the gates, which waits for running batches, and checks that the policy's gate is as Difference saw it. Locks are granted in order:
+// later batches queue, so the wait is one batch.
 func (w *writer) lock(ctx context.Context) error {
 	if err := LockGates(ctx, w.tx, w.roles); err != nil {
 		return err
@@ -156,7 +155,7 @@ func (w *writer) lock(ctx context.Context) error {
 	case c.Kind == New:
 		unchanged = version == c.FromVersion && w.was == schemas.Dropped
 	case c.FromState == schemas.Arming && w.was == schemas.Armed:
-		unchanged = version == c.FromVersion && held == c.fromHeld // the executor opened it meanwhile, which is no one's decision
+		unchanged = version == c.FromVersion && held == c.fromHeld // the executor finished arming meanwhile, which is no decision of a person
 		if w.state == schemas.Arming && w.version == version {
 			w.state = schemas.Armed
 		}
@@ -167,7 +166,7 @@ func (w *writer) lock(ctx context.Context) error {
 	return nil
 }
 
-// newVersion writes a version and its functions. One that is in no file has the entry of the version that it goes on for.
+// newVersion writes a version and its functions. A version without an entry of its own gets that of the version that it continues.
 func (w *writer) newVersion(ctx context.Context, next *record.Version) error {
 	text, err := json.Marshal(next.Spec)
 	if err != nil {
@@ -212,8 +211,8 @@ func (w *writer) newVersion(ctx context.Context, next *record.Version) error {
 	if err := execute(ctx, w.tx, create); err != nil {
 		return fmt.Errorf("make the functions of version %d: %w", next.Definition.Version, err)
 	}
-	// Only the owner of the schema may let somebody create in it, and only a member of both may give a function away: the
-	// login is both, and the owner is not a member of a deleter, which has rights on tables.
+	// Only the owner of the schema may grant the right to create in it, and only a member of both roles may give a function away. The login is a
+	// member of both; the owner is not a member of a deleter, which has rights on tables.
 	owner := schemas.Identifier(w.roles.Owner)
 	if err := execute(ctx, w.tx, "set local role none;\n"+give+"set local role "+owner); err != nil {
 		return fmt.Errorf("give the functions of version %d to their owner: %w", next.Definition.Version, err)
@@ -221,8 +220,8 @@ func (w *writer) newVersion(ctx context.Context, next *record.Version) error {
 	return nil
 }
 
-// storable is the version's entry as this database can keep it. In one that is not UTF-8 a character may be missing, in a comment
-// for instance, which is no reason to refuse a policy: then all that are not ASCII become question marks.
+// storable converts the version's entry to characters that this database can store. If it is not UTF-8, a character, for instance in a comment,
+// may not exist there; that is no reason to refuse a policy: then every non-ASCII character becomes a question mark.
 func (w *writer) storable(ctx context.Context, entry string) (string, error) {
 	entry = strings.ReplaceAll(entry, "\x00", "")
 	err := expiry.Attempt(ctx, w.tx, func(tx pgx.Tx) error {
@@ -265,8 +264,7 @@ func (w *writer) setGate(ctx context.Context) error {
 	return nil
 }
 
-// dropFunctions drops the functions of all versions but those that are in force and held back. Nobody runs in them: a batch
-// that did would hold the gate.
+// dropFunctions drops the functions of all versions that are neither in force nor held back. No batch runs in them: it would hold the gate.
 func (w *writer) dropFunctions(ctx context.Context) error {
 	keep := []schemas.PolicyVersion{w.version, w.c.HeldBack}
 	if w.state == schemas.Dropped {

@@ -17,8 +17,8 @@ type Querier = expiry.Querier
 // savepoint.
 type DB = expiry.DB
 
-// Pinned runs work in a transaction or savepoint that is undone afterwards, in a session whose settings do not matter: dates in UTC, names quoted only where SQL wants it.
-// What it asks the catalog is planned once, and goes by indexes from one relation to the next: what a plan costs must not grow with the database.
+// Pinned runs work in a transaction or savepoint that is rolled back afterwards, with pinned settings: dates in UTC, names quoted only as needed. Its
+// catalog queries are planned once, and use indexes from one relation to the next, so that their cost does not grow with the database.
 func Pinned(ctx context.Context, db DB, work func(tx pgx.Tx) error) error {
 	return expiry.Attempt(ctx, db, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `

@@ -14,18 +14,17 @@ import (
 	"lapse/schemas"
 )
 
-// Draft checks policies that are not applied, in a database that may have no catalog. What the catalog has functions for is
-// done by copies of them in the session's temporary schema. Each session is in one transaction, which is undone. The checks of
-// several policies can share one (Together), since nothing of anybody's runs in them; the counts of one owner's tables share another. Nothing is
-// written, and no lock is taken but that of a reader.
+// Draft checks policies that are not applied, in a database that may have no catalog. Copies of the catalog's functions in the session's temporary
+// schema do the work. Each session has one transaction, which is rolled back. The checks of several policies can share one (Together), since they
+// run no foreign code; the counts of one owner's tables share another. Nothing is written, and only readers' locks are taken.
 //
-// What a policy would delete is counted by the text of its survey function. Code of the table's owner that was planted after the
-// look for it (see lapse.intruders) would run there, whatever is done: so it runs as the table's owner, in a SECURITY DEFINER
-// function, in which nobody can become another role; in a transaction or savepoint that is read only; and the function is called once.
-// What the code did to the session's settings is undone with the savepoint, and no statement is prepared there, which it could put another one in
-// the place of. After that the session counts for the same owner or does nothing. Where the session may not give the function to the owner, the code
-// runs with the rights of the session's login. A table that a superuser owns is counted by a role that may read everything and do nothing else,
-// and that is undone with the transaction: the owner's code may be trusted, that of its schema's owner may not. Both have sessions of their own.
+// The text of a policy's survey function counts what the policy would delete. Code of the table's owner that was planted after the check for it
+// (lapse.intruders) would run in that count. So the count runs as the table's owner, in a SECURITY DEFINER function, in which no code can
+// switch to another role; in a read-only transaction or savepoint; and the function is called once. The savepoint's rollback undoes what the code
+// did to the session's settings, and no statement is prepared there that the code could replace. Afterwards the session counts only for
+// the same owner. If the session may not give the function to the owner, the code runs with the rights of the session's login. A table that a
+// superuser owns is counted by a temporary role that may read everything and do nothing else: the owner's code may be trusted, that of the
+// schema's owner may not. Both kinds have sessions of their own.
 type Draft struct {
 	// Connect opens a session with the caller's rights, and with SessionSettings.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
@@ -38,7 +37,7 @@ type Draft struct {
 	owner         uint32 // this one
 }
 
-// shared is a session that several share. tx is nil while none is open.
+// shared is a session that several checks share. tx is nil while none is open.
 type shared struct {
 	tx    *DraftTx
 	since time.Time
@@ -52,39 +51,39 @@ func (s *shared) close() {
 	}
 }
 
-// copies are those of functions of the catalog: the same for each session that makes them.
+// copies are the copies of the catalog's functions: the same for each session.
 type copies struct {
-	once   sync.Once // they are made of all the migrations
+	once   sync.Once // they are made from all migrations
 	script string
 	names  []string // of the functions
 	err    error
 }
 
-// RefusedError says why one policy cannot be counted.
+// RefusedError says why a policy cannot be counted.
 type RefusedError struct{ Text string }
 
 func (e *RefusedError) Error() string { return e.Text }
 
-// drafted are the functions of the catalog that a draft has copies of, beside those that they call; counting those that a session has
-// which only counts.
+// drafted are the catalog's functions that a draft copies, in addition to those that they call; counting are those for a session that only
+// counts.
 var (
 	drafted  = []string{"reach", "leaves", "intruders", "code", "pin", "cascade_statement", "part_of"}
 	counting = []string{"intruders", "pin", "cascade_statement"}
 )
 
-// sharedAtMost is how long reads, or counts, share a session. Its transaction has made functions, and while it lasts nothing that is deleted since
-// is vacuumed, in the whole database.
+// sharedAtMost is how long reads, or counts, share a session. Its transaction has written (it made functions), and while it is open VACUUM can remove
+// nothing that is deleted, in the whole database.
 const sharedAtMost = 10 * time.Second
 
-// mostCounts is how many share a session. The plans of a function that is gone stay in it, and PostgreSQL goes through all of them whenever another
-// one is made; the first count of a session takes as much as ten others.
+// mostCounts is how many counts share a session. Plans of dropped functions stay in the session, and PostgreSQL checks all of them whenever another
+// function is made. A session's first count takes as long as ten others.
 const mostCounts = 50
 
-// DraftTx is a transaction in which calls of the catalog's functions are calls of the draft's.
+// DraftTx is a transaction in which calls of the catalog's functions call the draft's copies.
 type DraftTx struct {
 	pgx.Tx
 	names []string
-	alone bool // a function was called that is not the table's owner's: nobody else may use the session
+	alone bool // a function ran with other rights than the table owner's: no other count may use the session
 }
 
 // Begin opens a savepoint.

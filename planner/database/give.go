@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// Owner is whose a table is, and who asks.
+// Owner says who owns a table, and who the session is.
 type Owner struct {
 	Name      string
 	OID       uint32
@@ -60,17 +60,17 @@ func OwnerOf(ctx context.Context, q Querier, oid uint32, name string) (*Owner, e
 	return o, nil
 }
 
-// Giving is a function that is to be another's, by whose rights it reads.
+// Giving describes a function that another role is to own, so that it reads with that role's rights.
 type Giving struct {
 	Function string // with its arguments
 	Name     string // of the table
 	Owner    *Owner
 	Reads    []string                  // the relations
-	Deleter  func(owner uint32) string // nil, or the role that may have it where the owner may not
-	Ask      Querier                   // a session that may prepare statements, as this one may not; nil: it may
+	Deleter  func(owner uint32) string // nil, or the role that gets it if the owner cannot
+	Ask      Querier                   // a session that may prepare statements, if this one may not; nil: this one may
 }
 
-// Give makes the function the table's owner's, or where the session may not do that, and may that, the owner's deleter's.
+// Give makes the table's owner own the function. If the session may not do that, it makes the owner's deleter own it.
 func (t *DraftTx) Give(ctx context.Context, g Giving) (err error) {
 	w, counts := g.Owner, g.Owner.login
 	switch {
@@ -93,12 +93,12 @@ func (t *DraftTx) Give(ctx context.Context, g Giving) (err error) {
 	t.alone = counts != w.Name
 	ask := g.Ask
 	if ask == nil || w.Superuser {
-		ask = t // where a role was made that is known here alone
+		ask = t // if only this transaction knows a role that it made
 	}
 	return mayRead(ctx, ask, g.Name, g.Reads, counts)
 }
 
-// giveOneOf gives the function to the first that the session may give it to, and returns whose it is.
+// giveOneOf gives the function to the first role that the session may give it to, and returns that role.
 func (t *DraftTx) giveOneOf(ctx context.Context, function string, takers []string, login string) (string, error) {
 	for _, taker := range takers {
 		err := pgx.BeginFunc(ctx, t.Tx, func(tx pgx.Tx) error {
@@ -115,7 +115,7 @@ func (t *DraftTx) giveOneOf(ctx context.Context, function string, takers []strin
 	return login, nil
 }
 
-// giveAsSuperuser gives the function away to any owner.
+// giveAsSuperuser gives the function to any owner.
 func (t *DraftTx) giveAsSuperuser(ctx context.Context, w *Owner, function string) (counts string, err error) {
 	var script string
 	if w.login != w.dba {
@@ -134,7 +134,7 @@ func (t *DraftTx) giveAsSuperuser(ctx context.Context, w *Owner, function string
 	return counts, nil
 }
 
-// mayRead says which grants are missing for role to read all of relations: all at once, so that nobody asks for one after the other.
+// mayRead lists the grants that role lacks to read relations, all at once.
 func mayRead(ctx context.Context, q Querier, table string, relations []string, role string) error {
 	var grants []string
 	err := q.QueryRow(ctx, `

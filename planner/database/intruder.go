@@ -12,7 +12,7 @@ type intruder struct {
 	Relation string // where it was made: a partition's copy of a trigger belongs to the root
 }
 
-// IntrudersSQL asks about what of table $1 has no partitions, as lapse.inspect does; $2 says that its rows are updated.
+// IntrudersSQL checks table $1, or those of its partitions that have none themselves, as lapse.inspect does; $2: its rows are updated.
 const IntrudersSQL = `
 	with recursive tree(relation) as (
 	  select $1::oid
@@ -49,8 +49,8 @@ const IntrudersSQL = `
 	  join pg_namespace n on n.oid = c.relnamespace
 	 order by 3, 2`
 
-// FindIntruders lists what would run inside deletions from the table, or updates of it, and inside surveys of it, each with what to
-// do about it.
+// FindIntruders lists what would run inside deletions from the table, or updates of it, and inside surveys of it, each with what to do about
+// it.
 func FindIntruders(ctx context.Context, q Querier, t *Table, updates bool) ([]string, error) {
 	found, err := Collect[intruder](ctx, q, IntrudersSQL, t.OID, updates)
 	if err != nil {
@@ -84,7 +84,7 @@ type loop struct {
 	Table      string
 }
 
-// FindLoops finds foreign keys that would make a delete take other rows of the same table along, due or not.
+// FindLoops finds foreign keys through which a delete would delete other rows of the same table, due or not.
 func FindLoops(ctx context.Context, q Querier, t *Table, leaves, cascades []Relation) ([]string, error) {
 	family := map[uint32]bool{t.OID: true}
 	for _, l := range leaves {

@@ -11,9 +11,8 @@ type Relation struct {
 	Name string `json:"name"` // schema.table, quoted where SQL wants it
 }
 
-// Cascades returns the relations that a delete on leaf takes rows of along, through foreign keys with ON DELETE CASCADE
-// to any depth, ascending. Partitions are listed one by one, as the write-ahead log names them. It is what a claim must
-// list.
+// Cascades returns the relations in which a delete on leaf deletes rows through foreign keys with ON DELETE CASCADE, to any depth, ascending.
+// Partitions are listed one by one, as the write-ahead log names them. A claim must list exactly these.
 func Cascades(ctx context.Context, q Querier, leaf uint32) ([]uint32, error) {
 	oids := []uint32{}
 	err := q.QueryRow(ctx, `
@@ -26,7 +25,7 @@ func Cascades(ctx context.Context, q Querier, leaf uint32) ([]uint32, error) {
 	return oids, nil
 }
 
-// CascadeLeaves returns what deletes on any of relations take along, as the write-ahead log names it, ascending by oid.
+// CascadeLeaves returns the relations in which deletes on any of relations delete rows, as the write-ahead log names them, ascending by oid.
 func CascadeLeaves(ctx context.Context, q Querier, relations []uint32) ([]Relation, error) {
 	all, err := Collect[Relation](ctx, q, `
 		select distinct c.oid, format('%I.%I', n.nspname, c.relname)
@@ -65,14 +64,14 @@ func Names(relations []Relation) []string {
 	return all
 }
 
-// blocking is a foreign key that keeps rows from going while others refer to them.
+// blocking is a foreign key that prevents the deletion of rows that others refer to.
 type blocking struct {
 	Constraint string
 	Child      string // the table that has it
 	Refers     string // the table that it refers to
 }
 
-// blockingSQL finds foreign keys without an action that refer to any of relations $1, as they were written.
+// blockingSQL finds foreign keys without an action that refer to any of relations $1, as they were defined.
 const blockingSQL = `
 	select distinct quote_ident(k.conname), format('%I.%I', n.nspname, c.relname), format('%I.%I', rn.nspname, r.relname)
 	  from pg_constraint k
@@ -85,7 +84,7 @@ const blockingSQL = `
 	        or exists (select from unnest($1::oid[]) w(oid) where pg_partition_root(w.oid) = k.confrelid))
 	 order by 2, 1`
 
-// FindBlocking warns of foreign keys without an action that refer to the table or to what cascades reach.
+// FindBlocking warns of foreign keys without an action that refer to the table, or to a table in which cascades delete.
 func FindBlocking(ctx context.Context, q Querier, table uint32, leaves, cascades []Relation) ([]string, error) {
 	relations := []uint32{table}
 	for _, r := range append(append([]Relation{}, leaves...), cascades...) {

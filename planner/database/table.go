@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// Table is what the catalog says of a policy's table.
+// Table is what the catalog says about a policy's table.
 type Table struct {
 	OID         uint32
 	Name        string
@@ -38,7 +38,7 @@ const tableSQL = `
 	  join pg_namespace n on n.oid = c.relnamespace
 	 where n.nspname = $1 and c.relname = $2`
 
-// FindTable reads the table's name as SQL does, and finds it. problem is for the person who wrote the name.
+// FindTable parses the table's name as SQL does, and finds the table. problem is for the person who wrote the name.
 func FindTable(ctx context.Context, tx pgx.Tx, written string) (t Table, problem string, err error) {
 	var parts []string
 	err = expiry.Attempt(ctx, tx, func(tx pgx.Tx) error {
@@ -66,7 +66,7 @@ func FindTable(ctx context.Context, tx pgx.Tx, written string) (t Table, problem
 	return rows[0], rows[0].unfit(), nil
 }
 
-// withoutSchema names a schema in which there is such a table.
+// withoutSchema finds a schema that has such a table.
 func withoutSchema(ctx context.Context, q Querier, name string) (problem string, err error) {
 	all, err := expiry.TablesNamed(ctx, q, name)
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// A table is in use where others wrote so many rows, and so many a second.
+// A table is in use if others have written at least so many rows, and so many a second.
 const (
 	usedRows = 10_000
 	usedRate = 1.0
 )
 
-// WarnOfPace warns of unlimited pace on a table that is in use, by PostgreSQL's counters of what was inserted and updated. Deletes are not
-// counted, nor updates where the policy makes them: they can be its own.
+// WarnOfPace warns of unlimited pace on a table that is in use, by PostgreSQL's counters of inserts and updates. It ignores deletes, and updates if
+// the policy makes them, because they can be the policy's own.
 func WarnOfPace(ctx context.Context, q Querier, unlimited bool, table string, leaves []Relation, updates bool) ([]string, error) {
 	if !unlimited {
 		return nil, nil

@@ -13,17 +13,16 @@ import (
 	"lapse/schemas"
 )
 
-// A count holds ACCESS SHARE on the table, and on each partition that may have due rows, until it ends. An ALTER TABLE waits for that,
-// and everybody else waits behind the ALTER TABLE. So a count is watched over another session, and is ended when that happens.
+// A count holds ACCESS SHARE on the table, and on each partition that may have due rows, until it ends. An ALTER TABLE waits for that, and every
+// other session then waits for the ALTER TABLE. So another session watches a count, and ends it if that happens.
 
-// ErrAwaited says that a count was ended because somebody waited to change the table, or one of its partitions. Ask again later.
+// ErrAwaited says that a count was ended because a session waited to change the table or one of its partitions. Retry later.
 var ErrAwaited = errors.New("somebody waits to change the table")
 
-// watchInterval is how often a count is checked: pg_locks is read as often.
+// watchInterval is how often a count is checked, and so how often pg_locks is read.
 const watchInterval = 100 * time.Millisecond
 
-// AwaitedSQL reports whether somebody waits for a lock that keeps readers out, on a relation that a backend has locked. A reader is in
-// nobody else's way.
+// AwaitedSQL reports whether a session waits for an exclusive lock on a relation that a backend has locked. A reader blocks no other lock.
 const AwaitedSQL = `
 	  with lock as materialized (
 	    select k.pid, k.database, k.relation, k.mode, k.granted from pg_locks k where k.locktype = 'relation')
@@ -32,9 +31,9 @@ const AwaitedSQL = `
 	           join lock o on o.database = w.database and o.relation = w.relation and o.granted and o.pid = $1
 	          where not w.granted and w.mode = 'AccessExclusiveLock' and w.pid <> $1)`
 
-// GivingWay runs a count in conn, and ends it as ErrAwaited where somebody waits for it. The locks are checked over another session;
-// nil: over one like conn, which is opened when the count has taken a while. What ends the count is a cancel request and no
-// pg_cancel_backend: a login that has become a role may not cancel its own sessions. One that comes late finds an idle session, which
+// GivingWay runs a count in conn, and ends it with ErrAwaited if another session waits for its locks. It reads the locks over another session; if
+// over is nil, over one like conn, which it opens when the count has taken a while. It ends the count by a cancel request, not by
+// pg_cancel_backend, because a login that switched to a role may not cancel its own sessions. A late cancel request finds an idle session, which
 // ignores it: nothing else is sent to conn before the watch is over.
 func GivingWay(ctx context.Context, conn *pgx.Conn, over Querier, count func() error) error {
 	counting, counted := context.WithCancel(ctx)
@@ -49,7 +48,7 @@ func GivingWay(ctx context.Context, conn *pgx.Conn, over Querier, count func() e
 	return err
 }
 
-// watch is the watching of one count.
+// watch watches one count.
 type watch struct {
 	ctx      context.Context
 	counting context.Context // ends with the count
@@ -57,8 +56,8 @@ type watch struct {
 	over     Querier
 }
 
-// run reports whether the count was canceled. Where it can ask no longer, the count has its statement_timeout, and the other
-// session's next user gets the error.
+// run reports whether it canceled the count. If it cannot read the locks any more, the count still has its statement_timeout, and the other session's
+// next user gets the error.
 func (w *watch) run() (gave bool) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -82,13 +81,13 @@ func (w *watch) run() (gave bool) {
 		case err != nil:
 			return false
 		case awaited:
-			_ = w.conn.PgConn().CancelRequest(w.ctx) // it may have come although nobody says so
+			_ = w.conn.PgConn().CancelRequest(w.ctx) // the request may have arrived despite an error
 			return true
 		}
 	}
 }
 
-// Trouble is what blocks one policy only, "" for an error that concerns more.
+// Trouble says what blocks only one policy, "" for an error that concerns more.
 func Trouble(err error) string {
 	var server *pgconn.PgError
 	switch state := schemas.StateOf(err); {

@@ -5,35 +5,33 @@ import (
 	"lapse/schemas"
 )
 
-// KeyColumn is one column of the table's replica identity: what names a row, and what orders rows that are due at the
-// same instant.
+// KeyColumn is one column of the table's replica identity. The key names a row, and orders rows that are due at the same instant.
 type KeyColumn struct {
 	Name   string `json:"name"`
-	Number int16  `json:"number"` // in the table: another column of that name is another column
+	Number int16  `json:"number"` // its number in the table, which differs if the column is made again
 	Type   string `json:"type"`   // as format_type writes it, schema-qualified where needed
-	// Plain says that the type's own ordering can be written without its schema's operators, and that a value of it
-	// survives being written as text and read back. Others are ordered by their text form, which is a total order too,
-	// only not the index's.
+	// Plain: the type's own ordering can be written without its schema's operators, and its values survive being written as text and read
+	// back. Other types are ordered by their text, which is a total order too, but not the index's.
 	Plain bool `json:"plain"`
 }
 
-// Definition is all that the text of a policy version's functions depends on. Two equal definitions give the same text,
+// Definition is everything that the text of a policy version's functions depends on. Two equal definitions give the same text,
 // byte for byte.
 type Definition struct {
 	ID         schemas.PolicyID
 	Version    schemas.PolicyVersion
 	Name       schemas.PolicyName
-	Table      string // schema.table, quoted where SQL wants it
+	Table      string // schema.table, quoted as in SQL
 	Expire     expiry.Kind
 	Where      *Where // nil for no further condition
 	Key        []KeyColumn
 	Batch      int             // the largest batch
 	TableOwner uint32          // the role whose deleter owns the functions
-	Slices     []expiry.Column // that hash slices go by; none: a leaf is one shard
-	SearchPath string          // that trusted triggers run with, "" for that of the functions
-	Action     string          // what becomes of due rows: a policyfile.Action's kind, "" for delete
-	Soft       *expiry.Column  // that the action sets; nil for one that deletes
-	Floors     []Floor         // that its functions are held to; no text of theirs depends on it
+	Slices     []expiry.Column // the columns that hash slices are computed from; none: a leaf is one shard
+	SearchPath string          // the search_path of trusted triggers, "" for that of the functions
+	Action     string          // what happens to due rows: a policyfile.Action's kind, "" for delete
+	Soft       *expiry.Column  // the column that the action sets; nil if it deletes
+	Floors     []Floor         // the floors that it must respect; the text does not depend on them
 }
 
 // Where is the policy's where as PostgreSQL understood it. See package expression.
@@ -41,12 +39,12 @@ type Where struct {
 	SQL     string          `json:"sql"`  // over t, the policy's table or a leaf of it
 	Bare    string          `json:"bare"` // as PostgreSQL writes the predicate of an index
 	Columns []expiry.Column `json:"columns"`
-	// Indexed says that the index that serves has only the rows that meet it. PostgreSQL can use that one only where a statement
-	// asks for them.
+	// Indexed: the index in use has only the rows that meet the condition. PostgreSQL uses such an index only for a statement that contains
+	// the condition.
 	Indexed bool `json:"indexed,omitempty"`
 }
 
-// Condition is what all SQL about the policy's rows takes.
+// Condition is the condition that all SQL about the policy's rows uses.
 func (d *Definition) Condition() expiry.Condition {
 	c := expiry.Condition{Kind: d.Expire}
 	if d.Where != nil {
@@ -58,8 +56,8 @@ func (d *Definition) Condition() expiry.Condition {
 	return c
 }
 
-// Columns are what the functions were made for: the columns that the expiry and where read, with their types, and name and
-// number of the key's. lapse.same_table compares the table with them.
+// Columns are the columns that the functions were made for: those that the expiry and where read, with their types, and name and number of
+// the key's. lapse.same_table compares the table with them.
 func (d *Definition) Columns() []expiry.Column {
 	all := d.Expire.Columns()
 	for _, k := range d.Key {
@@ -72,8 +70,8 @@ func (d *Definition) Columns() []expiry.Column {
 	return all
 }
 
-// LockColumn is a column of the table, for the right to lock its rows: FOR UPDATE wants UPDATE on one. It is the one that a soft
-// action sets.
+// LockColumn is a column of the table that the deleter may update, as the right to lock rows (FOR UPDATE) requires. It is the one that a
+// soft action sets.
 func (d *Definition) LockColumn() string {
 	if d.Soft != nil {
 		return d.Soft.Name
@@ -81,14 +79,14 @@ func (d *Definition) LockColumn() string {
 	return d.Columns()[0].Name
 }
 
-// Relation is what the record has of a relation that the condition reads beside the policy's table.
+// Relation is the record of a relation that the condition reads in addition to the policy's table.
 type Relation struct {
 	OID     uint32          `json:"oid"`
 	Name    string          `json:"name"`
 	Columns []expiry.Column `json:"columns"`
 }
 
-// Joined are the relations that the condition reads beside the policy's table.
+// Joined are the relations that the condition reads in addition to the policy's table.
 func (d *Definition) Joined() []Relation {
 	all := []Relation{}
 	for _, j := range d.Expire.Joins() {
@@ -97,8 +95,8 @@ func (d *Definition) Joined() []Relation {
 	return all
 }
 
-// Order is what a batch's rows are found in the order of: the expiry's order alone where it has one, which is what its index has. Where a
-// relation leads, its key follows. Where there is no order it is the key, and batches go through the table's file.
+// Order is the order in which a batch finds rows: the expiry's order alone if it has one, because the index has that order. If a relation
+// leads, its key follows. Without an order it is the key, and batches read the table's file.
 func (d *Definition) Order() []expiry.Order {
 	first, all := d.Expire.Order(), []expiry.Order(nil)
 	if first.SQL != "" {
@@ -122,10 +120,10 @@ func (d *Definition) Order() []expiry.Order {
 	return all
 }
 
-// Ordered reports whether batches go by the order of what the table's rows expire by.
+// Ordered reports whether batches follow the order of what the table's rows expire by.
 func (d *Definition) Ordered() bool { return len(d.Expire.Joins()) == 0 && d.Expire.Order().SQL != "" }
 
-// Text is what a person sees of a where, "" for none.
+// Text is the where for a person, "" for none.
 func (w *Where) Text() string {
 	if w == nil {
 		return ""
@@ -133,7 +131,7 @@ func (w *Where) Text() string {
 	return w.SQL
 }
 
-// ColumnTexts are those of a where, for a person.
+// ColumnTexts are the columns of a where, for a person.
 func (w *Where) ColumnTexts() string {
 	if w == nil {
 		return ""

@@ -1,20 +1,20 @@
-// Package functions writes the functions of a policy version: Definition in, SQL text out. It asks no database and knows no driver
-// (.golangci.yml holds it to that), so that two equal definitions give the same text, byte for byte.
+// Package functions writes the functions of a policy version: Definition in, SQL text out. It reads no database and imports no driver
+// (.golangci.yml enforces that), so two equal definitions give the same text, byte for byte.
 //
 // # The functions of a version
 //
-// A version that is made has four, or five where it drops partitions, with the policy's id and the version's number in their names.
-// A version never changes, and neither do they.
+// A version has four functions, or five if it drops partitions, with the policy's id and the version's number in their names. A version
+// never changes, and neither do they.
 //
 //	function            text               what it does                                          who calls it
 //	lapse.delete_1_3    delete.sql.tmpl    a batch: ledger row, the one DELETE or UPDATE, result   the executor
-//	lapse.find_1_3      find.sql.tmpl      says by values where a batch's rows are; only reads     lapse.delete_1_3 alone
+//	lapse.find_1_3      find.sql.tmpl      returns where a batch's rows are, as values; only reads lapse.delete_1_3 alone
 //	lapse.drop_1_3      drop.sql.tmpl      drops a partition when every row in it is due           the executor
 //	lapse.due_1_3       look.sql.tmpl      which leaves have a due row, before a run; only reads   the executor
 //	lapse.survey_1_3    survey.sql.tmpl    counts what is due, and explains it; only reads         plan, the breaker, the cuts of a run
 //
-// Two more texts are made in a session's temporary schema and gone with it: draft.sql.tmpl, the survey of a policy that is not applied,
-// and match.sql.tmpl, which says which keys of a hold no row has.
+// Two more texts exist only in a session's temporary schema: draft.sql.tmpl, the survey of a policy that is not applied, and
+// match.sql.tmpl, which finds the keys of a hold that no row has.
 //
 // # What to read
 //
@@ -22,8 +22,8 @@
 // condition of the policy, and constant fragments added by AND: by row address, by page, or by range. Whatever find_1_3 returns can only make
 // it delete less. The head of schemas/migrations/0001_11_batch.sql lists what it calls.
 //
-// The condition comes from planner/expiry, a file per kind. pick.go, shape.go and slice.go say how a batch finds its rows, soft.go what
-// an UPDATE sets in place of a DELETE.
+// The condition comes from planner/expiry, a file per kind. pick.go, shape.go and slice.go say how a batch finds its rows, soft.go what an
+// UPDATE sets instead of a DELETE.
 //
 // # What it refuses
 //
@@ -32,6 +32,6 @@
 //
 // # Changing a text
 //
-// go test ./planner/functions -update writes testdata again: the functions of one policy whole, of the others what differs. The tests'
-// definitions are in internal/fixture/definitions, because planner's tests make functions of them too.
+// go test ./planner/functions -update rewrites testdata: all functions of one policy, and of the others what differs. The tests'
+// definitions are in internal/fixture/definitions, because planner's tests use them too.
 package functions

@@ -10,7 +10,7 @@ import (
 // DraftSurvey is the name of the survey function of a draft.
 const DraftSurvey = "pg_temp.survey"
 
-// DraftSurvey is the script that makes the survey function of a draft on table.
+// DraftSurvey returns the script that makes the survey function of a draft on table.
 func (d *Definition) DraftSurvey(table uint32, trusts bool) (string, error) {
 	if err := d.checkNames(); err != nil {
 		return "", err
@@ -29,8 +29,8 @@ func (d *Definition) DraftSurvey(table uint32, trusts bool) (string, error) {
 	return inspect + survey + "grant execute on function " + DraftSurvey + SurveyArguments + " to public;\n", err
 }
 
-// DraftMatch is the script that makes the function name, which compares a table's rows with the condition of a hold, or with its keys
-// that way.
+// DraftMatch returns the script that makes the function name, which compares a table's rows with the condition of a hold, or with its
+// keys.
 func DraftMatch(name, table string, oid uint32, where string, keys bool) (string, error) {
 	inspect, err := fill("draft.sql.tmpl", map[string]any{
 		"Table": table, "Root": oid, "Name": schemas.Literal(table), "Reads": true, "Trusted": false, "Soft": false, "Joined": "",

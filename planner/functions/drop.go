@@ -9,8 +9,8 @@ import (
 	"lapse/schemas"
 )
 
-// countedPages is how much of a partition is counted before it is asked whether somebody waits to write into it: some tens of
-// milliseconds' worth.
+// countedPages is how many pages of a partition are counted before the function checks whether a session waits to write into it: some tens
+// of milliseconds' worth.
 const countedPages = 2048
 
 // DropFunction names the function of a policy version that drops partitions, with its schema.
@@ -21,7 +21,7 @@ func DropFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 // DropsPartitions reports whether a partition is dropped whole when every row in it is due.
 func (d *Definition) DropsPartitions() bool { return d.Action == policyfile.ActionDropPartition }
 
-// DueColumn is the column that rows expire by and its type, if the end of a range of it can be held against the bound; else
+// DueColumn returns the column that rows expire by and its type, if the end of a range of it can be compared with the bound; otherwise
 // both are "".
 func (d *Definition) DueColumn() (name, cast string) {
 	o := d.Expire.Order()

@@ -7,11 +7,11 @@ import (
 	"lapse/planner/expiry"
 )
 
-// Floor is the least time that rows of a table are kept, when the version was made. A version keeps the floors that
-// it was held to; none is made that is below one.
+// Floor is the least time that rows of a table are kept, as configured when the version was made. A version records its floors, and no
+// version below one is made.
 type Floor struct {
 	Table       string          `json:"table"` // the pattern
-	Of          string          `json:"of"`    // the relation that it is about: the policy's table, or one that rows go from by cascade
+	Of          string          `json:"of"`    // the relation that it is about: the policy's table, or one in which a cascade deletes
 	Least       expiry.Interval `json:"least"`
 	Reason      string          `json:"reason"`
 	TrustColumn bool            `json:"trust_column,omitempty"`
@@ -25,7 +25,7 @@ func (f *Floor) String() string {
 	return text
 }
 
-// problem is how an expiry of table is below the floor, "" if it is not.
+// problem says how an expiry of table violates the floor, "" if it does not.
 func (f *Floor) problem(table string, kind expiry.Kind) string {
 	kept := fmt.Sprintf("rows of %s are kept for at least %s (floors in lapse.yaml, %s: %s)", f.Of, f.Least, f.Table, f.Reason)
 	least, judged := expiry.LeastOf(kind)
@@ -50,7 +50,7 @@ func (f *Floor) problem(table string, kind expiry.Kind) string {
 	return fmt.Sprintf("%s, and %s after the column may be sooner: write a longer after", kept, least)
 }
 
-// FloorProblems are all that an expiry of table is below.
+// FloorProblems returns all violations of floors by an expiry of table.
 func FloorProblems(floors []Floor, table string, kind expiry.Kind) []string {
 	var problems []string
 	for i := range floors {

@@ -37,8 +37,8 @@ func SurveyFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 	return fmt.Sprintf("lapse.survey_%d_%d", id, version)
 }
 
-// Of returns the functions of a policy version as the catalog must have them, by name: deletion, the one that drops partitions
-// where the policy does, look, the one that finds a batch's rows, survey.
+// Of returns the functions of a policy version as the catalog must have them, sorted by name: the deletion function, the one that drops
+// partitions if the policy does, the look, the one that finds a batch's rows, and the survey.
 func Of(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
 	text, err := d.Text()
 	if err != nil {
@@ -47,10 +47,10 @@ func Of(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
 	return schemas.ParseFunctions(text, roles.Deleter(d.TableOwner))
 }
 
-// SQL returns the script that makes a policy version's functions and lets the executor call them, and the
-// script that gives them to the deleter. Both run in the transaction that makes the version, so that nobody else can call
-// the functions at any moment: the first as the catalog's owner, the second as a login that may act as both. A deleter may
-// create nothing in the schema, but whom a function is given to must be able to: for the moment it is.
+// SQL returns two scripts: one makes a policy version's functions and lets the executor call them, the other gives them to the deleter.
+// Both run in the transaction that makes the version, so no other role can call the functions in between: the first as the catalog's
+// owner, the second as a login that may act as both. A deleter has no right to create in the schema, but PostgreSQL requires it of a
+// function's new owner, so the script grants it for that moment.
 func SQL(d *Definition, roles schemas.Roles) (create, give string, err error) {
 	text, err := d.Text()
 	if err != nil {
@@ -60,7 +60,7 @@ func SQL(d *Definition, roles schemas.Roles) (create, give string, err error) {
 	var made, given strings.Builder
 	made.WriteString(text)
 	find := FindFunction(d.ID, d.Version) + "(lapse.claim, lapse.work, lapse.place)"
-	fmt.Fprintf(&made, "revoke all on function %s from public;\n", find) // its owner alone calls it
+	fmt.Fprintf(&made, "revoke all on function %s from public;\n", find) // only its owner calls it
 	fmt.Fprintf(&given, "alter function %s owner to %s;\n", find, deleter)
 	signatures := []string{
 		DeleteFunction(d.ID, d.Version) + "(lapse.claim, bytea, lapse.work)",
@@ -79,7 +79,7 @@ func SQL(d *Definition, roles schemas.Roles) (create, give string, err error) {
 		"revoke create on schema lapse from " + deleter + ";\n", nil
 }
 
-// Digest tells texts of functions apart, "" where they cannot be written: see checkArithmetic.
+// Digest identifies the texts of the functions; "" if they cannot be written: see checkArithmetic.
 func (d *Definition) Digest() string {
 	unnumbered := *d
 	unnumbered.ID, unnumbered.Version, unnumbered.Floors = 0, 0, nil
@@ -91,7 +91,7 @@ func (d *Definition) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Text is the text of the functions. An expiry below a floor is refused.
+// Text is the text of the functions. It refuses an expiry below a floor.
 func (d *Definition) Text() (string, error) {
 	if err := d.checkFloors(); err != nil {
 		return "", err
@@ -138,8 +138,8 @@ func (d *Definition) checkNames() error {
 	return nil
 }
 
-// deletionFunctions are the texts of the deletion function and of the one that finds its rows. It refuses to write a deletion
-// whose one DELETE does not restate the expiry.
+// deletionFunctions returns the texts of the deletion function and of the one that finds its rows. It refuses to write a deletion whose one
+// DELETE does not restate the expiry.
 func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	condition := d.Condition()
 	exact := condition.Exact("$1", "$2")
@@ -188,7 +188,7 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	return remove, find, err
 }
 
-// KeyTexts is the SQL of a row's key as in the quarantine: an array of texts.
+// KeyTexts is SQL for a row's key as the quarantine stores it: an array of texts.
 func (d *Definition) KeyTexts() string {
 	texts := make([]string, len(d.Key))
 	for i := range d.Key {
@@ -197,7 +197,7 @@ func (d *Definition) KeyTexts() string {
 	return "array[" + strings.Join(texts, ", ") + "]"
 }
 
-// joinedNames are the relations that the condition reads beside the table.
+// joinedNames are the relations that the condition reads in addition to the table.
 func (d *Definition) joinedNames() (names []string) {
 	for _, j := range d.Expire.Joins() {
 		names = append(names, j.Relation)
@@ -205,8 +205,8 @@ func (d *Definition) joinedNames() (names []string) {
 	return names
 }
 
-// restates reports whether the one text of a DELETE in a function, or of an UPDATE in its place, is followed by the condition, which
-// it has as a variable.
+// restates reports whether the one DELETE in a function's text, or the UPDATE instead of it, is followed by the condition, which is in a
+// variable.
 func restates(text, verb, condition string) bool {
 	due, rest, _ := strings.Cut(text, "\n  deletion := '"+verb+" only")
 	statement, after, ended := strings.Cut(rest, ";\n")
@@ -255,7 +255,7 @@ func (d *Definition) surveyText(schema, name, inspect, held, pick string) (strin
 	return fill("survey.sql.tmpl", facts)
 }
 
-// BoundOf is the bound as the functions declare it: null for a kind that has none, and then no statement reads it.
+// BoundOf is the bound as the functions declare it: null for a kind without one, and then no statement reads it.
 func BoundOf(kind expiry.Kind, cutoff string) expiry.Bound {
 	b := kind.Bound(cutoff)
 	if b.IsZero() {
@@ -278,5 +278,5 @@ const leafMark = "\x00"
 // Inner writes SQL for a place inside a quoted statement text.
 func Inner(sql string) string { return strings.ReplaceAll(sql, "'", "''") }
 
-// Followed is how many due rows are followed through foreign keys where there are more than are counted.
+// Followed is how many due rows a count follows through foreign keys, if there are more due rows than it counts.
 const Followed = 10000

@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// LookRows is how many rows that may not be due a look reads of each leaf.
+// LookRows is how many candidates, which may not be due, a look reads of each leaf.
 const LookRows = 10000
 
 // DueFunction names the function of a policy version that looks, with its schema.
@@ -43,15 +43,15 @@ func (d *Definition) dueFunction() (string, error) {
 	})
 }
 
-// Divides reports whether the bound of partitions tells which can have due rows: the expiry's bound is on a column that is an instant.
+// Divides reports whether a partition's bounds show if it can have due rows: the expiry's bound is on a column that is an instant.
 func (d *Definition) Divides() bool {
 	o := d.Expire.Order()
 	return o.Column != "" && !d.Expire.Bound("now()").IsZero() &&
 		slices.Contains([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}, expiry.ColumnType(o.Cast))
 }
 
-// settled is how far within the bound a row must be for time alone not to make it due any more, in SQL; "" where that cannot be told from
-// the bounds of partitions.
+// settled is how far within the bound a row must be so that time alone cannot make it due, in SQL; "" if the bounds of partitions do not
+// show it.
 func (d *Definition) settled() string {
 	if !d.Divides() || len(d.Expire.Joins()) > 0 {
 		return ""
@@ -59,5 +59,5 @@ func (d *Definition) settled() string {
 	return d.Expire.Bound("now()").Settled
 }
 
-// MostChecked is how many leaves are checked in one statement.
+// MostChecked is how many leaves one statement checks at most.
 const MostChecked = 50

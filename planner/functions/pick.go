@@ -9,26 +9,25 @@ import (
 	"lapse/schemas"
 )
 
-// A pick finds a batch's rows, locks them and says where the next batch goes on: by keyset on (the expiry's order, the key), so
-// that no batch reads what a former one has read. The deletion function carries it with parameters, and `lapse plan` shows it
-// with literals; both are made of the same parts. Other shapes of a batch are in shape.go.
+// A pick finds a batch's rows, locks them and says where the next batch continues: by keyset on (the expiry's order, the key), so that no
+// batch reads what an earlier one has read. The deletion function contains it with parameters, and `lapse plan` shows it with literals;
+// both are made of the same parts. shape.go has the other shapes of a batch.
 //
-// A candidate is a row that the bound lets through. Where a candidate need not be due (expiry.Condition.Certain), a batch checks
-// lookAhead times as many candidates as it may delete rows and no more, or millions of rows that are past and not due would keep
-// it until the statement's time is over; the next batch goes on after the last candidate that it saw. Rows are found without
-// locks, and then locked by their addresses where the batch's shape wants locks: those that somebody else has locked are left
-// for the residual pass.
+// A candidate is a row that the bound lets through. If a candidate need not be due (expiry.Condition.Certain), a batch checks at most
+// lookAhead times as many candidates as it may delete rows. Otherwise millions of rows that are past the bound but not due would use up
+// the statement's time. The next batch continues after the last candidate. Rows are found without locks, and then locked by their addresses
+// if the batch's shape locks at all; rows that another session has locked are left for the residual pass.
 
-// LookAhead is how many candidates a batch checks for each row that it may delete. Checking one costs an eighth of a deletion or
-// less, so that the worst batch takes as long as a full one.
+// LookAhead is how many candidates a batch checks for each row that it may delete. Checking one costs at most an eighth of a deletion, so
+// the worst batch takes as long as a full one.
 const LookAhead = 8
 
-// certain reports whether every candidate is due, and the shard's.
+// certain reports whether every candidate is due and belongs to the shard.
 func (d *Definition) certain() bool { return d.Condition().Certain() && len(d.Slices) == 0 }
 
-// PickSelect is the pick up to its condition, or the SELECT of the candidates with what says whether one is due. leaf is the
-// relation in SQL; cutoff and bound are SQL values; own is true of a row of the leaf, "" where
-// nothing else can be found.
+// PickSelect is the pick up to its condition, or, if candidates need not be due, the SELECT of candidates with a column that says whether
+// each is due. leaf is the relation in SQL; cutoff and bound are SQL values; own is true for a row of the leaf, "" if the statement can
+// find no other rows.
 func (d *Definition) PickSelect(leaf, cutoff, bound, own string) string {
 	c, columns := d.Condition(), "t.ctid as at, "+d.orderAs()
 	from, narrow := c.From("only "+leaf), c.Narrow(cutoff, bound)
@@ -54,10 +53,10 @@ func (d *Definition) orderAs() string {
 	return strings.Join(columns, ", ")
 }
 
-// PickAfter is the condition that leaves out what lies at or before the cursor: values of the order columns' types, in SQL.
+// PickAfter is the condition that excludes rows at or before the cursor: values of the order columns' types, in SQL.
 func (d *Definition) PickAfter(cursor []string) string { return d.beside(0, ">", cursor) }
 
-// beside compares a row's order columns from the one numbered first on with those of a place.
+// beside compares a row's order columns, from the first-th on, with those of a place.
 func (d *Definition) beside(first int, operator string, place []string) string {
 	var expressions []string
 	for _, o := range d.Order()[first:] {
@@ -66,8 +65,8 @@ func (d *Definition) beside(first int, operator string, place []string) string {
 	return fmt.Sprintf("(%s) %s (%s)", strings.Join(expressions, ", "), operator, strings.Join(place[first:], ", "))
 }
 
-// Within are the two conditions that a row lies in a range slice: above lower, and up to upper, values of the first order column
-// in SQL. It is the first alone, so that rows which are due at one instant are in one slice.
+// Within are the two conditions for a row to be in a range slice: above lower, and up to upper, which are SQL values of the first order
+// column. Only that column counts, so that rows due at the same instant are in one slice.
 func (d *Definition) Within(lower, upper string) (above, upTo string) {
 	first := d.Order()[0].SQL
 	return first + " > " + lower, first + " <= " + upper
@@ -91,13 +90,12 @@ func (d *Definition) places(r, cast string) string {
 	return strings.Join(columns, ", ")
 }
 
-// LastPlace is the SQL of a cursor: the texts of the last row's order columns of relation r, in the order in which it gives
-// its rows; null if it has none.
+// LastPlace is the SQL of a cursor: the order columns, as texts, of the last row of relation r in its order; null if it has no rows.
 func (d *Definition) LastPlace(r string) string {
 	return fmt.Sprintf("(select array[%s] from %s r offset (select greatest(count(*) - 1, 0) from %s))", d.places("r", "::text"), r, r)
 }
 
-// findStatement is how a batch of limit rows finds them among so many candidates, without its cursor.
+// findStatement is how a batch of limit rows finds them among a number of candidates, without its cursor.
 func (d *Definition) findStatement(leaf, cutoff, bound, limit, looks string) string {
 	if d.certain() {
 		return d.PickSelect(leaf, cutoff, bound, "") + "\n" + d.PickTail(limit)
@@ -110,9 +108,9 @@ func (d *Definition) findStatement(leaf, cutoff, bound, limit, looks string) str
 		d.PickSelect(leaf, cutoff, bound, own), d.PickTail(looks), limit)
 }
 
-// LowWater is the bound at an instant, up to which a leaf may be empty of due rows, as lapse.low_mark has it; nil for a policy that has no
-// such marks. It must be ordered by what the bound is of, every row within the bound must be due, and none becomes due but by time or by
-// an update of that column: where the file has a condition, rows that come to meet it would be found late as a rule.
+// LowWater is the bound at an instant up to which a leaf may have no due rows, as lapse.low_mark stores it; nil for a policy without such
+// marks. A policy has them only if its order is by the bound's column, every row within the bound is due, and a row becomes due only by
+// time or by an update of that column. A policy with where has none, because rows that start to meet it would be found late as a rule.
 func (d *Definition) LowWater(at string) *expiry.Bound {
 	b := d.Expire.Bound(at)
 	if !d.Condition().Certain() || d.Where.Text() != "" || d.Expire.Order().SQL == "" || d.Expire.Order().SQL != b.Column {
@@ -121,8 +119,8 @@ func (d *Definition) LowWater(at string) *expiry.Bound {
 	return &b
 }
 
-// pickStatement is how a batch finds its rows on one leaf, with literals for what the deletion function has parameters for.
-// leaf is SQL; cutoff and bound are texts, the bound's "" for a kind that has none.
+// pickStatement is how a batch finds its rows on one leaf, with literals instead of the deletion function's parameters. leaf is SQL; cutoff
+// and bound are texts, the bound "" for a kind without one.
 func (d *Definition) pickStatement(leaf, cutoff, bound string) string {
 	bound = schemas.Literal(bound) + "::" + BoundOf(d.Expire, "").Type
 	return d.findStatement(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, strconv.Itoa(d.Batch), strconv.Itoa(LookAhead*d.Batch))

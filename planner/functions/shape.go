@@ -9,24 +9,24 @@ import (
 	"lapse/schemas"
 )
 
-// The shapes of a batch: how it finds its rows. Which of them a deletion function has depends on its policy; in which one a batch
-// runs is its caller's choice, and decides about nothing but speed.
+// The shapes of a batch: how it finds its rows. Which of them a deletion function has depends on its policy. The caller chooses one for each
+// batch; the choice only affects speed.
 const (
-	// ShapeRange counts the first due rows in the order, without locks, and deletes by the range from the cursor to the last value of
-	// theirs. A row that somebody has locked is waited for: the batch fails with its lock timeout. More than twice as many rows than
-	// it may delete are refused. Rows of one value that are too many for a batch are found in the order of the table's file.
+	// ShapeRange counts the first due rows in the order, without locks, and deletes the range from the cursor to the last of their values. It
+	// waits for locked rows, and the batch fails at its lock timeout. It refuses to delete more than twice its limit. If too many rows for
+	// a batch share one value, they are found in the order of the table's file.
 	ShapeRange = "range"
-	// ShapePick locks those rows by their addresses and deletes by these; it passes over rows that somebody else has locked.
+	// ShapePick locks those rows by their addresses and deletes them by their addresses; it skips rows that another session has locked.
 	ShapePick = "pick"
-	// ShapeHeap is a range in the order of the table's file: of so many pages, the due rows. Where the order of the index scatters
-	// over the table, or there is no index, it reads and writes each page once. Its cursor names the file: one that was written
-	// again (VACUUM FULL, CLUSTER, a rewrite) is begun from its start.
+	// ShapeHeap is a range in the order of the table's file: the due rows of a number of pages. If the index's order scatters over the table, or
+	// there is no index, it reads and writes each page only once. Its cursor names the file: if the file was rewritten (VACUUM FULL,
+	// CLUSTER), it begins again at the start.
 	ShapeHeap = "heap"
 	// ShapeHeapPick is to ShapeHeap what ShapePick is to ShapeRange.
 	ShapeHeapPick = "heap pick"
 )
 
-// PicksInstead is the shape that finds its rows in the same order, and passes over those that somebody has locked.
+// PicksInstead is the shape that finds its rows in the same order, but skips those that another session has locked.
 func PicksInstead(shape string) string {
 	if shape == ShapeHeap || shape == ShapeHeapPick {
 		return ShapeHeapPick
@@ -34,9 +34,9 @@ func PicksInstead(shape string) string {
 	return ShapePick
 }
 
-// Shapes are the shapes in which the version's batches find their rows, the usual one first. A row of a relation beside the
-// policy's table must be locked before the condition is asked, so that where the condition reads one there are only picks. Where no index
-// can have the order, the table's file is the only one.
+// Shapes are the shapes in which the version's batches can find their rows, the usual one first. If the condition reads another relation,
+// that relation's row must be locked before the condition is checked, so there are only picks. If no index can have the order, only the
+// table's file is left.
 func (d *Definition) Shapes() []string {
 	switch {
 	case len(d.Expire.Joins()) > 0:
@@ -47,7 +47,7 @@ func (d *Definition) Shapes() []string {
 	return []string{ShapeRange, ShapePick, ShapeHeap, ShapeHeapPick}
 }
 
-// shapesList is the list of them in SQL.
+// shapesList is Shapes as an SQL list.
 func (d *Definition) shapesList() string {
 	var all []string
 	for _, s := range d.Shapes() {
@@ -56,15 +56,15 @@ func (d *Definition) shapesList() string {
 	return strings.Join(all, ", ")
 }
 
-// HeapSelect is the SELECT of due rows' addresses, up to where in the file they are looked for. No index can use its condition:
-// rows come in the order of the file.
+// HeapSelect is the SELECT of due rows' addresses, up to where in the file they are searched. No index can serve its condition, so rows come
+// in the order of the file.
 func (d *Definition) HeapSelect(leaf, cutoff, bound, own string) string {
 	c := d.Condition()
 	return fmt.Sprintf("select t.ctid as at\n  from %s\n where %s\n   and (%s) is true", c.From("only "+leaf), own, c.Exact(cutoff, bound))
 }
 
-// EdgeSelect is the SELECT of the values that candidates have, where all candidates are due: an index that has the order answers it
-// without the table. The DELETE restates the rest.
+// EdgeSelect is the SELECT of the candidates' values if all candidates are due: an index with the order answers it without the table. The
+// DELETE restates the rest.
 func (d *Definition) EdgeSelect(leaf string) string {
 	return fmt.Sprintf("select %s\n  from only %s as t\n where %s", d.orderAs(), leaf, cmp.Or(d.Condition().Narrow("$1", "$2"), "true"))
 }
@@ -77,8 +77,8 @@ const (
 	fewTies = "16 * $4 + 20000"
 )
 
-// RangeFacts are the parts of the statements that go by the order, which have parameters as values lists them: $10 is the last value of a
-// range, or that of a tie, and $11 the one that the cursor has passed.
+// RangeFacts are the parts of the statements that follow the order, with the parameters of values: $10 is the last value of a range, or the
+// value of a tie, and $11 the value that the cursor has passed.
 func (d *Definition) RangeFacts() map[string]any {
 	facts := map[string]any{"Ordered": d.Ordered(), "Beyond": beyond, "FewTies": fewTies, "Narrow": cmp.Or(d.Condition().Narrow("$1", "$2"), "true")}
 	if d.Ordered() {
@@ -94,8 +94,8 @@ func (d *Definition) RangeFacts() map[string]any {
 	return facts
 }
 
-// values are what the statements of a batch have for parameters: a number means one thing in all of them. Values of the order are of their
-// type: PostgreSQL would read a text again for each row that it compares with it.
+// values are the parameters of a batch's statements; a number means the same in all of them. Values of the order have the order's type: if
+// they were texts, PostgreSQL would convert them for each row it compares.
 func (d *Definition) values() []string {
 	all := []string{"claim.cutoff", "bound", "claim.target", "work.row_limit", "from_at", "upto_at", "aim.rows_at", "place.modulus", "place.remainder"}
 	switch {
@@ -110,7 +110,7 @@ func (d *Definition) values() []string {
 	return all
 }
 
-// cursor are the values that the place of a joined policy's cursor has, as variables, and their parameters.
+// cursor returns the values of a joined policy's cursor as variables, and their parameters.
 func (d *Definition) cursor() (all []typed, parameters []string) {
 	for i, o := range d.Order() {
 		all = append(all, typed{fmt.Sprintf("after_%d", i+1), o.Cast, fmt.Sprintf("place.cursor[%d]", i+1)})
@@ -122,7 +122,7 @@ func (d *Definition) cursor() (all []typed, parameters []string) {
 // typed is a variable of an order column's type, and the SQL of its value.
 type typed struct{ Name, Type, Value string }
 
-// using is the USING of a statement with the values, and further variables.
+// using is the USING of a statement with the values and further variables.
 func (d *Definition) using(further ...typed) string {
 	all := d.values()
 	for _, v := range further {

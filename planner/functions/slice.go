@@ -8,15 +8,15 @@ import (
 	"lapse/schemas"
 )
 
-// A slice is a part of a leaf that one worker works on while others work on the rest. Slices are disjoint, and together they are
-// the leaf, or its due rows at least. An update can carry a row from one slice into another that is done already: the residual
-// shard of the leaf, which is all of it, follows the others.
+// A slice is a part of a leaf that one worker works on while others work on the rest. Slices are disjoint, and together they contain the
+// leaf, or at least its due rows. An update can move a row from one slice into another that is already done, so the leaf's residual shard,
+// which is all of the leaf, follows the others.
 //
-// A row is in the hash slice that the text of its columns says, NULL being the empty text. It is in the range slice in which
-// its place in the order is: see within.
+// A row's hash slice follows from the text of its columns, with NULL as the empty text. Its range slice follows from its place in the order:
+// see within.
 
-// SliceHash is the SQL of a row's hash, not negative, over the texts of columns. PostgreSQL has the function for every
-// type's text, and the same on every major; the functions pin the settings that a text depends on.
+// SliceHash is SQL for a row's hash, not negative, over the texts of columns. PostgreSQL has the function for every type's text, the same in
+// every major version; the functions pin the settings that a text depends on.
 func SliceHash(columns []string) string {
 	hash := "0"
 	for _, c := range columns {
@@ -25,7 +25,7 @@ func SliceHash(columns []string) string {
 	return "(" + hash + " & 9223372036854775807)"
 }
 
-// Slice is the condition that a row is in a hash slice; all rows are where modulus is null.
+// Slice is the condition for a row to be in a hash slice; if modulus is null, every row is.
 func (d *Definition) Slice(modulus, remainder string) string {
 	names := make([]string, 0, len(d.Slices))
 	for _, c := range d.Slices {
@@ -34,17 +34,17 @@ func (d *Definition) Slice(modulus, remainder string) string {
 	return fmt.Sprintf("case when %s is null then true else %s %% %s = %s end", modulus, SliceHash(names), modulus, remainder)
 }
 
-// So many batches' worth is much, and so many rows.
+// From so many batches' worth of due rows, and from so many rows, a leaf has a backlog.
 const (
 	backlogBatches = 20
 	backlogRows    = 20000
 )
 
-// Backlog is how many due rows of a leaf are much.
+// Backlog is the number of due rows from which a leaf has a backlog.
 func Backlog(batch int) int { return max(backlogBatches*batch, backlogRows) }
 
-// Ranged reports whether leaves may be cut into ranges: in the order of a column that is an instant, and not cut by hash. One that
-// may be dropped whole is one shard.
+// Ranged reports whether leaves may be cut into ranges: if the order is that of a column that is an instant, and leaves are not cut by hash. A
+// leaf that may be dropped whole is always one shard.
 func (d *Definition) Ranged() bool {
 	o := d.Expire.Order()
 	return len(d.Slices) == 0 && !d.DropsPartitions() && o.Column != "" &&

@@ -5,18 +5,18 @@ import (
 	"lapse/schemas"
 )
 
-// A soft action sets a column of a row once, and the row stays. The policy's condition has in it that the column is not set: so plans,
-// looks and batches are about rows that are not set yet, and a row that somebody has set is left as it is. Everything else is as where
-// rows are deleted; the batch's statement is an UPDATE. A second policy on the table may delete what is set, by that column.
+// A soft action sets a column of a row once, and the row stays. The policy's condition requires that the column is not set. So plans, looks
+// and batches only concern rows that are not set yet, and a row that somebody else has set stays as it is. Apart from that everything is as
+// for deletions, with an UPDATE in the batch. A second policy on the table may delete rows that are set, by that column.
 
 const boolean expiry.ColumnType = "boolean"
 
-// Unset is the condition that the action's column is not set, over t, as PostgreSQL writes it.
+// Unset is the condition that the action's column is not set, over t, in PostgreSQL's spelling.
 func (d *Definition) Unset() string {
 	return "(t." + schemas.Identifier(d.Soft.Name) + " " + d.IsUnset() + ")"
 }
 
-// IsUnset is what is true of the action's column in a row that is not set.
+// IsUnset is what holds for the action's column in a row that is not set.
 func (d *Definition) IsUnset() string {
 	if d.Soft.Type == boolean {
 		return "IS NOT TRUE"
@@ -24,7 +24,7 @@ func (d *Definition) IsUnset() string {
 	return "IS NULL"
 }
 
-// UnsetAnd is a condition of the policy file, "" for none, with the one that the action's column is not set.
+// UnsetAnd adds the condition that the action's column is not set to a condition of the policy file, which may be "".
 func (d *Definition) UnsetAnd(where string) string {
 	if d.Soft == nil {
 		return where
@@ -36,7 +36,7 @@ func (d *Definition) UnsetAnd(where string) string {
 	return "(" + where + ") and " + is
 }
 
-// verb is what the batch's statement begins with.
+// verb is the beginning of the batch's statement.
 func (d *Definition) verb() string {
 	if d.Soft != nil {
 		return "update"
@@ -44,7 +44,7 @@ func (d *Definition) verb() string {
 	return "delete from"
 }
 
-// joining is the keyword before the relations that the statement reads besides the table.
+// joining is the keyword before the relations that the statement reads in addition to the table.
 func (d *Definition) joining() string {
 	if d.Soft != nil {
 		return "\n  from "
@@ -52,7 +52,7 @@ func (d *Definition) joining() string {
 	return "\n       using "
 }
 
-// set is the SET of the batch's statement, "" for one that deletes. Instants are the transaction's, which its claim has too.
+// set is the SET of the batch's statement, "" for a DELETE. Instants are the transaction's, which its claim contains too.
 func (d *Definition) set() string {
 	if d.Soft == nil {
 		return ""

@@ -21,13 +21,13 @@ import (
 // Request says which rows of a table are to be held: those with Keys, or those where Where is not false.
 type Request struct {
 	Table   string     // a table or a partition, schema.table as in SQL
-	Columns []string   // that the keys are values of; none: the table's replica identity
+	Columns []string   // the columns of the keys; none: the table's replica identity
 	Keys    [][]string // each has a value for each column; of one column, several keys
 	Where   string
 }
 
-// Hold is a request that was compared with the database. What it says is written by this program from what was judged: nothing
-// of the request's text gets into a statement.
+// Hold is a request that was compared with the database. Its SQL is written from the parsed request: none of the request's text gets into a
+// statement.
 type Hold struct {
 	TableOID uint32
 	Table    string
@@ -40,12 +40,12 @@ type Hold struct {
 	given [][]string // Keys in the order in which they were given, each as often
 }
 
-// most keys of one hold: each batch reads all of them.
+// mostKeys is the largest number of keys of one hold: each batch reads all of them.
 const mostKeys = 100_000
 
-// Resolve compares a request with the database. It changes nothing, and evaluates nothing of the table's: keys are read by the
-// input functions of PostgreSQL's own types, and a condition is judged as a policy's where is. A problem is for the person who
-// asked, and names no key. The session's role needs no right on the table.
+// Resolve compares a request with the database. It changes nothing, and runs no code of the table's owner: the input functions of PostgreSQL's own
+// types read the keys, and a condition is checked as a policy's where is. A problem is for the person who asked, and names no key. The session's
+// role needs no right on the table.
 func Resolve(ctx context.Context, db database.DB, request Request) (h *Hold, problem string, err error) {
 	h = &Hold{}
 	err = database.Pinned(ctx, db, func(tx pgx.Tx) error {
@@ -95,8 +95,8 @@ func findHeld(ctx context.Context, tx pgx.Tx, written string) (database.Table, s
 	return t, "", nil
 }
 
-// heldColumnsSQL finds columns $2 of table $1, or those of its replica identity where $2 is empty. A type has a name here if it, or
-// what its domain is over, is PostgreSQL's own, has one spelling for a value, and its equality is known to hashing.
+// heldColumnsSQL finds columns $2 of table $1, or those of its replica identity if $2 is empty. A type has a name here if it, or the type under its
+// domain, is PostgreSQL's own, writes each value in one way, and has an equality that can be hashed.
 const heldColumnsSQL = `
 	select a.attname::text, a.attnum, format_type(a.atttypid, null),
 	       case when b.oid in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype, 'numeric'::regtype, 'text'::regtype,
@@ -125,7 +125,7 @@ const heldColumnsSQL = `
 	   and a.attname = any (case when cardinality($2::text[]) > 0 then $2::text[] else k.names end)
 	 order by array_position(case when cardinality($2::text[]) > 0 then $2::text[] else k.names end, a.attname::text)`
 
-// heldColumn is a column that keys are values of.
+// heldColumn is a column of keys.
 type heldColumn struct {
 	Name   string
 	Number int16
@@ -164,7 +164,7 @@ func (h *Hold) readKeys(ctx context.Context, tx pgx.Tx, request Request) (proble
 	return h.parseKeys(ctx, tx, flat)
 }
 
-// flatKeys are the values of all keys, one after the other.
+// flatKeys are the values of all keys in one list.
 func flatKeys(columns []heldColumn, keys [][]string) (flat []string, problem string) {
 	names := make([]string, len(columns))
 	for i, c := range columns {
@@ -197,7 +197,7 @@ func flatKeys(columns []heldColumn, keys [][]string) (flat []string, problem str
 	return flat, ""
 }
 
-// parseKeys has the keys read by their types' input functions, and keeps them as these write them.
+// parseKeys lets the types' input functions read the keys, and keeps the keys as the types write them.
 func (h *Hold) parseKeys(ctx context.Context, tx pgx.Tx, flat []string) (problem string, err error) {
 	width := len(h.Columns)
 	parsed, err := h.castKeys(ctx, tx, flat)
@@ -230,7 +230,7 @@ func (h *Hold) parseKeys(ctx context.Context, tx pgx.Tx, flat []string) (problem
 	return "", nil
 }
 
-// castKeys reads so many keys as there are, and returns them in their types' spelling.
+// castKeys reads the keys, and returns them in their types' spelling.
 func (h *Hold) castKeys(ctx context.Context, tx pgx.Tx, flat []string) (keys [][]string, err error) {
 	width := len(h.Columns)
 	values := make([]string, width)
@@ -251,9 +251,9 @@ func (h *Hold) castKeys(ctx context.Context, tx pgx.Tx, flat []string) (keys [][
 	return keys, nil
 }
 
-// Condition is SQL that is true of a row t of the table, or of a leaf of it, which hold number id is on, and null or false of
-// others. What is unknown of a condition counts as held. A key is looked up in a hash table of all of them, which a statement
-// fills once; they are not in its text, which the server may log.
+// Condition is SQL that is true for a row t of the table, or of a leaf of it, that hold number id covers, and null or false for others. If a
+// condition is null for a row, the row is held. Keys are looked up in a hash table of all of them, which a statement fills once; they are not in the
+// statement's text, which the server may log.
 func (h *Hold) Condition(id schemas.HoldID) string {
 	if h.Where != "" {
 		return "(" + h.Where + ") is not false"

@@ -13,14 +13,14 @@ import (
 	"lapse/schemas"
 )
 
-// A mistyped key in a legal hold holds nothing, and nobody notices until the row is gone. So a person who places a hold is told
-// which of its keys no row has. It is asked as a draft counts (see Draft), and about what is there at this moment: a hold may
-// well be on rows that are still to come.
+// A mistyped key in a legal hold holds nothing, and nobody notices until the row is deleted. So a person who places a hold learns which of its keys
+// no row has. The comparison works as a draft's count does (see Draft), and covers rows that exist now: a hold may well be for rows still to
+// come.
 
-// Matches says which rows of a table a hold is on.
+// Matches says which keys of a hold have rows.
 type Matches struct {
-	Given int `json:"keys,omitempty"` // as many keys as were given; 0 for a condition
-	// Without are the numbers of the keys that no row has, as they were given, from 1. A condition that no row meets is number 0.
+	Given int `json:"keys,omitempty"` // the number of keys; 0 for a condition
+	// Without are the numbers, from 1, of the keys that no row has. A condition that no row meets is number 0.
 	Without []int  `json:"without_row"`
 	Trouble string `json:"not_compared,omitempty"` // why nothing is known
 }
@@ -28,8 +28,8 @@ type Matches struct {
 // heldMatches is the name of the function that compares.
 const heldMatches = "pg_temp.unmatched"
 
-// Match compares a hold with the rows of its table. What prevents that is a trouble, not an error: the hold is in force
-// whatever is found. No key is in a statement's text or in what is returned.
+// Match compares a hold with the rows of its table. If it cannot, that is a Trouble, not an error: the hold is in force in any case. No key is in a
+// statement's text or in the result.
 func Match(ctx context.Context, d *database.Draft, h *Hold) (Matches, error) {
 	m := Matches{Given: len(h.given), Without: []int{}}
 	err := d.Count(ctx, func(tx *database.DraftTx) (err error) {

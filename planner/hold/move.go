@@ -11,15 +11,15 @@ import (
 	"lapse/schemas"
 )
 
-// Table is the table that a hold is on, with the columns that it reads.
+// Table is the table of a hold, with the columns that the hold reads.
 type Table struct {
 	OID     uint32
 	Name    string
 	Columns []expiry.Column
 }
 
-// Move finds the table that a hold is to be moved to, with its own numbers of the hold's columns. Columns that differ are a
-// problem for the person who asked: what was judged there, or read as keys, may mean something else here.
+// Move finds the table that a hold is to be moved to, with that table's numbers of the hold's columns. Different columns are a problem for the
+// person who asked: the condition, or the keys, may mean something else there.
 func Move(ctx context.Context, tx pgx.Tx, was Table, to string) (now Table, problem string, err error) {
 	t, problem, err := findHeld(ctx, tx, to)
 	if err != nil || problem != "" {

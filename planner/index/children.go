@@ -8,7 +8,7 @@ import (
 	"lapse/planner/database"
 )
 
-// unindexed is a foreign key that a deletion looks through without an index.
+// unindexed is a foreign key that a deletion searches without an index.
 type unindexed struct {
 	Constraint string
 	Child      string // the table that has it
@@ -73,8 +73,8 @@ const unindexedSQL = `
 	  join pg_namespace rn on rn.oid = r.relnamespace
 	 order by 2, 1`
 
-// Unindexed warns of foreign keys without an index that a delete from the table checks or follows, on the table, on its
-// leaves and on what cascades reach. Each deleted row reads the whole child then, and an update of the row waits.
+// Unindexed warns of foreign keys without an index that a delete from the table checks or follows: on the table, its leaves and the tables that
+// cascades reach. Without it each deleted row reads the whole child, and an update of the row waits.
 func Unindexed(ctx context.Context, q database.Querier, table uint32, leaves, cascades []database.Relation) ([]string, error) {
 	advice, err := Children(ctx, q, table, leaves, cascades)
 	warnings := make([]string, 0, len(advice))
@@ -84,7 +84,7 @@ func Unindexed(ctx context.Context, q database.Querier, table uint32, leaves, ca
 	return warnings, err
 }
 
-// Children says which indexes the foreign keys lack that a delete from the table checks or follows.
+// Children says which foreign keys, of those that a delete from the table checks or follows, lack an index.
 func Children(ctx context.Context, q database.Querier, table uint32, leaves, cascades []database.Relation) ([]Advice, error) {
 	relations := []uint32{table}
 	for _, r := range append(append([]database.Relation{}, leaves...), cascades...) {

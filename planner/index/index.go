@@ -12,13 +12,13 @@ import (
 	"lapse/schemas"
 )
 
-// Advice is an index that is wanted, and how it is made.
+// Advice is a missing index, and how to make it.
 type Advice struct {
-	Problem string // what is so without it
+	Problem string // the consequence of not having it
 	Steps   []Step // statements that run as they are, in this order, outside a transaction
 }
 
-// String is the problem and the statements: one on the same line, several on lines of their own.
+// String is the problem and the statements: a single one on the same line, several on lines of their own.
 func (a Advice) String() string {
 	if len(a.Steps) == 1 {
 		return a.Problem + ": " + a.Steps[0].SQL + ";"
@@ -38,18 +38,18 @@ type leafIndex struct {
 	Whole bool
 }
 
-// Found are those of a policy's leaves.
+// Found are the indexes of a policy's leaves.
 type Found struct {
 	Name     string // the one that serves, named for the first leaf; "" if there is none or not on every leaf
 	Warnings []string
 	ByWhere  bool    // it has only the rows that meet where, on every leaf
 	Sparse   bool    // it has only the rows with a ttl, on every leaf, or is made so
 	None     *Advice // a leaf has none that serves
-	Stale    *Advice // of a soft policy: all have one, and one of them has what was set long ago, or lacks the key
+	Stale    *Advice // of a soft policy: all have one, and one of these contains rows set long ago, or lacks the key
 	Better   *Advice // all have one, and one of them lacks the key: an advice, and no warning
 }
 
-// wantedIndex is the index that finds a policy's due rows in their order.
+// wantedIndex describes the index that finds a policy's due rows in their order.
 type wantedIndex struct {
 	first     string // the column, "" for an expression
 	collation string // "" for whichever it has
@@ -57,10 +57,10 @@ type wantedIndex struct {
 	rest      []string
 	body      string
 	made      string   // the body of one that apply makes, if it is another
-	sparse    normal   // what an index may ask for if the statements do so too: see expiry.TTL
-	predicate []normal // what a partial index may ask for, and still has every row that the kind lets through
-	where     []normal // the policy's where: an index may ask for any part of it
-	unset     normal   // of a soft policy: an index that does not ask for it has what was set long ago
+	sparse    normal   // a predicate that an index may have if the statements have it too: see expiry.TTL
+	predicate []normal // predicates that a partial index may have and still contain every candidate
+	where     []normal // the policy's where: a partial index may have any part of it as its predicate
+	unset     normal   // of a soft policy: an index without this predicate contains rows set long ago
 }
 
 // wantIndex says which index serves a definition; false for none.
@@ -84,7 +84,7 @@ func wantIndex(d *functions.Definition) (wantedIndex, bool) {
 		w.body = "(" + strings.Join(columns, ", ") + ")"
 		return w, true
 	}
-	for _, k := range d.Key { // what the cursor compares after the column, as far as an index can have the same order
+	for _, k := range d.Key { // the columns that the cursor compares after the first, as far as an index can have that order
 		if !k.Plain {
 			break
 		}
@@ -115,9 +115,8 @@ func wantIndex(d *functions.Definition) (wantedIndex, bool) {
 	return w, true
 }
 
-// fits says whether an index serves, and whether the key follows in it. byWhere asks for one with only the rows that meet where:
-// with half of a where a batch could go through any number of rows that the other half leaves out. sparse asks for one with only the rows
-// with a ttl.
+// fits reports whether an index serves, and whether the key follows in it. byWhere asks for an index with only the rows that meet where: if it had
+// only half of the where, a batch could read any number of rows that the other half excludes. sparse asks for one with only the rows with a ttl.
 func (w *wantedIndex) fits(c *candidate, byWhere, sparse bool) (serves, whole bool) {
 	if len(c.Columns) == 0 || c.Columns[0] != w.first || w.first == "" && normalise(c.First) != w.term || w.collation != "" && c.Collation != w.collation {
 		return false, false
@@ -152,7 +151,7 @@ func (w *wantedIndex) fits(c *candidate, byWhere, sparse bool) (serves, whole bo
 	return true, fresh && c.OneWay && len(following) >= len(w.rest) && slices.Equal(following[:len(w.rest)], w.rest)
 }
 
-// Find looks for the index that serves on each leaf. The advice of one that is missing is the last warning. prefix is what the names of missing ones begin with.
+// Find looks for the index that serves on each leaf. The advice about a missing one is the last warning. prefix begins the names of missing indexes.
 func Find(ctx context.Context, q database.Querier, d *functions.Definition, leaves []database.Relation, prefix string) (found Found, err error) {
 	index := d.Expire.Index()
 	if index.Warning != "" {
@@ -202,8 +201,8 @@ func Find(ctx context.Context, q database.Querier, d *functions.Definition, leav
 	return found, nil
 }
 
-// improve says what a better index would gain. What a soft policy set piles up, and is read again at every look: that is a warning. The
-// sorting of rows of one instant is not: most tables have just such an index, and it serves.
+// improve says what a better index would gain. Rows that a soft policy has set pile up, and every look reads them again: that is a warning. Having
+// to sort rows of one instant is not: most tables have just such an index, and it serves.
 func (w *wantedIndex) improve(found *Found, index expiry.Index, weak []string, steps []Step) {
 	if w.unset == "" {
 		found.Better = &Advice{Steps: steps, Problem: fmt.Sprintf(
@@ -237,7 +236,7 @@ func first(index expiry.Index) string {
 	return "what says when a row is due"
 }
 
-// collate is the collation that sorts the index's first column, as the index says it.
+// collate is the collation of the index's first column, as written in the index.
 func collate(index expiry.Index) string {
 	if index.Collation == "" {
 		return ""
@@ -245,7 +244,7 @@ func collate(index expiry.Index) string {
 	return " collate " + schemas.Identifier(index.Collation)
 }
 
-// some lists a few names and counts the rest.
+// some lists a few names and counts the others.
 func some(names []string) string {
 	const few = 3
 	if len(names) <= few {

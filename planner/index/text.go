@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// normal is an expression in a spelling that two can be compared in: without spaces and parentheses that mean nothing, and
-// without the qualifications that PostgreSQL leaves out when it prints an expression. Equal ones mean the same. Two that differ
-// may do so too: PostgreSQL prints every operation in parentheses, and (a ->> 'b') is not taken
-// for a ->> 'b' inside another operation.
+// normal is an expression in a spelling in which two can be compared: without redundant spaces and parentheses, and without the qualifications that
+// PostgreSQL omits when it prints an expression. Equal ones mean the same. Different ones may do so too: PostgreSQL prints every operation in
+// parentheses, and (a ->> 'b') is not recognized as a ->> 'b' inside another operation.
 type normal string
 
 var sqlToken = regexp.MustCompile(`(?s)\s+|e?'(?:[^'\\]|''|\\.)*'|"(?:[^"]|"")*"|[\pL_][\pL\pN_$]*|[0-9][0-9.]*|::|[(),.\[\];]|[-+*/<>=~!@#%^&|` + "`" + `?:]+`)
@@ -68,7 +67,7 @@ func spell(terms []term) normal {
 	return normal(strings.Join(words(terms), " "))
 }
 
-// conjuncts are the parts of a condition that are joined by AND; none of "".
+// conjuncts are the parts of a condition that AND joins; none for "".
 func conjuncts(sql string) (all []normal) {
 	terms, _ := parseTerms(tokenise(sql))
 	return conjunctsOf(terms)
@@ -129,7 +128,7 @@ func parseTerms(tokens []string) (terms []term, rest []string) {
 	return terms, nil
 }
 
-// words writes terms without the parentheses around one word or around another pair. Those of a function's arguments stay.
+// words writes terms without the parentheses around one word or around another pair. It keeps those of a function's arguments.
 func words(terms []term) (all []string) {
 	for i, t := range terms {
 		if t.token != "" {
@@ -151,7 +150,7 @@ func words(terms []term) (all []string) {
 	return all
 }
 
-// callable says whether the term before terms[i] is a word, so that the parentheses may be a call's.
+// callable reports whether the term before terms[i] is a word, so that the parentheses may be a call's.
 func callable(terms []term, i int) bool {
 	if i == 0 {
 		return false

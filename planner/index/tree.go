@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// What the names of indexes begin with. A name says what the index is: the table's name, and a digest of table and columns.
+// Prefixes of index names. A name identifies the index: the table's name, and a digest of table and columns.
 const (
 	AdvisedPrefix = ""       // a person makes it
 	MadePrefix    = "lapse_" // apply makes it
@@ -29,7 +29,7 @@ type Step struct {
 	Name     string
 }
 
-// StepKind is what an Step does.
+// StepKind is what a Step does.
 type StepKind int
 
 // The kinds of steps.
@@ -61,9 +61,9 @@ func quoted(name string) string {
 	return schemas.Identifier(name)
 }
 
-// existing is an index that has the name of one that is wanted.
+// existing is an index with the name of a wanted one.
 type existing struct {
-	Relation uint32 // whose it is
+	Relation uint32 // the table or partition that it is of
 	Name     string
 	Valid    bool
 	Attached bool // to an index of the parent
@@ -91,7 +91,7 @@ const treeSQL = `
 	 where c.relkind in ('r', 'p')
 	 order by tree.depth, n.nspname, c.relname`
 
-// treeOf is the tree that a leaf belongs to.
+// treeOf returns the tree that a leaf belongs to.
 func treeOf(ctx context.Context, q database.Querier, leaf uint32) (*tree, error) {
 	var root uint32
 	err := q.QueryRow(ctx, `select coalesce(pg_partition_root($1::oid)::oid, $1::oid)`, leaf).Scan(&root)
@@ -101,7 +101,7 @@ func treeOf(ctx context.Context, q database.Querier, leaf uint32) (*tree, error)
 	return treeFrom(ctx, q, root)
 }
 
-// treeFrom is the tree below a table. It locks nothing.
+// treeFrom returns the tree below a table. It locks nothing.
 func treeFrom(ctx context.Context, q database.Querier, root uint32) (*tree, error) {
 	nodes, err := database.Collect[treeNode](ctx, q, treeSQL, root)
 	if err != nil {
@@ -110,7 +110,7 @@ func treeFrom(ctx context.Context, q database.Querier, root uint32) (*tree, erro
 	return &tree{nodes: nodes, lacks: map[uint32]bool{}, there: map[uint32]existing{}}, nil
 }
 
-// want says which index: one name for each table and partition.
+// want sets the wanted index: one name for each table and partition.
 func (t *tree) want(body, prefix string) {
 	t.body, t.names = body, map[uint32]string{}
 	for i := range t.nodes {
@@ -118,7 +118,7 @@ func (t *tree) want(body, prefix string) {
 	}
 }
 
-// indexName is the same for the same index of the same table: what an attempt has left is found again.
+// indexName returns the same name for the same index of the same table, so that the remains of an attempt are found again.
 func indexName(prefix string, n *treeNode, body string) string {
 	sum := sha256.Sum256([]byte(n.Name + " " + body))
 	tail := "_idx_" + hex.EncodeToString(sum[:4])
@@ -131,7 +131,7 @@ func indexName(prefix string, n *treeNode, body string) string {
 	return prefix + name + tail
 }
 
-// load looks for indexes that have the names already.
+// load looks for indexes that already have the names.
 func (t *tree) load(ctx context.Context, q database.Querier) error {
 	var oids []uint32
 	var names []string
@@ -153,24 +153,23 @@ func (t *tree) load(ctx context.Context, q database.Querier) error {
 	return nil
 }
 
-// all makes every leaf want the index, whatever it has.
+// all marks every leaf as lacking the index, whatever it has.
 func (t *tree) all() {
 	for _, n := range t.nodes {
 		t.lacks[n.OID] = t.lacks[n.OID] || n.Kind == "r"
 	}
 }
 
-// others says whether a leaf is served by an index of another name.
+// others reports whether an index of another name serves a leaf.
 func (t *tree) others() bool {
 	return slices.ContainsFunc(t.nodes, func(n treeNode) bool {
 		return n.Kind == "r" && !t.lacks[n.OID] && !t.there[n.OID].Valid
 	})
 }
 
-// steps are the statements that make what is missing. A plain table takes one. A partitioned one has no CREATE INDEX
-// CONCURRENTLY: its index is made without those of the partitions, each partition's concurrently, and they are attached; it is
-// valid with the last of them, and partitions made later have theirs from the start. Where some partitions are served by
-// indexes of their own, only the others get one.
+// steps are the statements that make what is missing. A plain table takes one. A partitioned table has no CREATE INDEX CONCURRENTLY: its own index
+// is made first, without those of the partitions; then each partition's concurrently, and attached. The index is valid once the last is
+// attached, and partitions made later have theirs from the start. If indexes of their own serve some partitions, only the others get one.
 func (t *tree) steps() (steps []Step) {
 	whole := !t.others() && len(t.nodes) > 1 && (len(t.lacks) > 0 || t.there[t.nodes[0].OID].Name != "" && !t.there[t.nodes[0].OID].Valid)
 	for i := range t.nodes {
@@ -213,8 +212,8 @@ type candidate struct {
 	Relation   uint32
 	Name       string // schema.index, quoted
 	Columns    []string
-	First      string // the text of what it begins with
-	Collation  string // of what it begins with, "" for what has none
+	First      string // the text of its first expression
+	Collation  string // of its first column or expression, "" if it has none
 	Definition string // "" unless it is partial
 	OneWay     bool   // all of it ascending, or all of it descending
 }
@@ -240,8 +239,8 @@ const candidatesSQL = `
 	 where i.indisvalid and i.indisready and pg_am.amname = 'btree' and k.names[1] = $2
 	 order by i.indrelid, i.indpred is not null, cardinality(k.names), x.relname`
 
-// served finds the best index of each leaf, and what an attempt has left. found says then whether it is one with only the rows that meet
-// where, or with a ttl, on every leaf: such an index serves only a statement that asks for them.
+// served finds the best index of each leaf, and the remains of an earlier attempt. found then says whether every leaf's index has only the rows that
+// meet where, or only those with a ttl: such an index serves only a statement with that condition.
 func (t *tree) served(ctx context.Context, q database.Querier, w *wantedIndex, leaves []database.Relation, found *Found) (all []leafIndex, err error) {
 	if err := t.load(ctx, q); err != nil {
 		return nil, err
@@ -263,7 +262,7 @@ func (t *tree) served(ctx context.Context, q database.Querier, w *wantedIndex, l
 		}
 	}
 	if w.made != "" && !slices.ContainsFunc(all, func(l leafIndex) bool { return !none(l) }) {
-		// It is made without the rows that never expire: the version that is written with it asks for what it has.
+		// The index is made without the rows that never expire: the version that is written with it has that condition.
 		found.Sparse = true
 		t.want(w.made, MadePrefix)
 		all = bestOf(candidates, leaves, func(c *candidate) (serves, whole bool) { return w.fits(c, false, true) })
@@ -272,7 +271,7 @@ func (t *tree) served(ctx context.Context, q database.Querier, w *wantedIndex, l
 	return all, nil
 }
 
-// bestOf takes for each leaf the first index that serves, one in which the key follows before one without.
+// bestOf chooses for each leaf the first index that serves, preferring one in which the key follows.
 func bestOf(candidates []candidate, leaves []database.Relation, fits func(*candidate) (serves, whole bool)) []leafIndex {
 	best := map[uint32]leafIndex{}
 	for i := range candidates {

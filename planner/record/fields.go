@@ -25,14 +25,14 @@ func actionOf(name string) string {
 	return name
 }
 
-// FieldChange is one field of a policy that differs between the file and what is in force.
+// FieldChange is a field of a policy that differs between the file and what is in force.
 type FieldChange struct {
 	Field string `json:"field"`
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
 }
 
-// String is the line for a person.
+// String is the field's line for a person.
 func (f FieldChange) String() string {
 	switch {
 	case f.From == "":
@@ -43,10 +43,10 @@ func (f FieldChange) String() string {
 	return fmt.Sprintf("~ %s: %s → %s", f.Field, f.From, f.To)
 }
 
-// TableOwnerField is the role that owns the table: by its oid, because a role can be renamed.
+// TableOwnerField is the role that owns the table, by its oid, because a role can be renamed.
 const TableOwnerField = "table's owner"
 
-// shownFirst is the order in which a person reads the terms, with what was found of them in the database. Others come last.
+// shownFirst is the order in which a person reads the terms, and what was resolved in the database. Others come last.
 var shownFirst = []string{
 	"every", "daily", "cron", "window", "where", "where means", "where's columns", "batch", "pace", "rate", "max_rows_per_run", "max_fraction",
 	"shards", "index", "action", "triggers", "trusted code", "evidence", "events.values", "events.columns", "moves", "owner", "basis", "latitude",
@@ -116,7 +116,7 @@ func FieldChanges(from, to []FieldChange) []FieldChange {
 	return all
 }
 
-// actionText is what a person sees of the action.
+// actionText shows the action to a person.
 func (s *Spec) actionText() string {
 	if s.Soft == nil {
 		return s.Action

@@ -32,33 +32,33 @@ type InForce struct {
 	Limits      policyfile.Limits
 	LastRun     *Run                  // the one begun last, of any version
 	LastPicked  int64                 // rows that it found
-	CutShort    bool                  // it was another version's, and this version came before it was over
-	Unfinished  *Run                  // the one to go on with, of this version
-	LookedAt    time.Time             // when a look last found nothing due, as far as it is known
-	HeldBack    schemas.PolicyVersion // the version that waits for a yes, because more falls due under it; 0 for none
-	LeftBehind  bool                  // the last run left due rows that somebody had locked
+	CutShort    bool                  // it was of another version, and unfinished when this version came into force
+	Unfinished  *Run                  // the run of this version to continue
+	LookedAt    time.Time             // when a look last found nothing due, if known
+	HeldBack    schemas.PolicyVersion // the version that waits for a person, because more falls due under it; 0 for none
+	LeftBehind  bool                  // the last run left due rows that were locked
 	Trusted     bool                  // triggers may run inside its deletions, and delete more from its table
 	Tripped     *Trip                 // nil while no breaker is open
-	Accepted    int64                 // rows that somebody let go: the next run is not judged, and deletes no more
+	Accepted    int64                 // rows that a person allowed: the next run deletes at most these, without the breaker
 	Quarantine  Quarantine
 	PutAside    int        // shards of the last run in which not even one row was found in time
 	Ended       *EndedRun  // the run that ended last; nil for none
-	Success     *time.Time // when a run last ended that tried all that was due; nil for never
-	Watermark   *time.Time // nothing that fell due before was left then, but for held rows; nil where that is not known
-	Counted     *Counted   // what is due while something keeps the policy from deleting it; nil where nobody counted
+	Success     *time.Time // when a run last ended that tried all due rows; nil for never
+	Watermark   *time.Time // no row that fell due before was left then, except held ones; nil if not known
+	Counted     *Counted   // what is due while the policy cannot delete; nil if it was not counted
 	Latitude    time.Duration
-	Said        []Stay // why due rows stay, as executors say that are at work
-	Refused     *Stay  // why the last pass of an executor that is gone was stopped, where nobody has tried since
-	Trouble     string // why the table is not the policy's any more, "" while it is
+	Said        []Stay // why due rows stay, as running executors report
+	Refused     *Stay  // why the last pass of an ended executor was stopped, if none has tried since
+	Trouble     string // why the table is no longer the policy's, "" while it is
 
 	Spec Spec
-	Held *Version // the version that is held back, nil where that is the one in force, or none
+	Held *Version // the version that is held back, nil if it is the one in force, or if there is none
 
 	outdated func() error // see Know
 }
 
-// NextRun returns when the policy's next run is due. An unfinished run is due since it began, and so is what a run left that a new
-// version cut short; a look that found nothing counts as a run.
+// NextRun returns when the policy's next run is due. An unfinished run is due since it began. So is the rest of a run that a new version cut short.
+// A look that found nothing counts as a run.
 func (p *InForce) NextRun() (time.Time, error) {
 	if p.Unfinished != nil {
 		return p.Unfinished.StartedAt, nil
@@ -80,13 +80,12 @@ func (p *InForce) NextRun() (time.Time, error) {
 	return next, err
 }
 
-// Current is what is in force.
+// Current is the version in force.
 func (p *InForce) Current() *Version {
 	return &Version{Table: p.TableOID, Definition: p.Definition, Spec: p.Spec}
 }
 
-// Waiting is the policy as it would be with the version in force that is held back; nil where no other version waits than the one in
-// force.
+// Waiting is the policy as it would be with the held-back version in force; nil if no other version waits.
 func (p *InForce) Waiting() *InForce {
 	if p.Held == nil {
 		return nil
@@ -98,13 +97,13 @@ func (p *InForce) Waiting() *InForce {
 	return &is
 }
 
-// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" where none waits.
+// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" if none waits.
 func (p *InForce) HeldBackText() string { return HeldBackText(p.Name, p.Version, p.HeldBack) }
 
-// Live reports whether a policy in this state deletes, or will without another word of anybody's.
+// Live reports whether a policy in this state deletes, or will without another decision of a person.
 func Live(s schemas.State) bool { return s == schemas.Arming || s == schemas.Armed }
 
-// leftBehindPause is how soon a run follows one that left due rows because somebody had them locked.
+// leftBehindPause is how soon a run follows one that left locked due rows.
 const leftBehindPause = 5 * time.Minute
 
 // inForceRow is a row of LoadInForce's query.
@@ -154,7 +153,7 @@ type inForceRow struct {
 	RefusedReason     schemas.HeldBack
 	RefusedText       string
 	TableNow          *string // the table's name, nil when it is gone
-	Held              Version // the version that is held back, where that is another one than is in force
+	Held              Version // the version that is held back, if another one is in force
 }
 
 // inForceSQL reads the policies that are not dropped. It needs no more than the executor's rights.
@@ -301,7 +300,7 @@ func (r *inForceRow) inForce() InForce {
 	return p
 }
 
-// KeyNames are the columns that name a row, in the order in which the quarantine has their values.
+// KeyNames are the columns of the key, in the order in which the quarantine has their values.
 func (p *InForce) KeyNames() []string {
 	names := make([]string, len(p.Definition.Key))
 	for i := range p.Definition.Key {
@@ -310,7 +309,7 @@ func (p *InForce) KeyNames() []string {
 	return names
 }
 
-// HeldBackText says which version waits for whom, and what is deleted meanwhile; "" where none waits.
+// HeldBackText says which version waits for whom, and what is deleted meanwhile; "" if none waits.
 func HeldBackText(policy schemas.PolicyName, inForce, held schemas.PolicyVersion) string {
 	if held == 0 {
 		return ""
@@ -322,8 +321,8 @@ func HeldBackText(policy schemas.PolicyName, inForce, held schemas.PolicyVersion
 	return fmt.Sprintf("version %d is held back: `lapse policy arm %s --version %[1]d` says yes, and %[3]s", held, policy, meanwhile)
 }
 
-// AfterChange says what a person does about a policy whose table is not what apply saw. Another apply refuses a file that names a table
-// which is gone, and does not arm what it has to compare again.
+// AfterChange says what to do about a policy whose table has changed since apply. gone: the table may be gone, and then apply refuses a file that
+// names it. Apply does not arm a policy that it must compare again.
 func AfterChange(policy schemas.PolicyName, gone bool) string {
 	text := fmt.Sprintf("run `lapse apply`, and then `lapse policy arm %s` if that leaves it observing", policy)
 	if gone {

@@ -14,14 +14,14 @@ import (
 	"lapse/schemas"
 )
 
-// Policy is all that is on record of a policy, whether it is in force or was dropped: what it said and which state it was
-// in, each with who, when and why. Names and instants only: nothing in it is of the policy's rows.
+// Policy is all that is on record about a policy, in force or dropped: its versions and states, each with who, when and why. It contains names and
+// instants, but nothing from the policy's rows.
 type Policy struct {
 	ID       schemas.PolicyID
 	Name     schemas.PolicyName
-	Version  schemas.PolicyVersion // in force, or the last that was
+	Version  schemas.PolicyVersion // the version in force, or the last that was
 	State    schemas.State
-	HeldBack schemas.PolicyVersion // that waits for a yes; 0 for none
+	HeldBack schemas.PolicyVersion // the version that waits for a person; 0 for none
 	Versions []RecordedVersion     // oldest first
 	States   []RecordedState       // oldest first
 }
@@ -33,12 +33,12 @@ type RecordedVersion struct {
 	By      string
 	Reason  string
 	Former  string        // the entry of the version before
-	Fields  []FieldChange // what it was found to mean: To only
+	Fields  []FieldChange // what it was resolved to: only To is set
 	Changes []FieldChange // from the version in force before
 	MoreDue bool          // more may fall due than under the version in force before
 }
 
-// RecordedState is one state that a policy came into, or was said to be in again.
+// RecordedState is a state that a policy came into, or that was written again.
 type RecordedState struct {
 	Version schemas.PolicyVersion
 	State   schemas.State
@@ -149,8 +149,8 @@ func (r *Policy) loadVersions(ctx context.Context, q database.Querier) error {
 	return nil
 }
 
-// FindIndex names the index that finds due rows of the version's table today, "" for none. A login that may not list the
-// table's partitions is not told: known is false.
+// FindIndex names the index that finds due rows of the version's table today, "" for none. known is false if the login may not list the table's
+// partitions.
 func (v *RecordedVersion) FindIndex(ctx context.Context, q database.Querier) (name string, known bool, err error) {
 	leaves, _, err := database.FindLeaves(ctx, q, &database.Table{OID: v.Table, Name: v.Definition.Table})
 	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
@@ -164,16 +164,15 @@ func (v *RecordedVersion) FindIndex(ctx context.Context, q database.Querier) (na
 	return name, err == nil, err
 }
 
-// FunctionText is one of a version's functions as in the database.
+// FunctionText is one of a version's functions in the database.
 type FunctionText struct {
 	Name    string `json:"name"`
-	Comment string `json:"comment,omitempty"` // what it does, in SQL's comments; "" where it is not as this program makes it
-	Text    string `json:"text,omitempty"`    // "" where there is no such function: the version is not in force
-	Differs string `json:"differs,omitempty"` // in what it is not as this program makes it, "" for in nothing
+	Comment string `json:"comment,omitempty"` // what it does, as SQL comments; "" if it differs from what this program makes
+	Text    string `json:"text,omitempty"`    // "" if there is no such function: the version is not in force
+	Differs string `json:"differs,omitempty"` // how it differs from what this program makes; "" if it does not
 }
 
-// FunctionTexts returns a version's functions as they are in the database, the deletion function first. It reads the system catalog and
-// nothing else.
+// FunctionTexts returns a version's functions as the database has them, the deletion function first. It reads only the system catalog.
 func (v *RecordedVersion) FunctionTexts(ctx context.Context, q database.Querier, roles schemas.Roles) ([]FunctionText, error) {
 	script, err := v.Definition.Text()
 	if err != nil {
@@ -221,7 +220,7 @@ func commentAbove(script, function string) string {
 	return strings.Join(lines[from:], "")
 }
 
-// differs says in what the database's function of that name is not as it should be, "" for in nothing.
+// differs says how the database's function of that name differs from the expected one; "" if it does not.
 func differs(ctx context.Context, q database.Querier, ours *schemas.Function) (string, error) {
 	rows, err := q.Query(ctx, schemas.FunctionTexts, []string{strings.TrimPrefix(ours.Name, "lapse.")})
 	if err != nil {
@@ -244,10 +243,10 @@ func (r *Policy) At(number schemas.PolicyVersion) *RecordedVersion {
 	return nil
 }
 
-// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" where none waits.
+// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" if none waits.
 func (r *Policy) HeldBackText() string { return HeldBackText(r.Name, r.Version, r.HeldBack) }
 
-// ReplacedAt is when another version came into force in place of one; nil where none did, or that one never was.
+// ReplacedAt is when another version replaced a version in force; nil if none did, or if that one never was in force.
 func (r *Policy) ReplacedAt(number schemas.PolicyVersion) *time.Time {
 	was := false
 	for i := range r.States {
@@ -261,7 +260,7 @@ func (r *Policy) ReplacedAt(number schemas.PolicyVersion) *time.Time {
 	return nil
 }
 
-// Since is when the policy came into the state that it is in: the first of the last states that are all the same.
+// Since is when the policy came into its present state: the first of the last states that are the same.
 func (r *Policy) Since() time.Time {
 	var since time.Time
 	for i := len(r.States) - 1; i >= 0 && r.States[i].State == r.State; i-- {
@@ -270,7 +269,7 @@ func (r *Policy) Since() time.Time {
 	return since
 }
 
-// LastTable is the table that the policies of a name were on last, of those that were dropped too; 0 where there was none.
+// LastTable is the last table of the policies of a name, dropped ones included; 0 if there was none.
 func LastTable(ctx context.Context, q database.Querier, name string) (table uint32, err error) {
 	err = q.QueryRow(ctx, `select coalesce((select p.table_oid from lapse.policy p where p.name = $1 order by p.made_at desc, p.version desc limit 1), 0)`, name).Scan(&table)
 	if err != nil {

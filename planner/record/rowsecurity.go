@@ -13,17 +13,17 @@ import (
 	"lapse/schemas"
 )
 
-// RowSecurityError says that row security would hide rows from the role that deletes for a policy. PostgreSQL refuses its batches then:
-// they run with row_security off.
+// RowSecurityError says that row security would hide rows from the role that deletes for a policy. Its batches run with row_security off, so
+// PostgreSQL refuses them.
 type RowSecurityError struct {
 	Deleter string
-	Table   string // or partition, as it is written in SQL
+	Table   string // the table or partition, as written in SQL
 }
 
 // Error says what to do.
 func (e *RowSecurityError) Error() string { return e.Problem() + ": have a superuser run: " + e.Fix() }
 
-// Problem is what is so.
+// Problem says what is wrong.
 func (e *RowSecurityError) Problem() string {
 	return fmt.Sprintf("row security applies to %s on %s, so that it does not see every row, and its batches are errors", e.Deleter, e.Table)
 }
@@ -33,8 +33,8 @@ func (e *RowSecurityError) Fix() string {
 	return fmt.Sprintf("alter role %s bypassrls", schemas.Identifier(e.Deleter))
 }
 
-// BehindRowSecurity returns a *RowSecurityError where row security is what keeps a policy from its table, nil where it is not.
-// The owner of the version's deletion function is the deleter. Nothing of the table is read.
+// BehindRowSecurity returns a *RowSecurityError if row security keeps a policy from its table, otherwise nil. The owner of the version's deletion
+// function is the deleter. It reads no rows.
 func (p *InForce) BehindRowSecurity(ctx context.Context, q database.Querier) (*RowSecurityError, error) {
 	var e RowSecurityError
 	err := q.QueryRow(ctx, `

@@ -34,8 +34,8 @@ type Run struct {
 	Version   schemas.PolicyVersion
 	Cutoff    time.Time
 	StartedAt time.Time // the server's
-	Resumed   bool      // it was there already, begun and unfinished
-	Shards    int       // that were neither done nor put aside when OpenRun returned it
+	Resumed   bool      // it had begun before, and is unfinished
+	Shards    int       // shards that were neither done nor put aside when OpenRun returned it
 	Most      int64     // rows that it may delete, 0 for no limit
-	Accepted  int64     // rows that somebody let go whom the breaker had asked; 0: nobody did
+	Accepted  int64     // rows that a person allowed after the breaker opened; 0: none
 }

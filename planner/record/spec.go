@@ -13,34 +13,34 @@ import (
 	"lapse/schemas"
 )
 
-// Spec is a policy version as lapse.policy keeps it: the policy file's entry in one spelling, and what it was found to
-// mean in this database. Two versions are the same if their specs are. The state is not part of it.
+// Spec is a policy version as lapse.policy keeps it: the policy file's entry in canonical form, and what it was resolved to in this database. Two
+// versions are the same if their specs are. The state is not part of it.
 type Spec struct {
 	policyfile.Terms                       // as Terms.Recorded has them, the latitude in PostgreSQL's spelling
 	Expire           expiry.Record         `json:"expire"`
 	Key              []functions.KeyColumn `json:"key"`
-	Cascades         []string              `json:"cascades"` // the tables that rows go with, partitioned ones by their roots
+	Cascades         []string              `json:"cascades"` // the tables in which cascades delete, partitioned ones by their roots
 	// TableOwner is the role that owns the table. Its deleter owns the functions.
 	TableOwner uint32           `json:"table_owner"`
 	Every      *expiry.Interval `json:"every,omitempty"`
 	Apart      *expiry.Interval `json:"apart,omitempty"` // the longest time between two runs of Cron: lapse.measure judges the clock by it
 	WhereRead  *functions.Where `json:"where_read,omitempty"`
-	Slices     []expiry.Column  `json:"slices,omitempty"` // what shards go by
+	Slices     []expiry.Column  `json:"slices,omitempty"` // the columns that hash slices are computed from
 	Ranges     bool             `json:"ranges,omitempty"` // whether lapse.open_run may cut leaves into ranges
 	Action     string           `json:"action"`
-	Soft       *expiry.Column   `json:"soft,omitempty"`    // that a soft action sets
-	Trusted    []TrustedCode    `json:"trusted,omitempty"` // what was found when the triggers were trusted
-	Due        *schemas.Due     `json:"due,omitempty"`     // how the auditor judges each row, where evidence is due
-	// Functions is the digest of the text of the version's functions, but for its numbers. Another program may write another
-	// text for the same policy, and no batch runs by a text that the program which calls it would not write.
+	Soft       *expiry.Column   `json:"soft,omitempty"`    // the column that a soft action sets
+	Trusted    []TrustedCode    `json:"trusted,omitempty"` // the code that was trusted, as found then
+	Due        *schemas.Due     `json:"due,omitempty"`     // how the auditor judges each row, if evidence says due
+	// Functions is the digest of the text of the version's functions, without its numbers. Another program may write another text for the same
+	// policy, and an executor runs only the text that it would write itself.
 	Functions string            `json:"functions,omitempty"`
 	Floor     []functions.Floor `json:"floor,omitempty"` // of lapse.yaml, about this table and what a cascade deletes
-	// HeldAgainst is the version that was in force when this one was held back because more falls due under it. It is no
-	// difference between two versions.
+	// HeldAgainst is the version that was in force when this one was held back because more falls due under it. It does not make two versions
+	// different.
 	HeldAgainst schemas.PolicyVersion `json:"held_against,omitempty"`
 }
 
-// readSpec refuses what it does not know: a newer program may have written it.
+// readSpec refuses keys that it does not know: a newer program may have written them.
 func readSpec(text []byte) (Spec, error) {
 	var s Spec
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -51,7 +51,7 @@ func readSpec(text []byte) (Spec, error) {
 	return s, nil
 }
 
-// Version is a policy version: what is written when it comes into force, read back from the record, and compared with others.
+// Version is a policy version: it is written when it comes into force, read back from the record, and compared with others.
 type Version struct {
 	Table      uint32
 	Definition functions.Definition // its ID and version are zero until Write
@@ -59,10 +59,10 @@ type Version struct {
 	Entry      string // as it was written in the file; "" where it is of no matter
 }
 
-// VersionSQL is what Scan reads, p being lapse.policy.
+// VersionSQL selects what Scan reads; p is lapse.policy.
 const VersionSQL = `jsonb_build_object('id', p.id, 'version', p.version, 'name', p.name, 'table', p.table_oid::bigint, 'table_name', p.table_name, 'spec', p.spec)::text`
 
-// Scan reads a version on record; of null nothing.
+// Scan reads a version on record; null leaves it empty.
 func (v *Version) Scan(from any) error {
 	text, is := from.(string)
 	if !is {
@@ -99,7 +99,7 @@ func (s *Spec) Schedule(of schemas.PolicyName) schedule.Schedule {
 	return when
 }
 
-// SliceCount is how many each leaf is cut into.
+// SliceCount is the number of slices that each leaf is cut into.
 func (s *Spec) SliceCount() int {
 	if s.Shards == nil {
 		return 1
@@ -107,8 +107,8 @@ func (s *Spec) SliceCount() int {
 	return s.Shards.Count
 }
 
-// TrustedCode is a trigger, a rule or a function that a policy trusts, as apply found it. A batch goes on only if what would run
-// inside it is among these, with the same digest: see lapse.code.
+// TrustedCode is a trigger, a rule or a function that a policy trusts, as apply found it. A batch continues only if everything that would run inside
+// it is among these, with the same digest: see lapse.code.
 type TrustedCode struct {
 	Relation uint32 `json:"relation"`
 	Kind     string `json:"kind"`
@@ -117,7 +117,7 @@ type TrustedCode struct {
 	On       string `json:"on"` // the relation's name, for a person
 }
 
-// trustedText is what a person sees of it.
+// trustedText shows them to a person.
 func trustedText(all []TrustedCode) string {
 	texts := make([]string, 0, len(all))
 	for _, c := range all {
@@ -127,7 +127,7 @@ func trustedText(all []TrustedCode) string {
 	return strings.Join(texts, ", ")
 }
 
-// TrustedJSON is what lapse.policy keeps, nil for a policy that trusts nothing.
+// TrustedJSON is the value for lapse.policy, nil for a policy that trusts nothing.
 func (s *Spec) TrustedJSON() (*string, error) {
 	if !s.Triggers.Trusted {
 		return nil, nil

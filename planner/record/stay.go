@@ -12,39 +12,39 @@ import (
 	"lapse/schemas"
 )
 
-// LastPass is the holder under which lapse.worker keeps why a pass was stopped whose process is gone: a word for each policy.
+// LastPass is the holder in lapse.worker of why an ended process's pass was stopped: a row for each policy.
 const LastPass = "last pass"
 
-// Stay is a reason for which due rows of a policy stay.
+// Stay is a reason why due rows of a policy stay.
 type Stay struct {
 	Reason schemas.HeldBack `json:"reason"`
-	Detail string           `json:"detail"` // what exactly, and what to do about it
-	// NeedsPerson says that they stay until a person has done something.
+	Detail string           `json:"detail"` // details, and what to do about it
+	// NeedsPerson says that they stay until a person acts.
 	NeedsPerson bool `json:"needs_person"`
 
-	stopped bool // the policy, by an error that its executor said
+	stopped bool // the policy is stopped by an error that its executor reported
 }
 
 // EndedRun is how a policy's last run ended.
 type EndedRun struct {
 	At       time.Time
 	Limited  bool   // at a limit
-	LeftDue  *int64 // nil where nobody counted
+	LeftDue  *int64 // nil if not counted
 	LeftHeld *int64
-	// Watermark is when the oldest of LeftDue fell due; nil where that is not known.
+	// Watermark is when the oldest of LeftDue fell due; nil if not known.
 	Watermark *time.Time
 }
 
-// Counted is what was counted while something kept a policy from deleting.
+// Counted is a count of due rows while the policy could not delete.
 type Counted struct {
 	At     time.Time
 	Due    int64
-	Exact  bool       // otherwise there are more, or PostgreSQL expects as many
-	Oldest *time.Time // when the oldest of them fell due; nil where that is not known
+	Exact  bool       // otherwise there are more, or it is PostgreSQL's estimate
+	Oldest *time.Time // when the oldest of them fell due; nil if not known
 }
 
-// Overdue is what is known of a policy's due rows, by what came last: a look that found none, the end of a run, the breaker, or a count.
-// It is nil where nothing is known: a run has begun since, or ended, and nobody has counted what it left.
+// Overdue is what is known about a policy's due rows, from the latest source: a look that found none, the end of a run, the breaker, or a count. It is
+// nil if nothing is known: a run has begun or ended since, and what it left was not counted.
 func (p *InForce) Overdue() *Counted {
 	known := Counted{At: p.LookedAt, Exact: true}
 	if p.LastRun != nil && p.LastRun.StartedAt.After(known.At) {
@@ -57,7 +57,7 @@ func (p *InForce) Overdue() *Counted {
 		}
 	}
 	if t := p.Tripped; t != nil && t.At.After(known.At) {
-		known = Counted{At: t.At, Due: t.Due, Exact: true, Oldest: &t.At} // it was due by then
+		known = Counted{At: t.At, Due: t.Due, Exact: true, Oldest: &t.At} // the oldest was due by then
 	}
 	if c := p.Counted; c != nil && c.At.After(known.At) {
 		oldest := known.Oldest
@@ -71,11 +71,10 @@ func (p *InForce) Overdue() *Counted {
 	return &known
 }
 
-// unknownDue is a number of due rows that nobody has counted.
+// unknownDue is a number of due rows that was not counted.
 const unknownDue = -1
 
-// OverdueFor is for how long the oldest due row has been due, as far as is known: where nobody could count, for how long the policy has not had
-// its run.
+// OverdueFor is how long the oldest due row has been due, as far as known; if it was not counted, how long the policy's run has been due.
 func (p *InForce) OverdueFor(now time.Time) time.Duration {
 	o := p.Overdue()
 	switch {
@@ -89,9 +88,9 @@ func (p *InForce) OverdueFor(now time.Time) time.Duration {
 	return 0
 }
 
-// Stays says why due rows of the policy stay, the reason that asks most of a person first. whole is why nothing is deleted in the whole
-// database, nil where something is; more is what only those know who are at work on the policy. Where it is known that no row is due, no reason
-// is given but an error that stopped the policy. Rows that are not due by the policy's schedule, which comes later, do not count.
+// Stays says why due rows of the policy stay, the reason that needs a person most first. whole is why nothing is deleted in the whole database, nil
+// if something is; more are reasons that only executors at work know. If no row is known to be due, the only reason is an error that stopped the
+// policy. Rows that wait only for the policy's schedule do not count.
 func (p *InForce) Stays(now time.Time, whole *Stay, more ...Stay) []Stay {
 	var all []Stay
 	add := func(reason schemas.HeldBack, detail string) {
@@ -100,7 +99,7 @@ func (p *InForce) Stays(now time.Time, whole *Stay, more ...Stay) []Stay {
 		case at < 0:
 			all = append(all, Stay{Reason: reason, Detail: detail})
 		case detail != "":
-			all[at].Detail = detail // of those who are at work
+			all[at].Detail = detail // the detail of the executors at work
 		}
 	}
 	if !p.nothingDue(now) {
@@ -111,13 +110,13 @@ func (p *InForce) Stays(now time.Time, whole *Stay, more ...Stay) []Stay {
 			p.stops(now, whole, add)
 		}
 	}
-	if p.HeldBack != 0 { // what is due under that version nobody counts
+	if p.HeldBack != 0 { // what is due under that version is not counted
 		add(schemas.HeldByVersion, p.HeldBackText())
 	}
 	if Live(p.State) {
 		p.leaves(now, add)
 		for _, s := range more {
-			// What stopped the policy stopped the look that would tell whether a row is due.
+			// The error that stopped the policy also stopped the look that would show whether a row is due.
 			if s.stopped || !p.nothingDue(now) {
 				add(s.Reason, s.Detail)
 			}
@@ -133,10 +132,10 @@ func (p *InForce) Stays(now time.Time, whole *Stay, more ...Stay) []Stay {
 	return all
 }
 
-// believed is for how long nobody doubts that no row is due: rows fall due, and executors that are at work count more often.
+// believed is how long "no row is due" is used: rows fall due, and executors at work look more often.
 const believed = 10 * time.Minute
 
-// Stopped is why nothing is deleted in the whole database, by the switch and by the executors that are at work; nil where nobody says so.
+// Stopped is why nothing is deleted in the whole database, by the switch and by what executors at work report; nil if nothing is stopped.
 func Stopped(ctx context.Context, q database.Querier) (*Stay, error) {
 	all, err := database.Collect[struct{ Reason, Detail string }](ctx, q, `
 		select * from (
@@ -156,8 +155,8 @@ func Stopped(ctx context.Context, q database.Querier) (*Stay, error) {
 	return &Stay{Reason: schemas.HeldBack(all[0].Reason), Detail: all[0].Detail}, nil
 }
 
-// Unattended are the policies that would delete and are late by more than their latitude, while no executor has said for two minutes that it
-// runs; none where every deletion is paused. It is no reason for which rows stay: an executor that runs says which there is.
+// Unattended are the policies that would delete and are late by more than their latitude, while no executor has reported for two minutes; none if every
+// deletion is paused. It is no reason of Stays, because a running executor reports its own.
 func Unattended(ctx context.Context, q database.Querier, policies []InForce, now time.Time) ([]schemas.PolicyName, error) {
 	late := []schemas.PolicyName{}
 	for i := range policies {
@@ -199,13 +198,13 @@ func UnattendedText(late []schemas.PolicyName) string {
 	return text
 }
 
-// nothingDue reports whether it is known that no row is due.
+// nothingDue reports whether no row is known to be due.
 func (p *InForce) nothingDue(now time.Time) bool {
 	o := p.Overdue()
 	return o != nil && o.Due == 0 && now.Sub(o.At) < believed
 }
 
-// stops adds what keeps the policy's next run from being begun, or from going on.
+// stops adds what keeps the policy's next run from beginning, or its open one from continuing.
 func (p *InForce) stops(now time.Time, whole *Stay, add func(schemas.HeldBack, string)) {
 	next, err := p.NextRun()
 	due := err == nil && !next.After(now)
@@ -225,7 +224,7 @@ func (p *InForce) stops(now time.Time, whole *Stay, add func(schemas.HeldBack, s
 	}
 }
 
-// leaves adds why the last run left due rows, and why the next one would: no count says anything else.
+// leaves adds why the last run left due rows, and the next one would, unless a count says otherwise.
 func (p *InForce) leaves(now time.Time, add func(schemas.HeldBack, string)) {
 	if p.Trouble != "" {
 		add(schemas.HeldByGuard, p.Trouble+": "+p.Remedy())
@@ -249,7 +248,7 @@ func (p *InForce) leaves(now time.Time, add func(schemas.HeldBack, string)) {
 	}
 }
 
-// ended takes over how runs ended, and what was counted.
+// ended copies how runs ended, and what was counted.
 func (r *inForceRow) ended(p *InForce) {
 	p.PutAside, p.Success, p.Watermark, p.Latitude = r.PutAside, r.Success, r.Watermark, time.Duration(r.Latitude*float64(time.Second))
 	if r.EndedAt != nil {

@@ -8,14 +8,14 @@ import (
 	"lapse/schemas"
 )
 
-// Total is what all runs of a policy in force deleted, also those that are no longer on record.
+// Total is what all runs of a policy in force deleted, including runs that are no longer on record.
 type Total struct {
 	Policy            schemas.PolicyName
 	Table             string
 	Deleted, Cascaded int64
 }
 
-// Totals returns it for each policy in force.
+// Totals returns the total of each policy in force.
 func Totals(ctx context.Context, q database.Querier) ([]Total, error) {
 	all, err := database.Collect[Total](ctx, q, `
 		select g.name, p.table_name, coalesce(sum(x.deleted), 0)::bigint, coalesce(sum(x.cascaded), 0)::bigint

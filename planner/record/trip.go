@@ -15,20 +15,20 @@ const (
 	AbsurdPast TripCause = "absurd_past"
 )
 
-// Absurd is an instant before which no row of a table that expires was ever made: the day 0 of most programs, and a year, because they
-// count it in their time zone, or from there.
+// Absurd is an instant before which no row of an expiring table was made: the zero time of most programs, plus a year, because some add a time zone
+// or an offset.
 var Absurd = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Trip says why the next run of a policy was not begun.
 type Trip struct {
 	Cause     TripCause
 	At        time.Time
-	Due, Rows int64 // rows that were due, and those of the table, less than 0 where that is not known
-	// Compared is what the rows that were due were compared with: what was to be expected, or how many of them are of the absurd past.
+	Due, Rows int64 // due rows, and rows of the table; below 0 if not known
+	// Compared is what Due was compared with: the expected number, or how many of the due rows are from before Absurd.
 	Compared int64
 }
 
-// Error says it with its numbers.
+// Error is the reason with its numbers.
 func (t *Trip) Error() string {
 	at := t.At.UTC().Format(time.RFC3339)
 	switch t.Cause {

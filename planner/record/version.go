@@ -8,19 +8,19 @@ import (
 	"lapse/planner/policyfile"
 )
 
-// MoreFallDue reports whether a row can be due under to that is not due under from. It answers no only where that is
-// certain: the same table, the same action, and a condition that is certainly no wider.
+// MoreFallDue reports whether a row may be due under to that is not due under from. It returns false only if that is certain: the same table, the
+// same action, and a condition that is certainly no wider.
 func MoreFallDue(from, to *Version) bool {
 	return from.Table != to.Table || from.Spec.Action != to.Spec.Action || to.Definition.Condition().MoreThan(from.Definition.Condition())
 }
 
-// Covers reports whether all that v deletes is certainly deleted by w too, by the same action and with the same triggers.
+// Covers reports whether w certainly deletes everything that v deletes, by the same action and with the same triggers.
 func (w *Version) Covers(v *Version) bool {
 	return !MoreFallDue(w, v) && reflect.DeepEqual(w.Definition.Soft, v.Definition.Soft) &&
 		w.Spec.Triggers == v.Spec.Triggers && slices.Equal(w.Spec.Trusted, v.Spec.Trusted)
 }
 
-// ForRowsOf is w for the rows that fall due under v, which it covers: what goes on while w is held back.
+// ForRowsOf is w restricted to the rows that fall due under v, which w covers: it continues while w is held back.
 func (w *Version) ForRowsOf(v *Version) *Version {
 	is := *w
 	is.Definition.Expire, is.Definition.Where = v.Definition.Expire, v.Definition.Where
@@ -33,7 +33,7 @@ func (w *Version) ForRowsOf(v *Version) *Version {
 	return &is
 }
 
-// PublishesChanges reports whether inserts and updates of the policy's table are published, and not its deletes alone.
+// PublishesChanges reports whether inserts and updates of the policy's table are published too, not only deletes.
 func (p *InForce) PublishesChanges() bool { return p.Current().PublishesChanges() }
 
 // DetectsMoves reports whether rows that move to another partition are told from deletions.
