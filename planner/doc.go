@@ -26,7 +26,7 @@
 // # Order
 //
 //	ParseAll          texts → *policyfile.File                      pure, in planner/policyfile
-//	Difference        *policyfile.File + what is in force → []Change      reads; asks the record first, then Resolve
+//	Difference        *policyfile.File + what is in force → []Change      reads; compares with the record first, then Resolve
 //	Resolve           Policy + catalog → Resolved                   reads; finds table, leaves, key, cascades, index
 //	Write             Change → version, functions, gate, state      one transaction, the gate's lock first
 //	advance_arming    arming → armed                                the executor, when the auditor has passed

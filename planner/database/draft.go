@@ -102,12 +102,12 @@ func (t *DraftTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	return t.Tx.QueryRow(ctx, schemas.InDraft(sql, t.names), args...)
 }
 
-// Begin runs work in a session of its own, in a transaction that is undone. The session is closed before begin returns.
+// Begin runs work in a session of its own, in a transaction that is rolled back. The session is closed before Begin returns.
 func (d *Draft) Begin(ctx context.Context, work func(tx *DraftTx) error) error {
 	return d.begin(ctx, &d.looks, drafted, work)
 }
 
-// Count is Begin, in a session that makes a function that counts, and calls it.
+// Count is Begin for a session that makes a counting function and calls it.
 func (d *Draft) Count(ctx context.Context, work func(tx *DraftTx) error) error {
 	return d.begin(ctx, &d.counts, counting, work)
 }
@@ -121,7 +121,7 @@ func (d *Draft) begin(ctx context.Context, made *copies, wanted []string, work f
 	return work(tx)
 }
 
-// Together lets looks share sessions, one after the other, and counts too, until end is called.
+// Together lets checks, and counts, share sessions one after the other until end is called.
 func (d *Draft) Together() (end func()) {
 	d.sharing = true
 	return func() {
@@ -131,8 +131,7 @@ func (d *Draft) Together() (end func()) {
 	}
 }
 
-// Read runs work, which must only read the system catalog, as Begin does, or while they are together in a savepoint of a session that others have
-// read in.
+// Read runs work, which must only read the system catalog, as Begin does; during Together in a savepoint of the session of all reads.
 func (d *Draft) Read(ctx context.Context, work func(db DB) error) error {
 	if !d.sharing {
 		return d.Begin(ctx, func(tx *DraftTx) error { return work(tx) })
@@ -144,8 +143,8 @@ func (d *Draft) Read(ctx context.Context, work func(db DB) error) error {
 	return expiry.Attempt(ctx, tx, func(tx pgx.Tx) error { return work(tx) })
 }
 
-// CountFor is Count, or while they are together in a savepoint of a session in which only tables of the same owner were counted. work prepares
-// no statement there: what was counted before can have replaced it.
+// CountFor is Count; during Together in a savepoint of a session that counted only tables of the same owner. work must prepare no statement
+// there: code that ran in an earlier count can have replaced it.
 func (d *Draft) CountFor(ctx context.Context, o *Owner, work func(tx *DraftTx) error) error {
 	if !d.sharing || o.Superuser {
 		return d.Count(ctx, work)
@@ -171,7 +170,7 @@ func (d *Draft) CountFor(ctx context.Context, o *Owner, work func(tx *DraftTx) e
 	return err
 }
 
-// share returns the session that is shared, or another one in its place.
+// share returns the shared session, or replaces it by another.
 func (d *Draft) share(ctx context.Context, s *shared, made *copies, wanted []string) (*DraftTx, error) {
 	if s.tx != nil && (s.tx.Conn().IsClosed() || time.Since(s.since) > sharedAtMost) {
 		s.close()

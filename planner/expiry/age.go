@@ -10,7 +10,7 @@ import (
 )
 
 // Age is the kind {column, after}: a row is due when Column + After <= cutoff, in PostgreSQL's own calendar arithmetic, in
-// UTC. {column} alone says that the column is the expiry: After is no time at all.
+// UTC. {column} alone means that the column is the due time: After is zero.
 type Age struct {
 	Moment
 	After Interval `json:"after"`
@@ -43,7 +43,7 @@ func (a *Age) Resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
 	return a.resolve(ctx, db, t)
 }
 
-// Columns are the one that is counted from.
+// Columns is the column that After is added to.
 func (a *Age) Columns() []Column { return []Column{a.onRecord()} }
 
 // Recall takes the column from the record.
@@ -56,7 +56,7 @@ func (a *Age) Recall(former Kind) Kind {
 	return &next
 }
 
-// MoreThan is false for the same column, read in the same zone, and a time that is certainly no shorter.
+// MoreThan is false for the same column, read in the same zone, with a time that is certainly not shorter.
 func (a *Age) MoreThan(former Kind) bool {
 	was, same := former.(*Age)
 	return !same || a.reading() != was.reading() || a.After.MayBeShorter(was.After)
@@ -82,9 +82,9 @@ func (a *Age) Bound(cutoff string) Bound {
 	return b
 }
 
-// Due is the bound alone where that is exact, so that nothing is computed for each row; "is true" keeps indexes off it, as what a batch's
-// shape adds decides which one is used. Otherwise it is guarded so that no value can raise: PostgreSQL evaluates a case in order, but the
-// parts of an AND in any order it likes.
+// Due is the bound alone if that is exact, so that nothing is computed for each row; "is true" keeps PostgreSQL from using an index for it,
+// because the conditions that a batch's shape adds must choose the index. Otherwise a case guards it so that no value can raise an error:
+// PostgreSQL evaluates a case in order, but the parts of an AND in any order.
 func (a *Age) Due(cutoff, bound string) string {
 	if b := a.Bound(cutoff); b.Exact {
 		return "(" + b.condition(bound) + ") is true"

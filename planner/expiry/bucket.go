@@ -6,8 +6,8 @@ import (
 	"lapse/schemas"
 )
 
-// Bucket is the kind {bucket: {column, span}, after} of MongoDB's time series: a row holds what was measured in the Span that
-// begins at Column, and is due when Column + Span + After <= cutoff, added up from the left: when the last of it is.
+// Bucket is the kind {bucket: {column, span}, after} of MongoDB's time series: a row holds the measurements of the Span that begins at
+// Column, and is due when its last measurement is: when Column + Span + After <= cutoff, added from the left.
 type Bucket struct {
 	Kind string `json:"kind"`
 	Moment

@@ -7,16 +7,16 @@ import (
 	"lapse/planner/expression"
 )
 
-// Condition is what pick, delete, survey and plan share: a row is due, and where holds. In its SQL t is the
-// policy's table or a leaf of it. Whether a hold is on the row, lapse.held adds to it.
+// Condition is the condition that pick, delete, survey and plan share: a row is due, and where holds. In its SQL t is the
+// policy's table or a leaf of it. lapse.held adds that no hold covers the row.
 type Condition struct {
 	Kind  Kind
 	Where string   // SQL over the row's own columns, "" for no further condition
 	Reads []Column // the columns that Where reads
-	// Indexed says that the index in use has only the rows that meet Where, so that a search for rows asks for those.
+	// Indexed: the index in use has only the rows that meet Where, so a search for rows must contain Where.
 	Indexed bool
-	// Unset is the part of Where that says that a soft action has not set its column, "" for no such action. It raises for no
-	// row, and leaves out what piles up: so a search for rows asks for it, and the index may have only these.
+	// Unset is the part of Where that a soft action has not set its column, "" for no such action. It never raises an error, and excludes
+	// the rows that pile up. So a search for rows contains it, and the index may have only the remaining rows.
 	Unset string
 }
 
@@ -29,7 +29,7 @@ func (c Condition) Exact(cutoff, bound string) string {
 	return strings.Join(parts, " and ")
 }
 
-// Narrow is what an index can use of the condition, "" for nothing.
+// Narrow is the part of the condition that an index can use, "" for none.
 func (c Condition) Narrow(cutoff, bound string) string {
 	var parts []string
 	if b := c.Kind.Bound(cutoff); !b.IsZero() {
@@ -44,19 +44,18 @@ func (c Condition) Narrow(cutoff, bound string) string {
 	return strings.Join(parts, " and ")
 }
 
-// Certain reports whether all rows that an index gives by Narrow are due. Where they are not, a batch must bound how many of
-// them it checks: millions may be past and not due.
+// Certain reports whether all rows within Narrow are due. If not, a batch must bound how many of them it checks: millions may be within it
+// and not due.
 func (c Condition) Certain() bool {
 	return (c.Where == c.Unset || c.Indexed) && len(c.Kind.Joins()) == 0 && c.Kind.Bound("now()").Exact
 }
 
-// MoreThan reports whether a row can be met by it that is not met by former, holds left aside. It answers no only where that
-// is certain.
+// MoreThan reports whether a row can meet c that does not meet former, apart from holds. It returns false only if that is certain.
 func (c Condition) MoreThan(former Condition) bool {
 	return c.Kind.MoreThan(former.Kind) || !c.asksFor(former)
 }
 
-// asksFor reports whether a row that meets Where certainly meets the former's: it has all of its parts, about the same columns, and
+// asksFor reports whether a row that meets Where certainly meets the former's Where: c has all parts of it, about the same columns, and
 // perhaps more.
 func (c Condition) asksFor(former Condition) bool {
 	if former.Where == "" {
@@ -76,7 +75,7 @@ func (c Condition) asksFor(former Condition) bool {
 	return true
 }
 
-// From is what the condition is asked about: a relation, given as SQL, and what is joined to it.
+// From is the FROM of the condition: a relation, given as SQL, and the relations joined to it.
 func (c Condition) From(relation string) string {
 	sql := relation + " as t"
 	for _, j := range c.Kind.Joins() {
@@ -85,8 +84,7 @@ func (c Condition) From(relation string) string {
 	return sql
 }
 
-// Candidates is where rows are looked for in order: From, but led by a relation that is joined, with its rows that have
-// none in the one that is given.
+// Candidates is the FROM of a search in order: as From, but a joined relation comes first, including its rows that have none in relation.
 func (c Condition) Candidates(relation string) string {
 	joins := c.Kind.Joins()
 	if len(joins) == 0 {
@@ -99,7 +97,7 @@ func (c Condition) Candidates(relation string) string {
 	return sql
 }
 
-// Using is From for a DELETE: the relations beside the one that is deleted from, and how they are joined.
+// Using is From for a DELETE: the relations in addition to the target, and how they are joined.
 func (c Condition) Using() (relations, on string) {
 	var names, conditions []string
 	for _, j := range c.Kind.Joins() {
@@ -108,8 +106,8 @@ func (c Condition) Using() (relations, on string) {
 	return strings.Join(names, ", "), strings.Join(conditions, "")
 }
 
-// Lock is the locking clause of the pick: every row that the condition reads is locked with the policy's. Where a column is set, which is in
-// no key, rows that come to refer to it in the meantime are let pass.
+// Lock is the locking clause of the pick: it locks every row that the condition reads. An action that sets a column, which is in no key, needs
+// a weaker lock, which lets other sessions insert rows that refer to the row.
 func (c Condition) Lock() string {
 	lock := "for update"
 	if c.Unset != "" {

@@ -22,11 +22,11 @@ type DB interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// errUndo ends a transaction that only looked.
+// errUndo rolls back a transaction that only read.
 var errUndo = errors.New("undo")
 
-// Attempt runs work in a transaction or savepoint that is undone afterwards, so that an error of PostgreSQL's leaves the
-// caller's transaction as it was.
+// Attempt runs work in a transaction or savepoint that is rolled back afterwards, so that an error in it does not abort the caller's
+// transaction.
 func Attempt(ctx context.Context, db DB, work func(tx pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if err := work(tx); err != nil {

@@ -1,23 +1,23 @@
 // Package expiry says when a row is due. A kind is one way to say it, and one file: age.go (column, column + after), ttl.go
 // (column + a ttl of the row's own), epoch.go (a Unix time), iso8601.go (a date as text), instant.go (a number or a text), bucket.go
-// (column + span + after). value.go and path.go are the value of a column or inside a document, moment.go a column that is an
-// instant. A Condition is what all SQL about a policy's rows takes: due, and where, and not held.
+// (column + span + after). value.go and path.go read a value from a column or inside a document, moment.go a column that is an
+// instant. All SQL about a policy's rows uses a Condition: due, and where, and not held.
 //
 // # What it promises
 //
 //   - The due test is exact, and no value raises in it: NULL, ±infinity, instants before 4713 BC, ttls that are
 //     negative or beyond six thousand years, numbers that are no Unix time and texts that are no date are never due.
-//     Only what a policy's author wrote, an expression or where, may raise.
-//   - A bound is a superset of what is due. It changes how fast a row is found, never whether. The index that a
-//     kind asks for refuses no row of the application's; one on an expression may, and a warning says so.
+//     Only an expression or where that a policy's author wrote may raise an error.
+//   - A bound is a superset of what is due. It changes how fast a row is found, never whether. An index that a kind wants
+//     never makes the application's inserts fail; one on an expression may, and a warning says so.
 //   - The SQL is a pure function of the kind's values. Two equal values give the same text.
-//   - MoreThan answers no only where it is certain that no more rows fall due.
-//   - What a kind stores in lapse.policy is read back as it was; what a newer program stored is refused.
+//   - MoreThan returns false only if it is certain that no more rows fall due.
+//   - A kind is read back from lapse.policy as it was stored; one that a newer program stored is refused.
 //
 // # What it refuses
 //
-// An entry of the policy file whose keys do not go together, columns that are not there or not of a type that the kind
-// reads, zones and durations that PostgreSQL does not know. Each is a Problem with its key.
+// An entry of the policy file whose keys exclude each other, columns that do not exist or whose type the kind does not read, zones and
+// durations that PostgreSQL does not know. Each is a Problem with its key.
 //
 // # The life of an entry
 //
@@ -32,7 +32,7 @@
 // One file with a type that is a Kind, its family (keys, check, read, load), and one line in families. The template of the
 // deletion function takes the rest from the Condition: a kind may join further relations, whose rows the pick locks with
 // the policy's; it may have no bound; and the bound's type need not be the column's. Kinds that read another relation also
-// need it in lapse.check_leaf, lapse.inspect and lapse.same_table, which ask about the policy's table only.
+// need it in lapse.check_leaf, lapse.inspect and lapse.same_table, which check only the policy's table.
 //
 //	hold         condition.go    a part of every Condition
 package expiry

@@ -7,8 +7,8 @@ import (
 	"lapse/schemas"
 )
 
-// Elsewhere is how a row is found due where there is no PostgreSQL: by one column's text and whole numbers. Where a kind cannot be
-// told so, due is nil, and why says what prevents it.
+// Elsewhere says how to tell without PostgreSQL whether a row is due: from one column's text, with whole numbers. If that is impossible for a
+// kind, due is nil, and why says why.
 func Elsewhere(k Kind) (due *schemas.Due, why string) {
 	switch k := k.(type) {
 	case *Age:
@@ -53,7 +53,7 @@ func (m *Moment) elsewhere(after ...Interval) (*schemas.Due, string) {
 	return due, ""
 }
 
-// periods are those that are any time at all.
+// periods are the intervals that are not zero.
 func periods(after ...Interval) (all []schemas.Period) {
 	for _, i := range after {
 		if !i.IsZero() {

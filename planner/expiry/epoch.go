@@ -11,7 +11,7 @@ import (
 
 // Epoch is the kind {column, epoch: s|ms, path, after}: a number of a column, or of a jsonb document, is a Unix time, and the
 // row is due when that time + After <= cutoff. Seconds are read to the microsecond, as PostgreSQL's to_timestamp does;
-// milliseconds are rounded down to the second, as GDN does. What is no number, or lies outside PostgreSQL's calendar, never
+// milliseconds are rounded down to the second, as GDN does. A value that is no number, or is outside PostgreSQL's calendar, never
 // expires. A number below zero is an instant before 1970.
 type Epoch struct {
 	Kind string `json:"kind"`
@@ -26,11 +26,11 @@ const (
 	milliseconds = "ms"
 )
 
-// earliestSecond is the first of year 4713 BC, from which on to_timestamp cannot raise. With the sign left out it is also the
-// last number that is believed in a document: an instant in the year 8651.
+// earliestSecond is, without its sign, the beginning of the year 4713 BC: to_timestamp cannot raise an error from there on. With a positive
+// sign it is also the largest valid number in a document: an instant in the year 8651.
 const earliestSecond = "210863520000"
 
-// wholeTypes and realTypes are the columns that hold numbers; and numeric.
+// wholeTypes and realTypes are the types of number columns, apart from numeric.
 func wholeTypes() []ColumnType { return []ColumnType{"smallint", "integer", "bigint"} }
 func realTypes() []ColumnType  { return []ColumnType{"real", "double precision"} }
 
@@ -92,8 +92,8 @@ func (k *Epoch) times(number string) string {
 	return number
 }
 
-// numberOrder is what rows are ordered by for a number in a document: it as a bigint, rounded down, null where it is none. It is
-// written as PostgreSQL writes it, is immutable, never raises, and is short whatever the document holds.
+// numberOrder is the order of rows by a number in a document: as a bigint, rounded down; null for any other value. It is in PostgreSQL's
+// spelling, is immutable, never raises an error, and is short whatever the document holds.
 func (k *Epoch) numberOrder(table string) string {
 	return "CASE jsonb_typeof(" + k.json(table) + ") WHEN 'number'::text THEN " + k.guardedNumber(table) + " ELSE NULL::bigint END"
 }
@@ -119,8 +119,8 @@ func (k *Epoch) orderType() ColumnType {
 	return k.Type
 }
 
-// Instant is the SQL of the number as an instant. Where order lies within Due's limits it cannot raise: a numeric is rounded
-// first, since one that is very near to zero is out of the range of what to_timestamp takes.
+// Instant is the SQL of the number as an instant. It cannot raise an error if order is within Due's limits: it rounds a numeric first, since
+// one very near to zero is out of range for to_timestamp.
 func (k *Epoch) Instant() string {
 	number := k.raw("t.")
 	if k.inJSON() {
@@ -171,8 +171,8 @@ func (k *Epoch) Bound(cutoff string) Bound {
 	return b
 }
 
-// Due is guarded as Age's is: what lies between the calendar's first second and the bound is a number, and can be added to. NaN
-// lies above every bound.
+// Due is guarded as Age's is: a value between the calendar's first second and the bound is a number, to which After can be added. NaN
+// is above every bound.
 func (k *Epoch) Due(cutoff, bound string) string {
 	return "case when " + k.order() + " between -" + k.times(earliestSecond) + " and " + bound +
 		" then " + k.Instant() + " + interval " + schemas.Literal(k.After.String()) + " <= " + cutoff + " else false end"

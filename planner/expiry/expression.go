@@ -9,9 +9,9 @@ import (
 	"lapse/schemas"
 )
 
-// Expression is the kind {expression}: an instant is computed from the row's own columns, and the row is due when it is
-// reached. NULL, ±infinity and instants before 4713 BC never are. What the expression itself raises for a row (a division by
-// zero, a text that is no date) ends the batch: nobody but its author can guard it, by case.
+// Expression is the kind {expression}: an instant is computed from the row's own columns, and the row is due from that instant on. A row with
+// NULL, ±infinity or an instant before 4713 BC is never due. An error that the expression raises for a row (a division by zero, a text that
+// is no date) ends the batch: only its author can prevent that, by case.
 type Expression struct {
 	Kind      string   `json:"kind"`
 	Text      string   `json:"expression"` // as it was written
@@ -57,7 +57,7 @@ func (x *Expression) Resolve(ctx context.Context, db DB, t Table) ([]Problem, er
 	return nil, nil
 }
 
-// Columns are those that the expression reads.
+// Columns are the columns that the expression reads.
 func (x *Expression) Columns() []Column { return slices.Clone(x.Reads) }
 
 // Recall takes what was read from the record.
@@ -85,7 +85,7 @@ func (x *Expression) Fields() []Field {
 	}
 }
 
-// Bound is the cutoff, where an index can hold the expression: every row within it is due, but for those that never are.
+// Bound is the cutoff, if an index can hold the expression: every row within it is due, except those that never are.
 func (x *Expression) Bound(cutoff string) Bound {
 	if !x.Immutable {
 		return Bound{}
@@ -94,7 +94,7 @@ func (x *Expression) Bound(cutoff string) Bound {
 	return Bound{Column: instant, Type: string(Timestamptz), Value: cutoff, Also: instant + " >= " + schemas.Literal(earliest), Exact: true}
 }
 
-// Due computes the instant. What it is compared with raises for no instant.
+// Due computes the instant. The comparison itself never raises an error.
 func (x *Expression) Due(cutoff, _ string) string {
 	return "case when (" + x.SQL + ") between " + schemas.Literal(earliest) + " and " + cutoff + " then true else false end"
 }

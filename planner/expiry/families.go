@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// families are all kinds, in the order in which an entry is held to them: one with instant and epoch is an instant.
+// families are all kinds. An entry is of the first one whose mark it has: one with instant and epoch is an instant.
 func families() []family {
 	return []family{
 		sidecarFamily(), ttlFamily(), instantFamily(), epochFamily(), isoFamily(), bucketFamily(), expressionFamily(), ageFamily(),
@@ -28,7 +28,7 @@ func Keys() []string {
 	return keys
 }
 
-// of is the kind that an entry is of.
+// of returns the kind of an entry.
 func of(e Entry) family {
 	all := families()
 	for _, f := range all {
@@ -41,7 +41,7 @@ func of(e Entry) family {
 	return all[len(all)-1]
 }
 
-// Check says what is wrong with an entry by itself.
+// Check says what is wrong with an entry, without a database.
 func Check(e Entry) []Problem {
 	f := of(e)
 	for _, key := range Keys() {
@@ -56,7 +56,7 @@ func Check(e Entry) []Problem {
 	return f.check(e)
 }
 
-// marksWith are what kinds that have a key are known by.
+// marksWith are the marks of the kinds that have a key.
 func marksWith(key string) (marks []string) {
 	for _, f := range families() {
 		if slices.Contains(f.keys, key) {
@@ -66,7 +66,7 @@ func marksWith(key string) (marks []string) {
 	return marks
 }
 
-// Read lets PostgreSQL read an entry's durations. The kind that it returns names its columns and knows nothing of them.
+// Read lets PostgreSQL read an entry's durations. The kind that it returns has the names of its columns, but not their types.
 func Read(ctx context.Context, db DB, e Entry) (Kind, []Problem, error) {
 	return of(e).read(ctx, db, e)
 }

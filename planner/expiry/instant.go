@@ -74,9 +74,9 @@ func (k *NumberOrText) Fields() []Field {
 // number is the value where it is one.
 func (k *NumberOrText) number() *Epoch { return &Epoch{Value: k.Value, Unit: k.Unit, After: k.After} }
 
-// An index needs one order for both. A text that begins like a date counts as the second (or the millisecond), since 1970, at which that day begins if
-// every year has 365.2425 days and a month 30.6: this is exact to within four days, needs no calendar, and cannot raise.
-// approximate is more than the day that it gives can lie above the true one, and an offset's day.
+// An index needs one order for numbers and texts. A text that begins like a date is converted to the seconds (or milliseconds) since 1970 of
+// that day's beginning, as if every year had 365.2425 days and every month 30.6. That is exact to within four days, needs no calendar, and
+// cannot raise an error. approximate is more than the largest error and an offset of a day together.
 const approximate = "5 days"
 
 // order is the SQL of what rows are ordered by, written as PostgreSQL writes it.
@@ -108,7 +108,7 @@ func (k *NumberOrText) Bound(cutoff string) Bound {
 	return Bound{Column: "(" + k.order("t.") + ")", Type: "bigint", Value: value, OutOfRange: beforeTheCalendar(k.After)}
 }
 
-// Due is guarded by what order is not null for: a number of the calendar, or a text that begins like a date.
+// Due is guarded by order, which is null except for a number within the calendar, or a text that begins like a date.
 func (k *NumberOrText) Due(cutoff, bound string) string {
 	return "case when (" + k.order("t.") + ") <= " + bound + " then case when jsonb_typeof(" + k.json("t.") + ") = 'number' then " +
 		k.number().Instant() + " + interval " + schemas.Literal(k.After.String()) + " <= " + cutoff + " else " +

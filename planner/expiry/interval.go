@@ -82,9 +82,8 @@ func (i *Interval) UnmarshalText(text []byte) error {
 // Exact is the part whose length does not depend on the calendar, in microseconds.
 func (i Interval) Exact() int64 { return int64(i.Days)*24*time.Hour.Microseconds() + i.Microseconds }
 
-// MayBeShorter reports whether there is an instant from which i is a shorter time than other. It answers no only where that
-// is certain whatever the calendar does, months and the rest each compared by themselves. "31 days" after "1 mon" is certain
-// too for a person, and may be shorter here.
+// MayBeShorter reports whether i is shorter than other from some instant. It returns false only if that is certain on every calendar, by
+// comparing months, and the rest, each by itself. So it returns true for "31 days" and "1 mon", although 31 days are never shorter.
 func (i Interval) MayBeShorter(other Interval) bool {
 	return i.Months < other.Months || i.Exact() < other.Exact()
 }
@@ -92,7 +91,7 @@ func (i Interval) MayBeShorter(other Interval) bool {
 // IsZero reports whether the interval is no time at all.
 func (i Interval) IsZero() bool { return i == Interval{} }
 
-// After returns t + i in UTC, as PostgreSQL counts: months first, to the month's last day where the day is missing.
+// After returns t + i in UTC, as PostgreSQL adds: months first, to the month's last day if it is shorter.
 func (i Interval) After(t time.Time) time.Time {
 	t = t.UTC()
 	if i.Months != 0 {
@@ -104,8 +103,8 @@ func (i Interval) After(t time.Time) time.Time {
 	return t.AddDate(0, 0, int(i.Days)).Add(time.Duration(i.Microseconds) * time.Microsecond)
 }
 
-// before is the SQL of an instant at or before which everything lies to which i can be added so that the sum is at or before
-// instant, which is SQL too. Days and hours are taken off exactly, months with some days of slack.
+// before is SQL for an upper bound of all instants x with x + i <= instant; instant is SQL too. It subtracts days and hours exactly, months
+// with some days of slack.
 func (i Interval) before(instant string) string {
 	if exact := (Interval{Days: i.Days, Microseconds: i.Microseconds}); !exact.IsZero() || i.Months == 0 {
 		instant += " - interval " + schemas.Literal(exact.String())
@@ -116,12 +115,12 @@ func (i Interval) before(instant string) string {
 	return instant
 }
 
-// beforeTheCalendar is what is wrong with an entry whose time cannot be counted back from now.
+// beforeTheCalendar is the problem of an entry whose time cannot be subtracted from now.
 func beforeTheCalendar(after Interval) Problem {
 	return Problem{"after", fmt.Sprintf("%s before now is before the first instant that PostgreSQL knows", after)}
 }
 
-// intervalOf refuses what no policy may say.
+// intervalOf refuses negative durations.
 func intervalOf(v pgtype.Interval) (Interval, error) {
 	if v.Months < 0 || v.Days < 0 || v.Microseconds < 0 {
 		return Interval{}, errors.New("a duration must not be negative, nor any part of it")

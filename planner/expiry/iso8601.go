@@ -18,10 +18,10 @@ import (
 //	2019-05-27T21:20:00Z            and all of the above but the first
 //	2019-05-27T21:20:00+01:30       and +0130 and +01; an offset of less than a day
 //
-// PostgreSQL counts in microseconds. What is between two of them is the later one, so that nothing is due before its time.
+// PostgreSQL counts in microseconds. An instant between two of them is rounded up, so that nothing is due before its time.
 //
-// Any other text never expires, however near it comes: a day that the month has not, the year 0000, 24:00:00, a second 60, a
-// space after the date, t or z, a comma, digits that are not ASCII's. Unread counts those.
+// Any other text never expires, however similar: a day that the month does not have, the year 0000, 24:00:00, a second 60, a
+// space after the date, t or z, a comma, digits that are not ASCII. Unread counts those.
 type ISO8601 struct {
 	Kind string `json:"kind"`
 	Value
@@ -38,7 +38,7 @@ const isoForms = `^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])` +
 // isoFirst is at or below every text that has a year, under collation C.
 const isoFirst = `'0001'`
 
-// isoLonger is more characters than any of the forms has. So much of a text is checked, and kept in an index.
+// isoLonger is longer than any of the forms. Only so many characters of a text are checked, and kept in an index.
 const isoLonger = "36"
 
 func isoFamily() family {
@@ -55,7 +55,7 @@ func isoFamily() family {
 	}
 }
 
-// checkTrue says what is wrong with a key that has but one value.
+// checkTrue says what is wrong with a key whose only value is true.
 func checkTrue(e Entry, key string) []Problem {
 	if e[key] == "true" {
 		return nil
@@ -90,8 +90,8 @@ func (k *ISO8601) MoreThan(former Kind) bool {
 // Fields are the entry's keys, and what the column is.
 func (k *ISO8601) Fields() []Field { return k.fields(Field{"expire.iso8601", "true"}, k.After) }
 
-// indexed is what an index has of the text, without its collation: the column, or the beginning of a text inside it, null where
-// there is none. It is written as PostgreSQL writes it.
+// indexed is the part of the text that an index contains, without its collation: the column, or the beginning of a text inside it, null if
+// there is none. It is in PostgreSQL's spelling.
 func (k *ISO8601) indexed(table string) string {
 	if k.inJSON() {
 		return "CASE jsonb_typeof(" + k.json(table) + ") WHEN 'string'::text THEN substr(" + k.text(table) + ", 1, " + isoLonger + ") ELSE NULL::text END"

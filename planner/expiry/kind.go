@@ -2,7 +2,7 @@ package expiry
 
 import "context"
 
-// Kind is how a row's due time is found, with the values of one policy. In its SQL t is the policy's table or a leaf of it.
+// Kind says when a row is due, with the values of one policy. In its SQL t is the policy's table or a leaf of it.
 type Kind interface {
 	// Resolve finds the columns that the entry names, and notes their numbers and types.
 	Resolve(ctx context.Context, db DB, t Table) ([]Problem, error)
@@ -10,15 +10,14 @@ type Kind interface {
 	Columns() []Column
 	// Recall is the kind with the numbers and types that former had; nil if former is of another kind or reads other columns.
 	Recall(former Kind) Kind
-	// MoreThan reports whether a row can be due that is not due under former, in the same table. It answers no only where
-	// that is certain.
+	// MoreThan reports whether a row of the same table can be due that is not due under former. It returns false only if that is certain.
 	MoreThan(former Kind) bool
-	// Fields are what a person sees of it, each of them a text that goes into functions.
+	// Fields show the kind to a person. Each of them goes into the functions' text.
 	Fields() []Field
 
 	// Bound is a limit that an index can use; zero if there is none.
 	Bound(cutoff string) Bound
-	// Due is the exact condition. No value raises in it. bound is the SQL of the bound's value.
+	// Due is the exact condition. It never raises an error. bound is the SQL of the bound's value.
 	Due(cutoff, bound string) string
 	// Instant is what rows are ordered by, as an instant.
 	Instant() string
@@ -54,9 +53,9 @@ type Bound struct {
 	Value  string // SQL, computed once per call
 	// Also is a further condition, in SQL, that every due row meets and an index can use; "" for none. It never raises.
 	Also string
-	// Exact says that every row within the bound is due, but for a few that nobody has many of: instants before 4713 BC.
+	// Exact: every row within the bound is due, except instants before 4713 BC, of which no table has many.
 	Exact bool
-	// Settled is an interval, in SQL: rows that lie further within the bound than that are due, or never will be; "" where that is not known.
+	// Settled is an interval, in SQL: rows further within the bound than that are due, or never will be; "" if not known.
 	Settled string
 	// OutOfRange is what is wrong with the entry if PostgreSQL cannot compute the value.
 	OutOfRange Problem
@@ -81,7 +80,7 @@ type Order struct {
 	Cast   string // the type to read its text back as
 }
 
-// Join is a relation beside the policy's table.
+// Join is a relation in addition to the policy's table.
 type Join struct {
 	Relation string // schema.table, quoted where SQL wants it
 	OID      uint32
@@ -115,7 +114,7 @@ type Problem struct {
 // Entry is the policy file's "expire", as it was written: texts by key.
 type Entry map[string]string
 
-// family is what is known of a kind before there are values.
+// family describes a kind without values.
 type family struct {
 	name  string   // on record: "" for the first kind
 	keys  []string // that an entry may have

@@ -2,9 +2,9 @@ package expiry
 
 import "time"
 
-// Lasting is a kind with a time between what the row says and the row's deletion. For any other kind the row itself says when it goes.
+// Lasting is a kind that adds a time to an instant of the row. With any other kind the row itself says when it is due.
 type Lasting interface {
-	// Least is that time; false: the row itself says when it goes.
+	// Least is that time; false: the row itself says when it is due.
 	Least() (Interval, bool)
 }
 
@@ -16,7 +16,7 @@ func LeastOf(k Kind) (Interval, bool) {
 	return Interval{}, false
 }
 
-// counted is what passes between an instant and the row's deletion. With no time at all the instant itself is the expiry.
+// counted returns the time after which a row is due. If it is zero, the row's instant itself is the due time.
 func counted(after Interval) (Interval, bool) { return after, !after.IsZero() }
 
 // Least is After.
@@ -37,14 +37,14 @@ func (b *Bucket) Least() (Interval, bool) { return counted(b.After) }
 // Least is After, counted from what the registry says.
 func (s *Sidecar) Least() (Interval, bool) { return counted(s.After) }
 
-// Doubt is how far a column may be from the instant that it means. Nothing in the database tells: a floor believes it only where it
-// says so.
+// Doubt is how far a column may be from the instant that it means. The database cannot tell. So a floor trusts such a column only if it says
+// so.
 type Doubt struct {
 	Earlier  time.Duration // by so much may the instant that is read lie before the one that was meant
 	Computed bool          // by the table from other columns, so that it may be any instant
 }
 
-// DoubtOf is what is to be doubted in a kind that is Lasting.
+// DoubtOf returns the doubt about a kind that is Lasting.
 func DoubtOf(k Kind) Doubt {
 	if d, doubtful := k.(interface{ doubt() Doubt }); doubtful {
 		return d.doubt()
@@ -68,7 +68,7 @@ func (k *ISO8601) doubt() Doubt { return Doubt{westernmost, k.Generated} }
 
 func (k *NumberOrText) doubt() Doubt { return Doubt{westernmost, k.Generated} }
 
-// AtLeast reports whether i is no shorter a time than other, from whatever instant. It answers yes only where that is certain.
+// AtLeast reports whether i is certainly not shorter than other, from any instant.
 func (i Interval) AtLeast(other Interval) bool {
 	if !i.MayBeShorter(other) {
 		return true

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Meaning is what decides what an expression over a column says, besides the name of its type, as lapse.meaning writes it: the labels of
-// its enums by their oids, and under "" a digest of everything else, empty for a type of PostgreSQL's own. "" is unknown.
+// Meaning is what determines the result of an expression over a column, apart from the name of its type, as lapse.meaning writes it: the labels
+// of its enums by their oids, and under "" a digest of everything else, empty for a type of PostgreSQL's own. "" is unknown.
 type Meaning string
 
 func (m Meaning) parts() map[string]string {
@@ -21,8 +21,8 @@ func (m Meaning) parts() map[string]string {
 	return parts
 }
 
-// agrees reports whether no value that both know means something else under one than under the other: one has all that the other has,
-// and perhaps further labels.
+// agrees reports whether every value that both know means the same under both: one has everything that the other has, and perhaps
+// further labels.
 func (m Meaning) agrees(with Meaning) bool {
 	if m == "" || with == "" || m == with {
 		return true

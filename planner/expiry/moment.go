@@ -65,7 +65,7 @@ func (m *Moment) local() *Moment {
 	return nil
 }
 
-// checkMoment says what is wrong with an entry's column and zone.
+// checkMoment checks an entry's column and zone.
 func checkMoment(e Entry) (problems []Problem) {
 	if zone, there := e["zone"]; there {
 		if _, err := LoadZone(zone); err != nil {
@@ -135,8 +135,8 @@ func (*Moment) Joins() []Join { return nil }
 // Scaffold is nothing.
 func (*Moment) Scaffold(string) string { return "" }
 
-// limit is the bound of a column whose due values are all at or before an instant, given as SQL. It leaves -infinity out too:
-// some drivers write that where a program has set no time, into millions of rows that no batch should read.
+// limit is the bound "column <= instant"; instant is SQL. It also excludes -infinity: some drivers write that for a time that is not set, into
+// millions of rows that no batch should read.
 func (m *Moment) limit(instant string) Bound {
 	if !m.inUTC() {
 		instant += " + interval " + schemas.Literal(zoneSlack)

@@ -12,10 +12,10 @@ import (
 	"lapse/schemas"
 )
 
-// Sidecar is the kind {sidecar, column, after}: a registry, a table beside the policy's with the same primary key, says when
-// a row is due: Column of its row + After <= cutoff. A row without one in the registry is never due, and a registry's row
-// without a row does not matter. The pick locks the registry's row too: a row's time is either extended before the batch sees
-// it, or the update waits until the row is gone.
+// Sidecar is the kind {sidecar, column, after}: a registry, which is a second table with the same primary key, says when a row is due:
+// Column of its row in the registry + After <= cutoff. A row without one in the registry is never due, and a registry's row
+// without a row does not matter. The pick locks the registry's row too: an update that extends a row's time either comes before the batch
+// reads it, or waits until the row is deleted.
 //
 // The columns of the two primary keys are matched by their names if these are the same, or else by their position.
 type Sidecar struct {

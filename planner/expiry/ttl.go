@@ -12,9 +12,9 @@ import (
 // TTL is the kind {column, ttl_column, ttl_default}: a row is due when Column + its own ttl <= cutoff. The ttl is a number
 // of seconds or an interval; a row without one has the default, or never expires.
 //
-// A ttl that is negative, or an interval with a negative part, or one of more than six thousand years is none that anybody
-// meant (-1 is what programs write for "never"), and the row is not due: what is deleted wrongly does not come back. A ttl of
-// 0 is due at the column. So nothing is due before its column, which gives the bound.
+// A row with a negative ttl, an interval with a negative part, or a ttl of more than six thousand years is never due: such a ttl is a mistake,
+// or means "never" (many programs write -1), and a wrong deletion cannot be undone. With a ttl of 0 a row is due at its column. So no row is
+// due before its column, which gives the bound.
 type TTL struct {
 	Kind string `json:"kind"`
 	Moment
@@ -22,8 +22,7 @@ type TTL struct {
 	TTLNumber int16      `json:"ttl_number"`
 	TTLType   ColumnType `json:"ttl_type"`
 	Default   *Interval  `json:"ttl_default,omitempty"`
-	// Sparse says that the index in use has only the rows with a ttl, since the others never expire, so that a search for rows
-	// asks for those.
+	// Sparse: the index in use has only the rows with a ttl, since the others never expire. So a search for rows must ask for a ttl.
 	Sparse bool `json:"sparse,omitempty"`
 }
 
@@ -34,8 +33,8 @@ const intervalType ColumnType = "interval"
 // ttlTypes are what a ttl can be kept in.
 func ttlTypes() []ColumnType { return []ColumnType{"smallint", "integer", "bigint", intervalType} }
 
-// The longest ttl that is believed, both ways of writing it the same to PostgreSQL, for which a month has 30 days when
-// intervals are compared. Added to an instant of these centuries it stays inside the calendar.
+// The longest valid ttl, in two forms that PostgreSQL compares as equal, because it counts a month as 30 days then. Added to an instant of these
+// centuries it stays inside the calendar.
 const (
 	longestTTL        = "6000 years"
 	longestTTLSeconds = "186624000000"

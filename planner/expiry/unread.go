@@ -1,6 +1,6 @@
 package expiry
 
-// Unread is what of a kind's values is there and cannot be read, so that its rows never expire and nothing else would say so.
+// Unread describes values that are set but that a kind cannot read, so that their rows never expire, unnoticed.
 type Unread struct {
 	Condition string // SQL: true of such a row; it never raises
 	// Pattern is SQL: what such a value is like, without its digits and letters. 9 is a digit, a is any character but a digit or ASCII's
@@ -11,7 +11,7 @@ type Unread struct {
 // patternLength is how much of a value a pattern has.
 const patternLength = "40"
 
-// UnreadOf is that of a kind; zero where every value that is there can be read.
+// UnreadOf returns the Unread of a kind; zero if the kind can read every value.
 func UnreadOf(k Kind) Unread {
 	switch k := k.(type) {
 	case *Epoch:
@@ -38,7 +38,7 @@ func UnreadOf(k Kind) Unread {
 	return Unread{}
 }
 
-// unread is that of a value in a document; number and text are the conditions that it is read as one.
+// unread returns the Unread of a value in a document; number and text are the conditions for reading it as a number or a text.
 func (v *Value) unread(number, text string) Unread {
 	is := "jsonb_typeof(" + v.json("t.") + ")"
 	return Unread{

@@ -3,26 +3,26 @@
 //
 // # What it promises
 //
-//   - PostgreSQL parses the text, and the stored tree is judged, not the text: every function, operator, cast and type in it
+//   - PostgreSQL parses the text, and the package checks the resulting tree, not the text: every function, operator, cast and type in it
 //     by its oid.
-//   - Nothing is evaluated while it is read: no row is checked, no function is called or folded, and no literal is read by
-//     code of the table's owner.
-//   - What comes out means the same wherever it is parsed again under search_path = pg_catalog, pg_temp: its columns are
+//   - Reading evaluates nothing: no row is checked, no function is called or folded, and no code of the table's owner reads a
+//     literal.
+//   - The result means the same wherever it is parsed again under search_path = pg_catalog, pg_temp: its columns are
 //     written t."name", its literals have types, and it was parsed a second time, over the columns as they are.
 //   - It says which columns it reads, with numbers and types, and whether an index can hold it.
 //
 // # What it refuses
 //
 // More than one expression, comments, dollar quotes and names with Unicode escapes; subqueries, other tables, whole rows, system
-// columns; volatile functions; what depends on when or on who asks (now(), current_user, 'today'), stable functions other than
-// those of stableFunctions, which depend on pinned settings alone; functions, operators, types and collations that are neither
+// columns; volatile functions; what depends on the time or the user (now(), current_user, 'today'); stable functions other than those of
+// steady, which depend only on pinned settings; functions, operators, types and collations that are neither
 // PostgreSQL's nor a superuser's. A superuser's is what a role with SUPERUSER owns, such as the objects of an extension that a
 // superuser made; of a superuser's functions only those that are declared immutable. A name without a schema is looked for in
 // pg_catalog alone. A column of an extension's type is not cast without being asked, since the operators of the extension's schema
 // would mean something else (citext): the cast is to be written.
 //
-// Columns that cannot be read at all: virtual generated ones, composite types, arrays of domains, and types of others. Enums of
-// anybody can, and domains, which are read as what they are over.
+// Columns that cannot be read at all: virtual generated ones, composite types, arrays of domains, and types of other roles. Any role's enums can
+// be read, and so can domains, as the types under them.
 //
 // # Order
 //
@@ -32,12 +32,13 @@
 //	judge         tree → problems               every object by its oid
 //	parse, judge  canonical text, once more     over the columns' own types
 //
-// PostgreSQL reads a literal by the input function of its type while it parses. For an array of a domain that runs the domain's
-// CHECK, which may be anybody's function. So the temporary table has a domain's base type in place of the domain, leaves out what
-// cannot be read, and is compared by oid with what was checked; and the parsing happens in a SECURITY DEFINER function that
-// belongs to the table's owner for as long as the transaction lasts. Whatever escapes the rest, an owner who changes names while
-// somebody applies, would run with the owner's own rights. What it could leave behind in the session is not used: settings are pinned again after each
-// statement that it could run in, no statement of ours has a name, and what is prepared is dropped at the end. Where the owner is a superuser, it would run as a role that can read and do nothing else.
+// PostgreSQL reads a literal by the input function of its type while it parses. For an array of a domain that runs the domain's CHECK, which may
+// call any role's function. So the temporary table has a domain's base type instead of the domain, leaves out columns that cannot be read, and
+// its types are compared by oid with those that were checked. The parsing happens in a SECURITY DEFINER function that the table's owner owns
+// during the transaction. If code of the owner runs nevertheless, because the owner renames things during an apply, it has only the owner's
+// rights. What it could leave behind in the session has no effect: settings are pinned again after each statement in which it could run, and
+// no statement of ours has a name; prepared statements are dropped at the end. If the owner is a superuser, the function runs as a role that
+// can only read.
 //
 // # When something fails
 //
@@ -45,7 +46,7 @@
 //	we die at any point                         nothing: all is rolled back    the next apply
 //	the server is read only                     nothing                        the next call, elsewhere
 //	the owner may make no temporary tables      a problem with the GRANT       a DBA
-//	an object is replaced after it was judged   a superuser's own doing        the next apply
+//	an object is replaced after it was checked  only a superuser can do that   the next apply
 //	a function that fits better is made later   the warning of open schemas    a DBA, who moves the extension to a schema of its own
 //	an expression raises for a row              the batch, with its SQLSTATE   a person, who fixes the row or the policy
 package expression

@@ -214,7 +214,7 @@ func (w *wantedIndex) improve(found *Found, index expiry.Index, weak []string, s
 	found.Warnings = append(found.Warnings, found.Stale.String())
 }
 
-// problem is what is so without the index.
+// problem is the consequence of not having the index.
 func (w *wantedIndex) problem(index expiry.Index, tree *tree, leaves []database.Relation) string {
 	var none []string
 	for _, l := range leaves {
@@ -228,7 +228,7 @@ func (w *wantedIndex) problem(index expiry.Index, tree *tree, leaves []database.
 	return fmt.Sprintf("no index on %s begins with %s, so that every batch reads the whole of it", some(none), first(index))
 }
 
-// first is what the index begins with, for a person.
+// first is the beginning of the index, for a person.
 func first(index expiry.Index) string {
 	if index.Column != "" {
 		return index.Column + collate(index)
