@@ -151,7 +151,7 @@ func TestATableThatIsGoneRenamedOrSwappedStopsItsPolicy(t *testing.T) {
 					t.Errorf("%s, a run done %t: got %v, want %q", c.name, done, err, of(c.said))
 					continue
 				}
-				named := fmt.Sprintf("policy %[1]s: %[2]s: look at it: run `lapse apply`, and then `lapse policy arm %[1]s` if that leaves it observing", p.Name, of(c.said))
+				named := fmt.Sprintf("policy %[1]s: %[2]s: check it: run `lapse apply`, and then `lapse policy arm %[1]s` if that leaves it observing", p.Name, of(c.said))
 				if c.said == another {
 					named += "; if the table is gone for good, take the policy out of its file and run `lapse apply --prune`"
 				}

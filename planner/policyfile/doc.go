@@ -1,4 +1,4 @@
-// Package policyfile reads and writes the policy file: its keys, their places, and what is wrong with them. It asks no database; texts
+// Package policyfile reads and writes the policy file: its keys, their places, and what is wrong with them. It uses no database; texts
 // that only PostgreSQL can read are kept as they were written.
 //
 //	file.go       one file or several, and what their policies may not have in common
@@ -10,11 +10,11 @@
 //	policy.go     what one entry says
 //	document.go   what a key and a text may be, on top of internal/yamldoc
 //
-// It promises that all that is wrong is said at once, each with file, line, column and the nearest valid name, and that no text
-// makes it panic. Beside the errors it returns the policies without one, so that the database can be asked about them in the
-// same run. It refuses keys that it does not know.
+// It reports everything that is wrong at once, each with file, line, column and the nearest valid name, and no text makes it panic. With the
+// errors it returns the policies without one, so that the same run can compare them with the database. It refuses keys that it does not
+// know.
 //
-// A new key of a policy is a field of Terms and a line in keys, both in keys.go; the record, differences and the writer have it from
-// there. It is also in schemas/policies.schema.json, which says the same as the parser, and in docs/configuration.md: testdata has
+// A new key of a policy is a field of Terms and a line in keys, both in keys.go; the record, differences and the writer take it from there.
+// It must also be added to schemas/policies.schema.json, which accepts the same as the parser, and to docs/configuration.md. testdata has
 // a file for each mistake, and for each form that is none. A new key of expire comes with its kind in planner/expiry.
 package policyfile

@@ -10,8 +10,8 @@ import (
 // document is a policy file while it is read.
 type document struct{ yamldoc.Document }
 
-// entries returns a mapping's keys in the file's order, each once, or false with a complaint that n is no mapping. what
-// names the mapping.
+// entries returns a mapping's keys in the file's order, each once. If n is no mapping it complains and returns false. what names the
+// mapping.
 func (d *document) entries(n yamldoc.Node, what string) ([]yamldoc.Entry, bool) {
 	found, ok := d.Entries(n, what)
 	if !ok {
@@ -38,7 +38,7 @@ func (d *document) known(e yamldoc.Entry, what string, keys []string) bool {
 	return false
 }
 
-// oneOf holds a value to some words.
+// oneOf requires a value to be one of some words.
 func (d *document) oneOf(e yamldoc.Entry, what, value string, words []string) bool {
 	if slices.Contains(words, value) {
 		return true

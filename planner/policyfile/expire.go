@@ -12,7 +12,7 @@ import (
 	"lapse/planner/expiry"
 )
 
-// expire reads the entry's keys. What they mean together is asked in planner/expiry.
+// expire reads the entry's keys. planner/expiry checks what they mean together.
 func (r *reading) expire(e yamldoc.Entry) {
 	if value, ok := e.Value.Text(); ok {
 		r.expireShorthand(e, value)
@@ -30,7 +30,7 @@ func (r *reading) expire(e yamldoc.Entry) {
 		switch at := "expire." + problem.Key; {
 		case problem.Key == "" && r.Count() == before:
 			r.Complain(e.At, "%s: %s", r.what, problem.Text)
-		case problem.Key != "" && r.p.Expire[problem.Key] != "": // or it was complained about
+		case problem.Key != "" && r.p.Expire[problem.Key] != "": // otherwise there is a complaint already
 			r.Complain(r.p.Place(at), "%s: %s", what, problem.Text)
 		}
 	}
@@ -123,9 +123,9 @@ func (r *reading) expireShorthand(e yamldoc.Entry, value string) {
 // amount is one part of Spanner's interval, with the sign before it.
 var amount = regexp.MustCompile(`(?i)^\s*([+-]?)\s*(\d{1,9})\s*(year|mon|month|week|day|hour|minute|min|second|sec)s?(?:\s+|$|\b)`)
 
-// wholeDays adds up the parts of Spanner's interval. Parts may be taken from one another, as long as whole days are left and
-// nothing is negative: '4 DAYS 2 MINUTES - 2 MINUTES' is 4 days. A month is not turned into days, nor hours into a day. The sum is written
-// again: PostgreSQL reads no sign that a space follows.
+// wholeDays adds up the parts of Spanner's interval. Parts may be subtracted, as long as whole days remain and nothing is negative:
+// '4 DAYS 2 MINUTES - 2 MINUTES' is 4 days. It converts neither months to days nor hours to days. It writes the sum anew, because PostgreSQL
+// reads no sign that a space follows.
 func wholeDays(text string) (after, problem string) {
 	sums := map[string]int64{}
 	rest := text

@@ -13,11 +13,11 @@ import (
 type File struct {
 	Names    []string // of the files, as errors name them
 	Policies []Policy // those without an error so far
-	// Problems are what is wrong, in the files' order. A file with problems is not applied; what else is wrong with its
-	// policies can be found out all the same.
+	// Problems are what is wrong, in the files' order. A file with problems is not applied, but the rest of its policies can still be
+	// checked.
 	Problems yamldoc.Errors
-	// Mistaken are the policies that the problems are in, as far as they could be read: for what else is wrong with them.
-	// Expire is nil in one whose expire could not be read.
+	// Mistaken are the policies with problems, as far as they could be read, so that more of their problems can be found. Expire is nil if it
+	// could not be read.
 	Mistaken []Policy
 }
 
@@ -27,8 +27,8 @@ type Text struct {
 	Body []byte
 }
 
-// Parse reads the text of a policy file. Its error is the file's Problems: yamldoc.Errors, all that is wrong, each with its
-// place. There is a file beside the error, with the policies that have none.
+// Parse reads the text of a policy file. Its error is the file's Problems: yamldoc.Errors, everything that is wrong, each with its place. With
+// an error it also returns the file, with the policies that have none.
 func Parse(name string, text []byte) (*File, error) { return ParseAll([]Text{{name, text}}) }
 
 // ParseAll is Parse for several files that are one policy file together: no name and no table may be in two of them.
@@ -65,7 +65,7 @@ func (f *File) add(err error) {
 	}
 }
 
-// file reads the policies of a file. What is wrong with one of them is said in its own document.
+// file reads the policies of a file. Each policy's problems go into a document of its own.
 func (d *document) file(text []byte) []*reading {
 	body := d.Root(text)
 	if body.IsZero() {
@@ -100,8 +100,8 @@ func (d *document) file(text []byte) []*reading {
 	return all
 }
 
-// checkTogether refuses names and tables that are there twice. A table may have two policies if one of them hides rows that
-// the other deletes later.
+// checkTogether refuses duplicate names and tables. A table may have two policies if one of them sets a column of rows that the other
+// deletes later.
 func checkTogether(all []*reading) {
 	names, tables := map[schemas.PolicyName]*Policy{}, map[string][]*Policy{}
 	for _, r := range all {

@@ -5,11 +5,11 @@ type Floor struct {
 	Table  string // a pattern of schema.table, with * and ?
 	Least  string // a duration
 	Reason string
-	// TrustColumn says that a column of such a table may itself say when a row is deleted, sooner than Least too.
+	// TrustColumn allows a column of such a table to say when a row is deleted, even sooner than Least.
 	TrustColumn bool
 }
 
-// Under puts all policies of the file under the floors of lapse.yaml.
+// Under applies the floors of lapse.yaml to all policies of the file.
 func (f *File) Under(floors []Floor) {
 	for i := range f.Policies {
 		f.Policies[i].Floors = floors

@@ -42,10 +42,10 @@ type key struct {
 	name  string
 	read  func(r *reading, e yamldoc.Entry)
 	write func(p *Policy) string         // its value as in the file; "" leaves it out
-	shown func(p *Policy) []expiry.Field // of its Terms, for a person; nil where what was found in the database is shown instead
+	shown func(p *Policy) []expiry.Field // its Terms for a person; nil if what the database resolved is shown instead
 }
 
-// keys are the keys of a policy. That one is read, written and shown is said here and nowhere else.
+// keys are the keys of a policy, and the only place that says how each is read, written and shown.
 func keys() []key {
 	return []key{
 		{"name", (*reading).name, func(p *Policy) string { return quote(string(p.Name)) }, nil},
@@ -102,13 +102,13 @@ func one(name string, value func(*Policy) string) func(*Policy) []expiry.Field {
 	return func(p *Policy) []expiry.Field { return []expiry.Field{{Name: name, Value: value(p)}} }
 }
 
-// found is a key that is shown as it was found in the database.
+// found makes a key show what the database resolved.
 func found(k key) key {
 	k.shown = nil
 	return k
 }
 
-// except leaves the key out of a file where it says what it says by default.
+// except omits the key from a file if its value is the default.
 func (k key) except(usual func(*Policy) string) key {
 	write := k.write
 	k.write = func(p *Policy) string {
@@ -126,7 +126,7 @@ func text(name string, at func(*Policy) *string) key {
 	return key{name, func(r *reading, e yamldoc.Entry) { *at(r.p), _ = r.value(e) }, quoted(value), one(name, value)}
 }
 
-// word is a key that takes one of some words. The first one is what a policy does that says nothing, and kept as "".
+// word is a key that takes one of some words. The first one is the default, and kept as "".
 func word(name string, at func(*Policy) *string, words ...string) key {
 	value := func(p *Policy) string { return *at(p) }
 	return key{name, func(r *reading, e yamldoc.Entry) {

@@ -11,16 +11,16 @@ import (
 	"lapse/schemas"
 )
 
-// Policy is one entry of the policy file. Texts that only PostgreSQL can read (durations, table names, conditions) are kept
-// as they were written; resolve.Resolve reads them. A key that says what a policy does by default anyway is kept as "".
+// Policy is one entry of the policy file. Texts that only PostgreSQL can read (durations, table names, conditions) are kept as they were
+// written; resolve.Resolve reads them. A value that is the default is kept as "".
 type Policy struct {
-	File   string // that has the entry
+	File   string // the file that has the entry
 	Name   schemas.PolicyName
 	Table  string
 	Expire expiry.Entry
 	Every  string // a duration; "" where Daily or Cron is set
 	Action Action
-	State  schemas.State // "" where the file says nothing: a policy in force keeps its state, another begins observing
+	State  schemas.State // "" if the file says nothing: a policy in force keeps its state, a new one begins observing
 	Terms
 
 	Floors []Floor // of lapse.yaml, whatever tables they are about
@@ -30,13 +30,13 @@ type Policy struct {
 	lines  []string                 // of the file
 }
 
-// Action is what becomes of a row that is due.
+// Action is what happens to a row that is due.
 type Action struct {
 	Kind   string // ActionSoft, ActionDropPartition, or "" for delete
 	Column string // that ActionSoft sets
 }
 
-// Events say what an event carries of its row.
+// Events say what an event contains of its row.
 type Events struct {
 	Values  string   `json:"values"`            // EventsHashedKeys, EventsColumns, or "" for keys
 	Columns []string `json:"columns,omitempty"` // of EventsColumns
@@ -63,7 +63,7 @@ var (
 	states      = []string{"observing", "armed", "paused"}
 )
 
-// usualBatch is the largest batch of a policy that names none.
+// usualBatch is the default for batch, which depends on the pace.
 func (p *Policy) usualBatch() int {
 	if p.Limits.Pace == PaceUnlimited {
 		return DefaultUnlimitedBatch
@@ -71,7 +71,7 @@ func (p *Policy) usualBatch() int {
 	return DefaultBatch
 }
 
-// Limits say how fast a policy goes, and when it stops to ask.
+// Limits say how fast a policy deletes, and when it stops and asks a person.
 type Limits struct {
 	Pace        string  `json:"pace,omitempty"`                // PaceUnlimited, or "" for gentle
 	Rate        int     `json:"rate,omitempty"`                // rows per second, all executors together; 0: no limit
@@ -99,8 +99,8 @@ func (l *Limits) RowsOf(rows float64) int64 {
 	return l.MaxRows
 }
 
-// Triggers say what becomes of a table with triggers: it is refused, or they run with the deleting role's rights and this
-// search_path, "" for the pinned one.
+// Triggers say what happens on a table with triggers: it is refused, or they run with the deleting role's rights and this search_path, ""
+// for the pinned one.
 type Triggers struct {
 	Trusted    bool
 	SearchPath string
@@ -108,7 +108,7 @@ type Triggers struct {
 
 const refuseTriggers = "refuse"
 
-// String is what a person sees of them.
+// String shows them to a person.
 func (t Triggers) String() string {
 	switch {
 	case !t.Trusted:
@@ -150,19 +150,19 @@ type Shards struct {
 }
 
 const (
-	// DefaultBatch is the largest batch of a policy that names none, and whose pace is gentle.
+	// DefaultBatch is the largest batch at gentle pace, if the policy names none.
 	DefaultBatch = 5000
-	// DefaultUnlimitedBatch is that of one whose pace is unlimited.
+	// DefaultUnlimitedBatch is the same at unlimited pace.
 	DefaultUnlimitedBatch = 20000
-	// MaxSource is how long an entry may be as it was written, in bytes: lapse.policy keeps it.
+	// MaxSource is the length limit of an entry as written, in bytes: lapse.policy keeps it.
 	MaxSource = 65536
 	// MaxBatch keeps one batch's locks and its transaction short.
 	MaxBatch = 50000
 	// MaxRowsPerRun is more than any table has rows.
 	MaxRowsPerRun = 1_000_000_000_000_000
-	// MaxShards is more hash slices of a leaf than anybody has executors for.
+	// MaxShards is more hash slices of a leaf than any installation has executors for.
 	MaxShards = 1024
-	// DefaultEvery is how often a policy runs that does not say when.
+	// DefaultEvery is how often a policy runs if it does not say.
 	DefaultEvery = "1 hour"
 )
 

@@ -7,7 +7,7 @@ import (
 	"lapse/internal/yamldoc"
 )
 
-// Problem is one thing that is wrong with a policy, whether the policy is in a file or not.
+// Problem is one thing that is wrong with a policy, in a file or not.
 type Problem struct {
 	Key  string // as Place takes it: "expire.after"; "" for the policy itself
 	Text string // says what to do
@@ -27,7 +27,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// InFile are problems with p where its file has what they are about, in the file's order.
+// InFile converts problems with p to errors with their places in its file, in the file's order.
 func (p *Policy) InFile(problems Problems) yamldoc.Errors {
 	d := &yamldoc.Document{File: p.File, Lines: p.lines, Policy: string(p.Name)}
 	what := strings.TrimSpace("policy " + string(p.Name))

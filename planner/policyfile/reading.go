@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// reading reads one policy. Its document has what is wrong with that policy alone.
+// reading reads one policy. Its document collects the problems of that policy.
 type reading struct {
 	*document
 	p    *Policy
@@ -28,7 +28,7 @@ func (r *reading) read(e yamldoc.Entry) {
 	}
 }
 
-// check says what is wrong with the keys together.
+// check checks the keys together.
 func (r *reading) check() {
 	p := r.p
 	for _, required := range []string{"name", "table", "expire"} {
@@ -61,7 +61,7 @@ func (r *reading) complain(e yamldoc.Entry, format string, args ...any) {
 	r.Complain(e.Value.Place(), "%s: %s: %s", r.what, e.Key, fmt.Sprintf(format, args...))
 }
 
-// value returns a text, and notes its place for what is found out later.
+// value returns a text, and records its place for later complaints.
 func (r *reading) value(e yamldoc.Entry) (string, bool) {
 	value, ok := r.scalar(e, r.what)
 	if ok {

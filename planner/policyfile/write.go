@@ -11,7 +11,7 @@ import (
 	"lapse/planner/expiry"
 )
 
-// Write is a policy file with these policies. Parse reads the same policies from it: what a policy says by default is left out.
+// Write returns a policy file with these policies. Parse reads the same policies from it; defaults are left out.
 func Write(policies []Policy) []byte {
 	if len(policies) == 0 {
 		return []byte("policies: []\n")
@@ -34,7 +34,7 @@ func (p *Policy) Entry() string {
 	return text
 }
 
-// plain are a number with its unit, and a name with a dash, which no reader of YAML takes for anything but a text.
+// plain matches a number with its unit, and a name with a dash: every YAML reader takes these for texts.
 var plain = regexp.MustCompile(`^[0-9]+ [a-z]+$|^[a-z0-9][a-z0-9_.-]*-[a-z_]+$|^[a-z][a-z0-9_.]*-[a-z0-9_.-]*$`)
 
 // quote is a text as YAML has it.
@@ -69,7 +69,7 @@ func list(texts []string) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// writeExpire writes where the rows' time is first, and then the keys in their order.
+// writeExpire writes the keys that locate the rows' time first, and then the others in their order.
 func (p *Policy) writeExpire() string {
 	names := slices.DeleteFunc(expiry.Keys(), func(name string) bool { return name == "sidecar" })
 	names = append([]string{"sidecar"}, names...)

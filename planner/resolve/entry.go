@@ -17,16 +17,16 @@ import (
 	"lapse/planner/schedule"
 )
 
-// Entry is a policy of the file as PostgreSQL reads its texts. Nothing of its table has been checked.
+// Entry is a policy of the file as PostgreSQL reads its texts, without any check of its table.
 type Entry struct {
 	policy policyfile.Policy // latitude in PostgreSQL's spelling
-	table  string            // schema.table, quoted where SQL wants it; "" where that is no name
+	table  string            // schema.table, quoted as in SQL; "" if it is no name
 	expire expiry.Kind       // its columns without numbers and types
 	when   schedule.Schedule
 	floors []functions.Floor
 }
 
-// ReadEntry reads a policy's texts. What PostgreSQL cannot read is among the problems.
+// ReadEntry reads a policy's texts. Texts that PostgreSQL cannot read are among the problems.
 func ReadEntry(ctx context.Context, db database.DB, p policyfile.Policy) (e *Entry, problems policyfile.Problems, err error) {
 	err = database.Pinned(ctx, db, func(tx pgx.Tx) error {
 		e, problems, err = readEntryIn(ctx, tx, &p)
@@ -91,11 +91,10 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (e *Entry
 	return e, wrong, e.readTable(ctx, tx)
 }
 
-// leastEvery is how often a policy may run, in microseconds: an executor does not look more often.
+// leastEvery is the shortest interval between runs, in microseconds: an executor does not look more often.
 const leastEvery = 100_000
 
-// readTable writes the table's name as in the catalog. What is wrong with the name is said where the table is looked
-// for.
+// readTable writes the table's name as the catalog does. Errors in the name are reported when the table is looked up.
 func (e *Entry) readTable(ctx context.Context, tx pgx.Tx) error {
 	err := expiry.Attempt(ctx, tx, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `select string_agg(quote_ident(n), '.') from unnest(parse_ident($1)) n`, e.policy.Table).Scan(&e.table)
@@ -106,16 +105,16 @@ func (e *Entry) readTable(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// OnRecord is the version that e makes of one on record, p, without reading the table: the columns are those on record. It
-// is nil unless it is certain from the record alone that no more falls due under e: it is the same entry, or a longer one, or
-// another schedule, batch, owner, basis or latitude.
+// OnRecord returns the version that e makes of p, a version on record, with the columns on record and without reading the table. It returns
+// nil unless the record alone shows that no more rows fall due under e: e is the same entry, or a longer one, or has another schedule,
+// batch, owner, basis or latitude.
 func (e *Entry) OnRecord(p *record.Version) *record.Version {
 	recalled := e.expire.Recall(p.Definition.Expire)
 	if e.table != p.Definition.Table || recalled == nil {
 		return nil
 	}
 	if record.ActionName(e.policy.Action.Kind) != p.Spec.Action || p.Spec.Soft != nil && e.policy.Action.Column != p.Spec.Soft.Name {
-		return nil // what may be dropped or set is for the table to say
+		return nil // the table decides what may be dropped or set
 	}
 	if is, was := e.policy.Terms.Recorded(), p.Spec.Terms; !reflect.DeepEqual(ofTable(is), ofTable(was)) {
 		return nil
@@ -130,8 +129,8 @@ func (e *Entry) OnRecord(p *record.Version) *record.Version {
 	return v
 }
 
-// ofTable are the terms whose meaning the table decides: what is trusted, which columns there are, what the log has of a row. A
-// new term is among them unless it is taken out here.
+// ofTable are the terms whose meaning depends on the table: what is trusted, which columns exist, what the log contains of a row. A new term is
+// among them unless it is removed here.
 func ofTable(t policyfile.Terms) policyfile.Terms {
 	t.Daily, t.Cron, t.Window = nil, nil, nil
 	t.Batch, t.Limits, t.Index, t.Events.Values = 0, policyfile.Limits{}, "", ""
@@ -158,8 +157,8 @@ func (e *Entry) fill(s *record.Spec, d *functions.Definition) {
 	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.Ranged(), 0, d.Digest()
 }
 
-// CheckArithmetic makes the functions' text once, and PostgreSQL compute the bound from its clock once, so that neither can
-// fail first when rows are to be deleted. It returns what is wrong, and with which key.
+// CheckArithmetic writes the functions' text once, and lets PostgreSQL compute the bound from its clock once, so that neither can first fail
+// when rows are to be deleted. It returns the problem and its key.
 func CheckArithmetic(ctx context.Context, db database.DB, d *functions.Definition) (key, problem string, err error) {
 	if _, err := d.Text(); err != nil {
 		return "table", lastFact(err), nil
@@ -181,7 +180,7 @@ func CheckArithmetic(ctx context.Context, db database.DB, d *functions.Definitio
 	return "", "", nil
 }
 
-// lastFact is an error's text after its first layer.
+// lastFact returns an error's text without its first layer.
 func lastFact(err error) string {
 	message := err.Error()
 	if _, fact, layered := strings.Cut(message, ": "); layered {

@@ -13,14 +13,14 @@ import (
 	"lapse/schemas"
 )
 
-// The write-ahead log has a deleted row's replica identity. A policy that wants more in the evidence, the column that made the
-// row due or columns for its events, needs an identity that has them. FULL is none: the log would have every column, and
-// nothing would say which of them name the row.
+// The write-ahead log contains only the replica identity of a deleted row. If a policy wants more as evidence (the column that made the row
+// due, or columns for its events), the identity must contain those columns. FULL does not help: the log would have every column, but nothing
+// would say which of them identify the row.
 
-// wantedColumn is a column that must be in the replica identity, with the key of the policy file that wants it.
+// wantedColumn is a column that the replica identity must contain, with the key of the policy file that wants it.
 type wantedColumn struct{ name, key string }
 
-// evidence complains about columns that the evidence is to have and the log has not.
+// evidence complains about columns that the evidence needs but the log does not contain.
 func (s *resolution) evidence(ctx context.Context, t *database.Table) error {
 	var wanted []wantedColumn
 	if s.p.Evidence == policyfile.EvidenceDue {
@@ -39,7 +39,7 @@ func (s *resolution) evidence(ctx context.Context, t *database.Table) error {
 		wanted = append(wanted, wantedColumn{name, "events.columns"})
 	}
 	key := s.r.Definition.Key
-	if len(wanted) == 0 || len(key) == 0 { // without a key it is refused anyway
+	if len(wanted) == 0 || len(key) == 0 { // without a key the policy is refused anyway
 		return nil
 	}
 	if err := s.identityHas(ctx, t, wanted); err != nil {

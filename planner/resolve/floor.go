@@ -15,7 +15,7 @@ import (
 	"lapse/planner/record"
 )
 
-// floorsOn are the floors about a table and what its rows take along. Names are as the catalog quotes them.
+// floorsOn are the floors about a table and the tables in which its cascades delete. Names are as the catalog quotes them.
 func floorsOn(floors []functions.Floor, table string, cascades []string) []functions.Floor {
 	var on []functions.Floor
 	for _, f := range floors {
@@ -37,13 +37,13 @@ func matches(pattern, name string) bool {
 	return fits || err != nil // no pattern is an error; if one were, the floor would hold
 }
 
-// unquoted is a quoted name as in the catalog, schema and table with a dot between them.
+// unquoted removes the quotes from a name, and joins schema and table by a dot.
 func unquoted(name string) string {
 	const doubled = "\x00" // in no name
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(name, `""`, doubled), `"`, ""), doubled, `"`)
 }
 
-// readFloors lets PostgreSQL read the floors' durations. What it cannot read is a problem.
+// readFloors lets PostgreSQL read the floors' durations. Those that it cannot read are problems.
 func readFloors(ctx context.Context, tx pgx.Tx, written []policyfile.Floor) (floors []functions.Floor, problems []string, err error) {
 	for _, w := range written {
 		least, problem, err := expiry.ReadInterval(ctx, tx, w.Least)
@@ -58,8 +58,8 @@ func readFloors(ctx context.Context, tx pgx.Tx, written []policyfile.Floor) (flo
 	return floors, problems, nil
 }
 
-// BelowFloor says in what the version in force is below floors as they are today: they were raised, or are new. It is to be
-// changed, and neither armed nor resumed meanwhile.
+// BelowFloor says how the version in force violates today's floors, because a floor was raised or is new. Such a version can be neither armed
+// nor resumed until it is changed.
 func BelowFloor(ctx context.Context, db database.DB, p *record.InForce, written []policyfile.Floor) (problems []string, err error) {
 	err = database.Pinned(ctx, db, func(tx pgx.Tx) error {
 		floors, unreadable, err := readFloors(ctx, tx, written)
@@ -72,8 +72,8 @@ func BelowFloor(ctx context.Context, db database.DB, p *record.InForce, written 
 	return problems, nil
 }
 
-// holdTo writes the floors about a version into it that is made of the one in force, so that no more falls due. It keeps the
-// floors on record where it is below those of today: what pauses or lengthens a policy is not refused.
+// holdTo writes floors into a version that is made of the one in force, so that no more falls due. If the version is below today's floors, it
+// keeps the floors on record: a change that pauses or lengthens a policy is not refused.
 func (e *Entry) holdTo(v *record.Version) {
 	floors := floorsOn(e.floors, v.Definition.Table, v.Spec.Cascades)
 	if len(functions.FloorProblems(floors, v.Definition.Table, v.Definition.Expire)) == 0 {

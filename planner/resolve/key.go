@@ -13,18 +13,18 @@ import (
 	"lapse/planner/functions"
 )
 
-// identity is the replica identity of one leaf: what its deletes are named by in the write-ahead log.
+// identity is the replica identity of one leaf: the columns by which the write-ahead log names its deleted rows.
 type identity struct {
 	Leaf    string   // its name
-	Names   []string // empty: it has none that can be used
+	Names   []string // empty if it has no usable one
 	Numbers []int16
 	Types   []string
 	Plain   []bool
 }
 
-// identitySQL finds the index that identifies the rows of each of relations $1, as replication does, and its columns in
-// the index's order. A column is plain if its type, or what its domain is over, is one whose text form can be read back
-// and whose ordering is built in; a collation that calls different texts equal is not.
+// identitySQL finds the index that identifies the rows of each of relations $1, as replication does, and its columns in the index's order. A
+// column is plain if its type, or the type under its domain, can be read back from its text and has a built-in ordering, and if its
+// collation does not treat different texts as equal.
 const identitySQL = `
 	select format('%I.%I', n.nspname, c.relname),
 	       coalesce(k.names, '{}'), coalesce(k.numbers, '{}'), coalesce(k.types, '{}'), coalesce(k.plain, '{}')
@@ -63,13 +63,13 @@ const identitySQL = `
 	  ) k on true
 	 order by w.n`
 
-// Fit says why the deletes of a table, or of one of its partitions, could not be published, and what to do; "" for no reason.
-// It is asked where a table has no key that names its rows; nil gives no reason. It is replication's to say: planner may not import that.
+// Fit says why the deletes of a table, or of one of its partitions, could not be published, and what to do; "" if they could. It is called if a
+// table has no key. nil gives no reason. Package replication has the answer, which planner may not import.
 type Fit func(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err error)
 
-// findKey returns the columns that name a row. All leaves must agree: a batch's cursor, and an event's key, are made of
-// them. A partition made tomorrow is published with its root at once, and only the root's primary key is sure to be its: so
-// a root must have one.
+// findKey returns the columns that identify a row. All leaves must have the same ones, because a batch's cursor, and an event's key, consist of
+// them. A partition made later is published with its root at once, and only the root's primary key is sure to be its key too. So a root must have
+// one.
 func findKey(ctx context.Context, tx pgx.Tx, t *database.Table, leaves []database.Relation, fit Fit) (key []functions.KeyColumn, problems []string, err error) {
 	oids := []uint32{t.OID}
 	for _, l := range leaves {

@@ -8,8 +8,8 @@ import (
 	"lapse/planner/expiry"
 )
 
-// meanings notes what the columns mean that where and expression read: labels of enums, collations and casts are changed under
-// a policy without its table. Where there is no catalog, as in a draft, it is unknown.
+// meanings records what the columns that where and expression read mean: labels of enums, collations and casts can change without the table.
+// Without a catalog, as in a draft, the meaning is unknown.
 func (s *resolution) meanings(ctx context.Context, t *database.Table) error {
 	var reads []*expiry.Column
 	if w := s.r.Definition.Where; w != nil {

@@ -11,8 +11,8 @@ import (
 	"lapse/planner/policyfile"
 )
 
-// An update that moves a row to another partition is a delete and an insert in the write-ahead log. With moves: detect the table's
-// inserts and updates are published too, and the auditor makes one event of both: see package evidence. Nothing of a batch depends on it.
+// In the write-ahead log, an update that moves a row to another partition is a delete and an insert. With moves: detect the table's inserts and
+// updates are published too, and the auditor makes one event of both: see package evidence. Batches do not depend on it.
 
 // partitionKeysSQL names the columns in the partition keys of table $1 and of its partitions.
 const partitionKeysSQL = `
@@ -26,7 +26,7 @@ const partitionKeysSQL = `
 	  join pg_partitioned_table p on p.partrelid = tree.relation
 	  join pg_attribute a on a.attrelid = p.partrelid and a.attnum = any (p.partattrs::int2[])`
 
-// moves complains about a table where a row that moves cannot be recognized.
+// moves complains about a table whose moved rows cannot be recognized.
 func (s *resolution) moves(ctx context.Context, t *database.Table) error {
 	key := s.r.Definition.Key
 	switch {

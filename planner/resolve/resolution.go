@@ -11,7 +11,7 @@ import (
 	"lapse/planner/schedule"
 )
 
-// Resolved is a policy of the file that has been compared with the database: everything that it names is there and fit.
+// Resolved is a policy of the file that was compared with the database: everything that it names exists and is fit.
 type Resolved struct {
 	Policy     policyfile.Policy
 	Definition functions.Definition // ID and Version are zero until Write
@@ -19,16 +19,16 @@ type Resolved struct {
 	TableOID   uint32
 	TableOwner string              // the role's name; its oid is the Definition's
 	Leaves     []database.Relation // the table itself, or its partitions that hold rows, ascending by oid
-	Cascades   []database.Relation // what foreign keys take along, as the write-ahead log names it, ascending by oid
+	Cascades   []database.Relation // where foreign keys delete too, as the write-ahead log names it, ascending by oid
 	Published  []database.Relation // what must be in a publication: the table, then the roots of what cascades reach, by name
-	Index      string              // the index that serves, "" if there is none or not on every leaf
-	Build      []index.Step        // what apply makes of it first, where the policy says index: create
+	Index      string              // the index that serves, "" if not every leaf has one
+	Build      []index.Step        // how apply first makes it, if the policy says index: create
 	Warnings   []string
 
 	Spec record.Spec
 }
 
-// Version is what Write writes of it.
+// Version is the version that Write writes.
 func (r *Resolved) Version() *record.Version {
 	return &record.Version{Table: r.TableOID, Definition: r.Definition, Spec: r.Spec}
 }

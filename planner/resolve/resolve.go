@@ -93,7 +93,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 	return nil
 }
 
-// indexes warns of those that are missing, and of what else costs the application.
+// indexes warns of missing indexes, and of what else slows the application.
 func (s *resolution) indexes(ctx context.Context) (err error) {
 	r := s.r
 	prefix := index.AdvisedPrefix
@@ -120,7 +120,7 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	}
 	r.Warnings = append(r.Warnings, pace...)
 	if r.Definition.Soft != nil {
-		return nil // nothing is deleted by cascade, and nothing refers to what goes
+		return nil // a soft action deletes nothing, by cascade or otherwise
 	}
 	children, err := index.Unindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	return err
 }
 
-// columns finds those that the expiry reads.
+// columns finds the columns that the expiry reads.
 func (s *resolution) columns(ctx context.Context, t *database.Table) error {
 	problems, err := s.r.Definition.Expire.Resolve(ctx, s.tx, expiry.Table{OID: t.OID, Name: t.Name})
 	for _, problem := range problems {
@@ -188,7 +188,7 @@ func (s *resolution) relations(ctx context.Context, t *database.Table) error {
 	return nil
 }
 
-// cascades finds what deletions take along, and what of it must not be.
+// cascades finds where deletions delete through foreign keys, and which of these must not be.
 func (s *resolution) cascades(ctx context.Context, t *database.Table, relations []uint32) (loops []string, err error) {
 	r := s.r
 	if r.Cascades, err = database.CascadeLeaves(ctx, s.tx, relations); err != nil {
@@ -202,7 +202,7 @@ func (s *resolution) cascades(ctx context.Context, t *database.Table, relations 
 	return database.FindLoops(ctx, s.tx, t, r.Leaves, r.Cascades)
 }
 
-// floors finds those that the policy is held to.
+// floors finds the floors that the policy must respect.
 func (s *resolution) floors(e *Entry) {
 	d := &s.r.Definition
 	d.Floors = floorsOn(e.floors, d.Table, database.Names(s.r.Published[1:]))
@@ -211,7 +211,7 @@ func (s *resolution) floors(e *Entry) {
 	}
 }
 
-// specification is what lapse.policy keeps.
+// specification is the spec that lapse.policy keeps.
 func (s *resolution) specification(e *Entry) record.Spec {
 	d := &s.r.Definition
 	text := record.Spec{Trusted: s.trusted, Key: d.Key, Cascades: database.Names(s.r.Published[1:]), TableOwner: d.TableOwner, Floor: d.Floors}
@@ -219,5 +219,5 @@ func (s *resolution) specification(e *Entry) record.Spec {
 	return text
 }
 
-// CreateIndex is what a policy says for apply to make its index.
+// CreateIndex is the word with which a policy lets apply make its index.
 const CreateIndex = "create"

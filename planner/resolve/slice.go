@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// sliceColumns finds the columns that slices go by: the key's if the file names none.
+// sliceColumns finds the columns from which slices are computed: the key's if the file names none.
 func (s *resolution) sliceColumns(ctx context.Context, t *database.Table) error {
 	d, shards := &s.r.Definition, s.p.Shards
 	if shards == nil {

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// softSQL describes column $2 of table $1, and what of the table or its partitions it must not be in.
+// softSQL describes column $2 of table $1, and what of the table or its partitions must not contain it.
 const softSQL = `
 	with recursive tree(relation) as (
 	  select $1::oid

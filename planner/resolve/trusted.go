@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// codeSQL describes what would run inside deletions from what of tables $1 has no partitions, or updates ($2).
+// codeSQL describes what would run inside deletions from tables $1, or those of their partitions that have none, or inside updates ($2).
 const codeSQL = `
 	with recursive tree(relation) as (
 	  select unnest($1::oid[])
@@ -26,8 +26,8 @@ const codeSQL = `
 	  join pg_namespace n on n.oid = r.relnamespace
 	 order by 5, 2, 3, 4`
 
-// trust records what would run inside the deletions, for a policy that trusts it. Triggers of what a foreign key reaches
-// run with the rights of the policy's table's owner up to 17: of another owner's table nothing is trusted.
+// trust records what would run inside the deletions, for a policy that trusts it. Up to PostgreSQL 17, triggers of a table that a foreign key
+// reaches run with the rights of the policy's table's owner, so nothing on another owner's table is trusted.
 func (s *resolution) trust(ctx context.Context, t *database.Table, relations []uint32) (problems []string, err error) {
 	if path := s.p.Triggers.SearchPath; path != "" {
 		err := expiry.Attempt(ctx, s.tx, func(tx pgx.Tx) error {
@@ -62,11 +62,11 @@ func (s *resolution) trust(ctx context.Context, t *database.Table, relations []u
 	return problems, nil
 }
 
-// code reports what must not run inside the deletions: all of it, or what cannot be trusted.
+// code returns what must not run inside the deletions: all of it, or what cannot be trusted.
 func (s *resolution) code(ctx context.Context, t *database.Table) (problems []string, err error) {
 	relations := []uint32{t.OID}
 	for _, j := range s.r.Definition.Joined() {
-		if j.OID != 0 { // or it was complained about
+		if j.OID != 0 { // otherwise there is a complaint already
 			relations = append(relations, j.OID)
 		}
 	}

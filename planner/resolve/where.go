@@ -9,8 +9,8 @@ import (
 	"lapse/planner/functions"
 )
 
-// where lets PostgreSQL read the policy's where, and with it that a soft action has not set its column: so plans, looks, batches and
-// the index that they want are about rows that are not set.
+// where lets PostgreSQL read the policy's where, extended by the condition that a soft action has not set its column. So plans, looks, batches and
+// their index only concern rows that are not set.
 func (s *resolution) where(ctx context.Context, t *database.Table) error {
 	if s.p.Where != "" {
 		if read, err := s.readWhere(ctx, t, s.p.Where); read == nil || err != nil {
@@ -29,7 +29,7 @@ func (s *resolution) where(ctx context.Context, t *database.Table) error {
 	return nil
 }
 
-// readWhere lets PostgreSQL read a condition, which is the policy's then. It is nil where it was complained about.
+// readWhere lets PostgreSQL read a condition and makes it the policy's. It returns nil after a complaint.
 func (s *resolution) readWhere(ctx context.Context, t *database.Table, text string) (*functions.Where, error) {
 	read, problem, err := expression.Read(ctx, s.tx, t.OID, text, expression.Boolean)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"lapse/planner/record"
 )
 
-// MissingIndex returns what is so without an index that finds the policy's due rows, and the statements that make one; nil where each leaf
-// has one, or none would serve. Only the catalog is read.
+// MissingIndex returns the consequence of having no index that finds the policy's due rows, and the statements that make one; nil if each leaf has
+// one, or if none would serve. It reads only the catalog.
 func MissingIndex(ctx context.Context, q database.Querier, p *record.InForce) (*index.Advice, error) {
 	leaves, err := database.Collect[database.Leaf](ctx, q, database.LeavesSQL, p.TableOID)
 	if err != nil {

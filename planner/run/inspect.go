@@ -11,26 +11,25 @@ import (
 	"lapse/planner/record"
 )
 
-// Inspection is what blocks a policy in force, or slows it down, by the catalog. Nothing of a user's table
-// is read.
+// Inspection is what blocks a policy in force, or slows it down, by the catalog. It involves no rows of a user's table.
 type Inspection struct {
 	Leaves    []database.Relation
 	Published []database.Relation // the table, and the roots of what cascades reach
 	Index     *index.Advice
-	Stale     *index.Advice  // the index of a soft policy has what was set long ago
-	Unhelped  string         // what no index can help, "" for nothing
+	Stale     *index.Advice  // the index of a soft policy contains rows set long ago
+	Unhelped  string         // why no index helps, "" if one does
 	Children  []index.Advice // foreign keys without an index
 	Intruders []Intruder
 	Blocking  []Blocking
-	Set       []Blocking          // foreign keys that the column which a soft action sets has come into
-	Unlogged  []database.Relation // partitions without deletes in the write-ahead log
-	Changed   []string            // columns, as "table: column, column", that are not those that apply saw; nothing else is checked then
+	Set       []Blocking          // foreign keys that now contain the column that a soft action sets
+	Unlogged  []database.Relation // partitions whose deletes are not in the write-ahead log
+	Changed   []string            // columns that changed since apply, as "table: column, column"; nothing else is checked then
 }
 
 // Intruder is a trigger, a rule or a function that would run inside a deletion, or a foreign key that would move rows.
 type Intruder struct{ Kind, Name, Relation string }
 
-// Blocking is a foreign key without action: a row that it refers to cannot go.
+// Blocking is a foreign key without action: a row that it refers to cannot be deleted.
 type Blocking struct{ Constraint, Child, Refers string }
 
 // Inspect checks the table of a policy in force.
@@ -79,7 +78,7 @@ func (i *Inspection) read(ctx context.Context, tx pgx.Tx, p *record.InForce) (er
 		return err
 	}
 	if p.Definition.Soft != nil {
-		i.Blocking = nil // what refers to a row does not keep it from being set
+		i.Blocking = nil // references to a row do not prevent setting its column
 		i.Set, err = keysOfSet(ctx, tx, oids, p.Definition.Soft.Name)
 		return err
 	}
@@ -87,7 +86,7 @@ func (i *Inspection) read(ctx context.Context, tx pgx.Tx, p *record.InForce) (er
 	return err
 }
 
-// changedColumns asks what lapse.same_table asks, which only the catalog's owner may call.
+// changedColumns makes the check of lapse.same_table, which only the catalog's owner may call.
 func changedColumns(ctx context.Context, q database.Querier, p *record.InForce) ([]string, error) {
 	all, err := database.Collect[struct{ Name string }](ctx, q, `
 		select r.name || ': ' || c.changed
@@ -107,7 +106,7 @@ func changedColumns(ctx context.Context, q database.Querier, p *record.InForce) 
 	return names, nil
 }
 
-// keysOfSet asks what lapse.set_key asks in each batch.
+// keysOfSet makes the check that lapse.set_key makes in each batch.
 func keysOfSet(ctx context.Context, q database.Querier, relations []uint32, column string) ([]Blocking, error) {
 	all, err := database.Collect[Blocking](ctx, q, `
 		select distinct quote_ident(k.conname), format('%I.%I', n.nspname, c.relname), ''
@@ -131,7 +130,7 @@ func intrudersOf(ctx context.Context, q database.Querier, t *database.Table, upd
 	return all, nil
 }
 
-// rows looks for what keeps single rows, or their deletes out of the log.
+// rows looks for what prevents single rows from being deleted, or their deletes from being in the log.
 func (i *Inspection) rows(ctx context.Context, q database.Querier, oids []uint32, cascades []database.Relation) (err error) {
 	for _, c := range cascades {
 		oids = append(oids, c.OID)

@@ -13,12 +13,12 @@ import (
 	"lapse/schemas"
 )
 
-// A look asks, before a run is opened, which leaves of a policy have a due row: one statement that changes nothing, whatever the
-// number of partitions. Partitions that cannot have one by their bounds are not opened, a leaf that somebody has locked counts as
-// one to try, and so does one in which more rows than functions.LookRows are past without being due.
+// A look asks, before a run is opened, which leaves of a policy have a due row: one statement that changes nothing, whatever the number of
+// partitions. It does not open partitions that cannot have one by their bounds. A leaf that is locked counts as one to try, and so does a leaf
+// with more than functions.LookRows candidates that are not due.
 
-// Quiet is a leaf in which nothing is due until something is written to it, as PostgreSQL's statistics have it. They are a hint: to name
-// Mark in a look's quiet leaves it out, and nobody is to do that after Until, by the server's clock.
+// Quiet is a leaf in which nothing is due until something is written to it, by PostgreSQL's statistics. These are only a hint: a look with Mark
+// among its quiet leaves skips the leaf, and must not use Mark after Until, by the server's clock.
 type Quiet struct {
 	Leaf  uint32
 	Mark  int64
@@ -27,18 +27,18 @@ type Quiet struct {
 
 // Look is what a look found.
 type Look struct {
-	Due []uint32 // the leaves with a due row, and those where it is not known
-	// Unkept are leaves whose checks' findings are not kept, so that each look makes the checks again. See Acquaint.
+	Due []uint32 // the leaves with a due row, and those for which it is not known
+	// Unkept are leaves for which no valid results of checks are stored, so that each look repeats the checks. See Acquaint.
 	Unkept  []uint32
 	Quiet   []Quiet
-	Divided bool // how the table is divided is kept, or it is not partitioned
+	Divided bool // the division of the table is stored, or it is not partitioned
 }
 
-// LookStatement is the statement of a look under a policy version, and ReadLook reads its rows. versions is SQL that tells the row
-// versions of the functions that it runs: where they are not those of $2, nothing runs, and there is one row without a leaf. $1 is the cutoff,
-// null for the server's clock; quiet, SQL too, are the marks of leaves to leave out.
+// LookStatement is the statement of a look under a policy version; ReadLook reads its rows. versions is SQL for the row versions of the functions
+// that it runs: if they differ from $2, nothing runs, and there is one row without a leaf. $1 is the cutoff, null for the server's clock; quiet is
+// SQL too, for the marks of leaves to skip.
 func LookStatement(id schemas.PolicyID, version schemas.PolicyVersion, versions, quiet string) string {
-	// Not a left join on ok.same: that would run the function before it asks.
+	// Not a left join on ok.same: that would run the function before the condition is checked.
 	return `with ok as materialized (select (` + versions + `) = $2 as same)
 	select ok.same, null::oid, null::boolean, null::boolean, null::bigint, null::timestamptz from ok
 	 union all
@@ -57,7 +57,7 @@ type LookRow struct {
 	Until     *time.Time
 }
 
-// ReadLook reads a look's rows. same says that the functions were what they should be.
+// ReadLook reads a look's rows. same reports whether the functions were the expected ones.
 func ReadLook(rows pgx.Rows) (look Look, same bool, err error) {
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[LookRow])
 	look.Divided, same = true, true
@@ -80,11 +80,11 @@ func ReadLook(rows pgx.Rows) (look Look, same bool, err error) {
 	return look, same, err
 }
 
-// Unchecked reports whether leaves were left out because too many had to be checked. Look again after Acquaint.
+// Unchecked reports whether leaves were skipped because too many had to be checked. Look again after Acquaint.
 func (l *Look) Unchecked() bool { return len(l.Unkept) > functions.MostChecked }
 
-// Acquaint keeps what the checks of leaves find, and how the table is divided, where a look said that it is not kept. Durable when it
-// returns, unless q is a transaction. A crash leaves what the next look says again.
+// Acquaint stores the results of the checks of leaves, and how the table is divided, if a look reported them missing. Durable when it returns,
+// unless q is a transaction. After a crash the next look reports them again.
 func Acquaint(ctx context.Context, q database.Querier, p *record.InForce, look *Look) error {
 	var column *string
 	if !look.Divided {
@@ -115,7 +115,7 @@ func Looked(ctx context.Context, q database.Querier, p *record.InForce) error {
 	return nil
 }
 
-// Passed says that a look found nothing due and how long it took: low-water marks that did not count any more count again.
+// Passed records that a look found nothing due, and how long it took: low-water marks that were no longer valid become valid again.
 func Passed(ctx context.Context, q database.Querier, p *record.InForce, took time.Duration) error {
 	var nothing any
 	if err := q.QueryRow(ctx, `select lapse.passed($1, $2, $3)`, p.ID, p.Version, took).Scan(&nothing); err != nil {
@@ -124,7 +124,7 @@ func Passed(ctx context.Context, q database.Querier, p *record.InForce, took tim
 	return nil
 }
 
-// IgnoreMarks lets the policy's next look begin at the start of its table, whatever low-water marks say.
+// IgnoreMarks makes the policy's next look start at the beginning of its table, ignoring low-water marks.
 func IgnoreMarks(ctx context.Context, q database.Querier, p *record.InForce) error {
 	var nothing any
 	if err := q.QueryRow(ctx, `select lapse.ignore_marks($1)`, p.ID).Scan(&nothing); err != nil {

@@ -13,8 +13,8 @@ import (
 	"lapse/planner/record"
 )
 
-// TriggerAdvice says what a person can do about a trigger's function that keeps rows from being deleted. slow: it raised nothing, and took
-// too long.
+// TriggerAdvice says what a person can do about a trigger's function that keeps rows from being deleted. slow: it raised no error, but took too
+// long.
 func TriggerAdvice(function string, slow bool) string {
 	what := "raises an error for"
 	if slow {
@@ -23,7 +23,7 @@ func TriggerAdvice(function string, slow bool) string {
 	return fmt.Sprintf("its function %s %s rows that are due: read it, fix it or what it asks for, then `lapse quarantine retry`", function, what)
 }
 
-// referringSQL finds what a foreign key says, by the names that an error has of it: schema and table of the referring side.
+// referringSQL reads a foreign key by the names in an error: schema and table of the referring side.
 const referringSQL = `
 	select format('%I.%I', fn.nspname, f.relname), format('%I.%I', tn.nspname, t.relname),
 	       array(select format('%I', a.attname) from unnest(k.conkey) with ordinality w(attnum, n)
@@ -38,9 +38,9 @@ const referringSQL = `
 	  join pg_namespace tn on tn.oid = t.relnamespace
 	 where k.contype = 'f' and k.conname = $2 and format('%I.%I', fn.nspname, f.relname) = $1`
 
-// Referring returns a query for a person, who may read both tables: it finds the rows that refer, by a foreign key, to rows which are due
-// under the policy. relation and constraint are what PostgreSQL's error names, relation as schema.table, quoted where
-// SQL wants it. It returns "" where they name no foreign key. Only the catalog is read, and the query has no values.
+// Referring returns a query for a person who may read both tables: it finds the rows that refer, by a foreign key, to rows that are due under the
+// policy. relation and constraint are from PostgreSQL's error, relation as schema.table, quoted as in SQL. It returns "" if they name no foreign
+// key. It reads only the catalog, and the query contains no values.
 func Referring(ctx context.Context, q database.Querier, p *record.InForce, relation, constraint string) (string, error) {
 	var from, to string
 	var columns, referenced []string

@@ -18,11 +18,11 @@ import (
 	"lapse/schemas"
 )
 
-// MaxClockSkew is how far the server's clock may be from the executor's. One of the two is wrong then, and a cutoff from a
-// clock that is ahead deletes rows that are not due.
+// MaxClockSkew is how far the server's clock may be from the executor's. If it is further, one of the two is wrong, and a cutoff from a clock
+// that is ahead would delete rows that are not due.
 const MaxClockSkew = 5 * time.Second
 
-// ClockSkewError says that server and executor do not agree what time it is.
+// ClockSkewError says that the clocks of server and executor differ.
 type ClockSkewError struct{ Server, Local time.Time }
 
 // Error says what to do.
@@ -31,8 +31,8 @@ func (e *ClockSkewError) Error() string {
 		e.Server.UTC().Format(time.RFC3339Nano), e.Local.UTC().Format(time.RFC3339Nano), MaxClockSkew)
 }
 
-// ClockJumpError says that the server's clock is before the last cutoff, or so far after it that nobody would expect
-// it. A cutoff from a wrong clock deletes rows that are not due, or none for years.
+// ClockJumpError says that the server's clock is before the last cutoff, or implausibly far after it. A cutoff from a wrong clock would delete
+// rows that are not due, or delete none for years.
 type ClockJumpError struct {
 	Policy schemas.PolicyName
 	What   string // the server's words: instants and no more
@@ -51,8 +51,8 @@ func (e *NotInForceError) Error() string {
 	return fmt.Sprintf("policy %s: the version that was loaded is not armed any more", e.Policy)
 }
 
-// SchemaChangedError says that the table is not what apply saw, so that deleting from it would go further than the
-// policy says, or leave no evidence.
+// SchemaChangedError says that the table has changed since apply, so that deleting from it would delete more than the policy says, or leave no
+// evidence.
 type SchemaChangedError struct {
 	Policy schemas.PolicyName
 	What   string
@@ -61,10 +61,10 @@ type SchemaChangedError struct {
 
 // Error says what to do.
 func (e *SchemaChangedError) Error() string {
-	return fmt.Sprintf("policy %s: %s: look at it: %s", e.Policy, e.What, record.AfterChange(e.Policy, e.State == schemas.SQLStateTarget))
+	return fmt.Sprintf("policy %s: %s: check it: %s", e.Policy, e.What, record.AfterChange(e.Policy, e.State == schemas.SQLStateTarget))
 }
 
-// Options is what a run begins with that is not there yet.
+// Options are for a run that Open begins, not for one that it finds.
 type Options struct {
 	Due  []uint32     // leaves that get shards; nil: all
 	Rows *int64       // the table's rows, to bound a share of them; nil: the catalog's estimate
@@ -96,7 +96,7 @@ func Open(ctx context.Context, db database.DB, p *record.InForce, clock func() t
 		switch after := clock(); {
 		case run.Resumed:
 		case p.Accepted > 0 && run.Accepted == 0:
-			return &NotInForceError{Policy: p.Name} // others had the run in which these rows may go, and this one is not judged
+			return &NotInForceError{Policy: p.Name} // another executor ended the run that a person allowed, and this run was not judged
 		case run.Cutoff.After(after.Add(MaxClockSkew)):
 			return &ClockSkewError{Server: run.Cutoff, Local: after}
 		case run.Cutoff.Before(before.Add(-MaxClockSkew)):
@@ -130,7 +130,7 @@ func Refusal(p *record.InForce, err error) error {
 	return err
 }
 
-// checkCascades compares what a deletion would take along with what apply saw.
+// checkCascades compares where a deletion would delete through foreign keys with what apply saw.
 func checkCascades(ctx context.Context, tx pgx.Tx, p *record.InForce) error {
 	if p.Definition.Soft != nil {
 		return nil
@@ -148,7 +148,7 @@ func checkCascades(ctx context.Context, tx pgx.Tx, p *record.InForce) error {
 		return err
 	}
 	if !slices.Equal(database.Names(cascades), p.Spec.Cascades) {
-		return &SchemaChangedError{p.Name, fmt.Sprintf("deleting from %s would take rows of %v along; apply saw %v", p.TableName, database.Names(cascades), p.Spec.Cascades), ""}
+		return &SchemaChangedError{p.Name, fmt.Sprintf("deleting from %s would also delete rows of %v; apply saw %v", p.TableName, database.Names(cascades), p.Spec.Cascades), ""}
 	}
 	return nil
 }

@@ -12,9 +12,9 @@ import (
 
 // Cron is a schedule in five fields and a zone: "15 3 * * mon-fri Europe/Berlin".
 //
-// A run at a time of day that clocks skip comes when they have, and one that they show twice comes once. A cron of every
-// hour (its second field begins with *) follows the hours that pass instead: nothing comes for those that are skipped, and
-// it runs in both of those that are shown twice.
+// A run at a time of day that clocks skip comes right after the skip, and one that they show twice comes once. A cron of every hour (its second
+// field begins with *) follows elapsed hours instead: it does not run in hours that are skipped, and runs in both hours that are shown
+// twice.
 //
 // A Cron is made by ParseCron.
 type Cron struct {
@@ -24,7 +24,7 @@ type Cron struct {
 	minutes, hours, days, months, weekdays set
 	place                                  *time.Location // of Zone
 	everyHour                              bool
-	eitherDay                              bool // a day of the month or of the week: both fields name some
+	eitherDay                              bool // one of both day fields suffices: both name days
 }
 
 // ParseCron reads five fields, or a short form such as @daily, and a zone, UTC if there is none.
@@ -116,7 +116,7 @@ func (c *Cron) next(t time.Time) (time.Time, error) {
 	if c.everyHour {
 		return c.nextPassing(t, zone, never)
 	}
-	// What clocks have shown at t, they have shown; in an hour that is shown again, more than that.
+	// Times that clocks have shown by t are past; in an hour that is shown again, so are later ones.
 	for wall, ok := c.after(shown(t, zone)); ok; wall, ok = c.after(wall) {
 		if at := firstShowing(wall, zone); at.After(t) {
 			return at.UTC(), nil
@@ -125,7 +125,7 @@ func (c *Cron) next(t time.Time) (time.Time, error) {
 	return time.Time{}, never
 }
 
-// nextPassing looks between one change of the clocks and the next, where they show what passes.
+// nextPassing looks between two changes of the clocks, where they show elapsed hours.
 func (c *Cron) nextPassing(t time.Time, zone *time.Location, never error) (time.Time, error) {
 	for {
 		wall, ok := c.after(shown(t, zone))
@@ -149,15 +149,14 @@ func (c *Cron) at(wall time.Time) bool {
 	return wall.Second() == 0 && c.hours.has(wall.Hour()) && c.minutes.has(wall.Minute())
 }
 
-// longest is how many days may lie between two runs: the 29th of February on one day of the week comes every 28 years, or 40
-// across a century.
+// longest is how many days may be between two runs: February 29 falls on one day of the week every 28 years, or every 40 across a century.
 const longest = 41 * 366
 
 // Apart is how many days may lie between one run and the next.
 func (c *Cron) Apart() int {
 	most, since := 1, 0
 	d := dayOf(firstLook, time.UTC)
-	for range 2 * longest { // whatever day it begins at, the longest time without a run is in it
+	for range 2 * longest { // contains the longest time without a run, whatever day it begins at
 		since++
 		if c.on(d) {
 			most, since = max(most, since), 0

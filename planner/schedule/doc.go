@@ -5,8 +5,7 @@
 //	window.go     the time of day in which a policy may delete
 //	clock.go      what clocks in a zone show at an instant, and the other way round
 //
-// It promises that a run that was missed is made up for once and at once, or when the window opens; that a time of day which
-// clocks skip or show twice comes exactly once a day, and that a window opens and closes once a day. A cron of every hour
-// follows the hours that pass instead. It refuses zones that are no names of places, days that never come, and windows that
-// never close; NeverOpen finds those that are never open when a run begins.
+// It promises that a missed run is made up for once: at once, or when the window opens; that a time of day that clocks skip or show twice comes
+// exactly once a day; and that a window opens and closes once a day. A cron of every hour follows elapsed hours instead. It refuses zones that
+// are no names of places, days that never come, and windows that never close. NeverOpen finds windows that are never open when a run begins.
 package schedule

@@ -29,14 +29,14 @@ func SpreadOf(name string) uint64 {
 	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
-// staggerShare is the part of a period that a run may be early, so that policies that began together drift apart.
+// staggerShare is the part of a period by which a run may be early, so that policies that began together drift apart.
 const staggerShare = 10
 
 const longestStaggered = 366 * 24 * time.Hour
 
-// staggered is a run that Every says is due at next, sooner by a tenth of the period at most where that brings the policy nearer to its place
-// in the period. So policies that were applied together, or were all late after a restart, no longer begin together after ten periods
-// at most, and each has its runs at the same place of every period then. None is later for it. A period of months or years has no places.
+// staggered moves a run that Every says is due at next forward by up to a tenth of the period, toward the policy's place in the period. So policies
+// that were applied together, or were all late after a restart, begin at different times after at most ten periods, and each then runs at the same
+// place of every period. No run is later. A period of months or years has no places.
 func (s Schedule) staggered(next time.Time) time.Time {
 	exact := s.Every.Exact()
 	if s.Spread == 0 || s.Every.Months != 0 || exact < staggerShare || exact > longestStaggered.Microseconds() {
@@ -86,11 +86,11 @@ func ParseDaily(text string) (Daily, error) {
 	return d, nil
 }
 
-// Next returns when the next run is due. last is the start of the last one, zero if there was none; since is when the
-// policy came into its state. Outside the window it is due when the window opens. An answer in the past means at once, or,
-// if the window is closed by then, when it opens: see Window.Open. A run that was missed is made up for, one time.
+// Next returns when the next run is due. last is the start of the last one, zero if there was none; since is when the policy came into its state.
+// Outside the window it is due when the window opens. A result in the past means at once or, if the window is closed by then, when it opens: see
+// Window.Open. A missed run is made up for once.
 //
-// A policy that has never run runs at once with every, and at the next time of day with daily and cron.
+// A policy that has never run is due at once with every, and at the next time of day with daily and cron.
 func (s Schedule) Next(last, since time.Time) (time.Time, error) {
 	at, err := s.next(last, since)
 	if err != nil {
@@ -126,8 +126,8 @@ func (s Schedule) next(last, since time.Time) (time.Time, error) {
 	return s.Daily.next(last)
 }
 
-// next returns the first instant after t at which a clock in the zone shows the time of day. Where clocks skip it, that
-// is the end of the skip; where they show it twice, the first.
+// next returns the first instant after t at which a clock in the zone shows the time of day: the end of a skip if clocks skip it, the first of
+// two if they show it twice.
 func (d *Daily) next(t time.Time) (time.Time, error) {
 	zone, err := expiry.LoadZone(d.Zone)
 	if err != nil {
@@ -147,8 +147,8 @@ var (
 	lastLook  = time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// NeverOpen reports whether the window is closed at every time of day or cron at which the schedule says to begin, so that
-// no run would begin when it is meant to.
+// NeverOpen reports whether the window is closed at every time at which the schedule (daily or cron) says to begin, so that no run would begin
+// when it should.
 func (s Schedule) NeverOpen() (bool, error) {
 	if s.Window == nil || s.Daily == nil && s.Cron == nil {
 		return false, nil

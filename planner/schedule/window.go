@@ -10,9 +10,9 @@ import (
 	"lapse/planner/expiry"
 )
 
-// Window is the time of day in which a policy may delete, from one time of day to another, across midnight where the second
-// is the earlier one. It opens and closes once a day, whatever the clocks do: at the first instant at which clocks in the
-// zone show the time of day, or more. A window that lies wholly in an hour that clocks skip does not open on that day.
+// Window is the time of day in which a policy may delete, from one time of day to another; if the second is earlier, it goes across midnight. It
+// opens and closes once a day, whatever the clocks do: at the first instant at which clocks in the zone show at least the time of day. A window
+// within an hour that clocks skip does not open on that day.
 type Window struct {
 	From, To TimeOfDay
 	Zone     string
@@ -64,7 +64,7 @@ func (w *Window) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Open reports whether the window is open at an instant, and when it closes next; closed, when it opens next.
+// Open reports whether the window is open at an instant. until is when it closes next, or, if it is closed, when it opens next.
 func (w Window) Open(at time.Time) (open bool, until time.Time, err error) {
 	zone := w.place
 	if zone == nil {
@@ -81,7 +81,7 @@ func (w Window) Open(at time.Time) (open bool, until time.Time, err error) {
 		case open && opens.After(until):
 			return true, until, nil
 		case open:
-			until = later(until, closes) // one day's opening goes over into the next one's
+			until = later(until, closes) // one day's opening lasts into the next day's
 		case !closes.After(opens) || !closes.After(at):
 		case opens.After(at):
 			return false, opens, nil
@@ -91,7 +91,7 @@ func (w Window) Open(at time.Time) (open bool, until time.Time, err error) {
 	}
 }
 
-// onDay is when the opening that begins on a day begins and ends.
+// onDay returns when the opening that begins on a day begins and ends.
 func (w Window) onDay(d day, zone *time.Location) (opens, closes time.Time) {
 	last := d
 	if w.To <= w.From {
@@ -100,7 +100,7 @@ func (w Window) onDay(d day, zone *time.Location) (opens, closes time.Time) {
 	return firstShowing(d.at(w.From), zone).UTC(), firstShowing(last.at(w.To), zone).UTC()
 }
 
-// Length is for how long the window is open each day, but for days on which clocks are changed.
+// Length is how long the window is open each day, except on days on which clocks change.
 func (w Window) Length() time.Duration {
 	minutes := w.To - w.From
 	if minutes <= 0 {

@@ -15,45 +15,45 @@ import (
 	"lapse/schemas"
 )
 
-// The breaker keeps a run from being begun until somebody says yes. What is due is counted before, no further than it must be,
-// and tried for three causes:
+// The breaker keeps a run from beginning until a person accepts it. Before a run, what is due is counted, no further than necessary, and judged for
+// three causes:
 //
 //	max_fraction   more of the table is due than the policy's max_fraction
 //	sudden_jump    for a policy without max_fraction: far more is due than its last runs make one expect
-//	absurd_past    most of what is due expired before there were such tables: a program that wrote 0 or nothing as a time
+//	absurd_past    most of what is due expired before such tables existed: a program wrote 0 or nothing as a time
 //
 // A table with little due never trips it for the last two.
 
 const (
-	// jumpFloor is how many due rows are never a jump; jumpFactor, how many times what was to be expected is one; jumpFraction, the
-	// part of the table below which it is none: the harm is in proportion.
+	// jumpFloor is how many due rows are never a jump; jumpFactor is the multiple of the expected number that is one; jumpFraction is the share of the
+	// table below which nothing is a jump, because it does little harm.
 	jumpFloor    = 10_000
 	jumpFactor   = 10
 	jumpFraction = 0.1
-	// pastFloor is how many rows of the absurd past nobody minds; pastShare, the part of what is due that they may be.
+	// pastFloor is how many rows from the absurd past are harmless; pastShare is the share of the due rows that they may be.
 	pastFloor = 1_000
 	pastShare = 0.5
-	// lastRuns is how many runs say what is to be expected.
+	// lastRuns is how many runs the expected number is computed from.
 	lastRuns = 20
 )
 
-// judgeTimeout is how long one counting may take for Judge. It is below the time that an executor waits for an answer.
+// judgeTimeout bounds one count for Judge. It is shorter than an executor waits for an answer.
 const judgeTimeout = "15s"
 
-// judgeLockTimeout is how long Judge waits for a lock. Meanwhile it holds ACCESS SHARE on partitions that it has locked before. It is far
-// below PostgreSQL's deadlock_timeout.
+// judgeLockTimeout is how long Judge waits for a lock. Meanwhile it holds ACCESS SHARE on partitions that it locked before. It is far shorter than
+// PostgreSQL's deadlock_timeout.
 const judgeLockTimeout = "100ms"
 
-// Judgement is what was found before a run is begun.
+// Judgement is the result of Judge.
 type Judgement struct {
 	record.Trip
 	Trips bool
-	DueIs Count // how good Due is: no more is counted than it takes to judge
+	DueIs Count // how exact Due is: Judge counts no further than necessary
 }
 
-// tableRowsSQL is PostgreSQL's own estimate: rows per page as the last ANALYZE or VACUUM found them, times the pages there are.
-// pg_relation_size locks what it measures, so that it is asked of the leaves before anything is joined to them: of pg_class it would
-// lock, and wait for, every table of the database.
+// tableRowsSQL is PostgreSQL's own estimate: rows per page, from the last ANALYZE or VACUUM, times the number of pages. pg_relation_size locks what it
+// measures, so the query applies it to the leaves before it joins anything to them: applied to pg_class it would lock, and wait for, every table of
+// the database.
 const tableRowsSQL = `
 	select case when bool_and(size = 0 or c.reltuples >= 0 and c.relpages > 0)
 	            then coalesce(sum(case when size > 0 then c.reltuples::float8 / nullif(c.relpages, 0) * (size / current_setting('block_size')::int) end), 0)::bigint
@@ -61,9 +61,9 @@ const tableRowsSQL = `
 	  from (select x.relation, pg_relation_size(x.relation) as size from lapse.leaves($1) x offset 0) l
 	  join pg_class c on c.oid = l.relation`
 
-// Judge tries what is due under a policy, over a session whose state does not matter: the policy's survey function runs in it.
-// What else there is to know is read over q, another session. Nothing is changed. A lock on the table or on a partition is not
-// waited for, and a session that waits to change the table goes first: see ErrAwaited.
+// Judge judges what is due under a policy. The policy's survey function runs in conn, a session whose state does not matter; everything else is read
+// over q, another session. It changes nothing. It does not wait for a lock on the table or on a partition, and yields to a session that waits to
+// change the table: see ErrAwaited.
 func Judge(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InForce, now time.Time) (j Judgement, err error) {
 	j.At = now
 	if j.Rows, err = estimatedRows(ctx, q, p); err != nil {
@@ -77,9 +77,9 @@ func Judge(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InForce
 	return j, c.bounded(ctx, func() error { return c.judge(ctx, &j, expected) })
 }
 
-// TableRows is how many rows the policy's table has, for a limit that is a share of it: PostgreSQL's own estimate, or where nobody has analyzed
-// the table those that will ever be due under the policy and are not held, counted up to countedRows. Its sessions are those of Judge,
-// and it waits for as little.
+// TableRows is how many rows the policy's table has, for a limit that is a share of it: PostgreSQL's own estimate or, if the table was never analyzed,
+// the rows that will ever be due under the policy and are not held, counted up to countedRows. It uses the sessions as Judge does, and waits as
+// little.
 func TableRows(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InForce, now time.Time) (rows int64, err error) {
 	if rows, err = estimatedRows(ctx, q, p); err != nil || rows >= 0 {
 		return rows, err
@@ -95,11 +95,11 @@ func TableRows(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InF
 	return rows, nil
 }
 
-// countedRows is how far a table is counted that nobody has analyzed, for a limit that is a share of it: a run that deletes so many hundredths
-// is no slower than one should be before the table is analyzed.
+// countedRows is how far a table that was never analyzed is counted, for a limit that is a share of it: a percentage of so many rows is a large enough
+// limit until the table is analyzed.
 const countedRows = 1_000_000
 
-// estimatedRows is PostgreSQL's own estimate, less than 0 where nobody has analyzed the table.
+// estimatedRows is PostgreSQL's own estimate, below 0 if the table was never analyzed.
 func estimatedRows(ctx context.Context, q database.DB, p *record.InForce) (rows int64, err error) {
 	err = database.Pinned(ctx, q, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', $1, true)`, judgeLockTimeout); err != nil {
@@ -113,12 +113,12 @@ func estimatedRows(ctx context.Context, q database.DB, p *record.InForce) (rows 
 	return rows, nil
 }
 
-// nothingExpected is what to expect of a policy when no run says anything.
+// nothingExpected means that no run shows what to expect.
 const nothingExpected = -1
 
-// expected is how many rows the last runs since somebody armed the policy make one expect: as many as the largest of them
-// deleted, or as many as one deletes, for each run that there would have been since the last. It is nothingExpected where there
-// was none, or where the last one left rows at its limit: the person who armed the policy said yes to what was due then.
+// expected is how many rows are expected, by the last runs since a person armed the policy: as many as the largest of them deleted, or the number per
+// run times the number of runs that were due since the last. It is nothingExpected if there was no run, or if the last one left rows at its
+// limit: the person who armed the policy accepted what was due then.
 func expected(ctx context.Context, q database.Querier, p *record.InForce, now time.Time) (int64, error) {
 	if p.LastRun == nil || p.LastRun.StartedAt.Before(p.Since) {
 		return nothingExpected, nil
@@ -149,7 +149,7 @@ func expected(ctx context.Context, q database.Querier, p *record.InForce, now ti
 	return max(most, int64(float64(sum)/float64(runs)*missed)), nil
 }
 
-// counting is the counting of one judgement.
+// counting does the counts of one judgement.
 type counting struct {
 	conn   *pgx.Conn
 	over   database.Querier // another session
@@ -157,7 +157,7 @@ type counting struct {
 	now    time.Time
 }
 
-// bounded counts in a clean session, for that long and no longer, and leaves it clean.
+// bounded runs a count in a clean session, with a time limit, and cleans the session afterwards.
 func (c *counting) bounded(ctx context.Context, count func() error) error {
 	if err := cleanSession(ctx, c.conn); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (c *counting) bounded(ctx context.Context, count func() error) error {
 	return err
 }
 
-// judge counts, no further than the causes ask for.
+// judge counts no further than the causes require.
 func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) error {
 	p := c.policy
 	if p.Limits.MaxFraction > 0 {
@@ -203,15 +203,15 @@ func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) erro
 		return c.past(ctx, j, due)
 	}
 	j.Trips, j.Cause, j.Compared = true, record.SuddenJump, most
-	all, err := c.due(ctx, c.now, math.MaxInt64-1) // to name a number
+	all, err := c.due(ctx, c.now, math.MaxInt64-1) // only to report a number
 	if err == nil {
 		j.Due = max(all.Due, most+1)
 	}
 	return err
 }
 
-// countRows counts the table's rows where nobody has analyzed it, no further than it takes to judge: those that will ever be due under the
-// policy, and are not held. They are no more than the table has, so that the breaker asks too soon rather than too late.
+// countRows counts the rows of a table that was never analyzed, no further than necessary: those that will ever be due under the policy and are not
+// held. The table has at least as many, so the breaker may ask too soon, but never too late.
 func (c *counting) countRows(ctx context.Context, j *Judgement) error {
 	fraction := c.policy.Limits.MaxFraction
 	if j.Rows >= 0 || j.Due == 0 || fraction >= 1 {
@@ -236,7 +236,7 @@ func ever(now time.Time, enough int64, call countAt) (int64, error) {
 	return enough, nil
 }
 
-// past tries how much of what is due is of the absurd past.
+// past checks how many of the due rows are from the absurd past.
 func (c *counting) past(ctx context.Context, j *Judgement, due *found) error {
 	old, err := pastDue(c.policy.Definition.Expire, c.now, due, func(at time.Time, most int64) (*found, error) { return c.due(ctx, at, most) })
 	if old > 0 {
@@ -245,8 +245,8 @@ func (c *counting) past(ctx context.Context, j *Judgement, due *found) error {
 	return err
 }
 
-// pastDue is how many of the due rows of an expiry are of the absurd past where those are too many; otherwise 0. count counts what is due at an instant, no
-// further than at most.
+// pastDue is how many of the due rows of an expiry are from the absurd past, if those are too many; otherwise 0. count counts what is due at an
+// instant, up to most.
 func pastDue(kind expiry.Kind, now time.Time, due *found, count func(at time.Time, most int64) (*found, error)) (int64, error) {
 	before := record.Absurd
 	if least, ok := expiry.LeastOf(kind); ok {
@@ -256,7 +256,7 @@ func pastDue(kind expiry.Kind, now time.Time, due *found, count func(at time.Tim
 	case due.DueIs == Exact && due.Due <= pastFloor, due.Oldest != nil && due.Oldest.After(record.Absurd):
 		return 0, nil // too few, or none
 	case now.Sub(before) < 365*24*time.Hour:
-		return 0, nil // rows are kept for so long that they may well be as old
+		return 0, nil // rows are kept for so long that they may really be that old
 	}
 	old, err := count(before, max(pastFloor, int64(pastShare*float64(due.Due))))
 	if err != nil {
@@ -273,7 +273,7 @@ func (c *counting) counts(ctx context.Context) countAt {
 	return func(at time.Time, to extent) (*found, error) { return c.count(ctx, at, to) }
 }
 
-// count asks the policy's survey function, and gives way.
+// count calls the policy's survey function, and yields.
 func (c *counting) count(ctx context.Context, at time.Time, to extent) (f *found, err error) {
 	err = database.GivingWay(ctx, c.conn, c.over, func() (err error) {
 		f, err = callSurvey(ctx, c.conn, functions.SurveyFunction(c.policy.ID, c.policy.Version), at, to)
@@ -282,7 +282,7 @@ func (c *counting) count(ctx context.Context, at time.Time, to extent) (f *found
 	return f, err
 }
 
-// due counts what is due at an instant, no further than at most. What takes too long, or blocks somebody, is estimated.
+// due counts what is due at an instant, up to most. If that takes too long, or blocks another session, it returns an estimate.
 func (c *counting) due(ctx context.Context, at time.Time, most int64) (*found, error) {
 	f, err := c.count(ctx, at, upTo(most))
 	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {

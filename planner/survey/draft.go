@@ -23,7 +23,7 @@ func Draft(ctx context.Context, d *database.Draft, ask Ask, v *record.Version) (
 }
 
 func draft(ctx context.Context, d *database.Draft, s *surveyor) error {
-	// What is asked before the count is asked in another session: the count's does nothing else.
+	// Everything else is asked in another session first: the count's session does only the count.
 	err := d.Read(ctx, func(db database.DB) error {
 		return s.run(ctx, db, func(at time.Time, to extent) (*found, error) {
 			owner, err := database.OwnerOf(ctx, db, s.table, s.definition.Table)
@@ -47,13 +47,13 @@ func draft(ctx context.Context, d *database.Draft, s *surveyor) error {
 	return nil
 }
 
-// countDraft makes the survey function, gives it to the role that it must not exceed, and calls it once.
+// countDraft makes the survey function, gives it to the role whose rights it must not exceed, and calls it once.
 func countDraft(ctx context.Context, db database.DB, tx *database.DraftTx, owner *database.Owner, s *surveyor, at time.Time, to extent) (*found, error) {
 	text, err := s.definition.DraftSurvey(s.table, s.trusts)
 	if err != nil {
 		return nil, err
 	}
-	// It calls the draft's functions already: what looks like a call in a policy's own texts is none.
+	// The function already calls the draft's copies: an apparent call in a policy's own texts is none.
 	if _, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return nil, fmt.Errorf("make the function that counts: %w", err)
 	}

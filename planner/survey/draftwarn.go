@@ -10,8 +10,8 @@ import (
 	"lapse/planner/database"
 )
 
-// catalogHoldsSQL says whether there are holds to ask for, in tables that are certainly the catalog's and nothing of anybody's runs to
-// read, and whether this login may.
+// catalogHoldsSQL says whether there are tables of holds that certainly are the catalog's, so that reading them runs no foreign code, and whether
+// this login may read them.
 const catalogHoldsSQL = `
 	select has_schema_privilege(n.oid, 'usage') and has_table_privilege(h.oid, 'select') and has_table_privilege(s.oid, 'select')
 	  from pg_namespace n
@@ -28,7 +28,7 @@ const holdsOnSQL = `
 	 where s.state <> 'released' and coalesce(s.enforced_until > clock_timestamp(), true) and exists (
 	     select from lapse.hold_relation r where r.hold = h.id and r.relation = any ($1))`
 
-// warnOfDraft says what the survey of a policy that is not applied leaves out: it asks a function that only this session has, which knows
+// warnOfDraft says what the survey of a policy that is not applied leaves out: it uses a function in this session's temporary schema, which knows
 // no holds.
 func (s *surveyor) warnOfDraft(ctx context.Context, q database.Querier, relations []database.Relation) error {
 	v := &s.survey

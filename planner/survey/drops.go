@@ -14,8 +14,8 @@ type Drop struct {
 	Rows *int64 `json:"rows,omitempty"` // by the catalog's estimate; nil if there is none
 }
 
-// dropsSQL lists the leaves of table $1 that nothing is known to keep from being dropped whole at cutoff $2, by the end of their range of
-// column $3, which is held against the bound. Nothing of the table is read.
+// dropsSQL lists the leaves of table $1 that may be dropped whole at cutoff $2, as far as the catalog shows: the end of their range of column $3 is
+// compared with the bound. It reads no rows.
 const dropsSQL = `
 	select l.name, case when c.reltuples >= 0 then c.reltuples::bigint end
 	  from lapse.leaves($1) l
@@ -24,7 +24,7 @@ const dropsSQL = `
 	 where p.why is null and (p.upper is null or %s) and c.reltuples <> 0
 	 order by c.oid`
 
-// drops asks which partitions would be dropped whole, where the policy does that.
+// drops finds the partitions that would be dropped whole, if the policy does that.
 func (s *surveyor) drops(ctx context.Context, q database.Querier) error {
 	if !s.definition.DropsPartitions() {
 		return nil

@@ -50,8 +50,8 @@ func (s *surveyor) shards(ctx context.Context, q database.Querier) ([]database.R
 	return leaves, s.likely(ctx, q)
 }
 
-// laterSQL lists what of table $1 has no row with an instant of column $2 at or before $3, by its bounds or those of what it is part of. As in
-// lapse.tree_of nothing is locked.
+// laterSQL lists the relations below table $1 that have no row with an instant of column $2 at or before $3, by their bounds or those of a table
+// above them. Like lapse.tree_of it locks nothing.
 const laterSQL = `
 	with recursive tree(relation, later) as (
 	  select $1::oid, false
@@ -70,7 +70,7 @@ const laterSQL = `
 	)
 	select tree.relation from tree where tree.later`
 
-// likely leaves out the shards whose bounds say that nothing in them is due.
+// likely keeps the shards that can have due rows, by their bounds.
 func (s *surveyor) likely(ctx context.Context, q database.Querier) error {
 	v := &s.survey
 	v.Likely = v.Shards
@@ -90,20 +90,20 @@ func (s *surveyor) likely(ctx context.Context, q database.Querier) error {
 	return nil
 }
 
-// sizedLeaf is a leaf with how many rows it has by the catalog, negative where nobody has counted.
+// sizedLeaf is a leaf with its number of rows by the catalog, negative if unknown.
 type sizedLeaf struct {
 	database.Relation
 	Rows float64
 }
 
-// plan is what of EXPLAIN's JSON says how rows are found.
+// plan is the part of EXPLAIN's JSON that says how rows are found.
 type plan struct {
 	Node  string `json:"Node Type"`
 	Index string `json:"Index Name"`
 	Plans []plan `json:"Plans"`
 }
 
-// read is how rows of the largest leaf would be found; zero where there is no leaf.
+// read is how rows of the largest leaf would be found; zero if there is no leaf.
 func (f *found) read() (p plan, err error) {
 	if len(f.Plan) == 0 || string(f.Plan) == "null" {
 		return p, nil

@@ -17,14 +17,14 @@ import (
 	"lapse/schemas"
 )
 
-// found is what a survey function returns. Of a function that another version of Lapse made, fields may be missing.
+// found is the result of a survey function. If another version of Lapse made the function, fields may be missing.
 type found struct {
 	Due      int64           `json:"due"`
 	DueIs    Count           `json:"due_is"`
-	Oldest   *time.Time      `json:"-"` // in a column of its own: JSON's texts cannot be read where they are before Christ
+	Oldest   *time.Time      `json:"-"` // in a column of its own: JSON's texts of instants before Christ cannot be read
 	Newest   *time.Time      `json:"-"`
-	Held     *int64          `json:"held"`  // nil where nothing was counted
-	Ahead    *float64        `json:"ahead"` // seconds; nil where no index tells, or nothing lies near to now
+	Held     *int64          `json:"held"`  // nil if not counted
+	Ahead    *float64        `json:"ahead"` // seconds; nil if no index tells, or if no value is near to now
 	Leaf     uint32          `json:"leaf,string"`
 	Plan     json.RawMessage `json:"plan"`
 	Explain  string          `json:"explained"`
@@ -37,10 +37,10 @@ type found struct {
 	} `json:"cascades"`
 }
 
-// extent says how far a survey function goes: nil is to the end, 0 not at all.
+// extent says how far a survey function counts: nil means to the end, 0 not at all.
 type extent struct {
 	atMost  *int64 // rows that are counted
-	through *int64 // rows that are looked through for values that cannot be read
+	through *int64 // rows that are searched for values that cannot be read
 }
 
 // upTo counts so many rows.
@@ -61,7 +61,7 @@ func callSurvey(ctx context.Context, q database.Querier, function string, at tim
 	return f, nil
 }
 
-// take takes over what was found.
+// take copies the result into the survey.
 func (s *surveyor) take(f *found) error {
 	v := &s.survey
 	v.Due, v.DueIs, v.Explain, v.Unread = f.Due, f.DueIs, f.Explain, f.Unread
@@ -100,7 +100,7 @@ func (s *surveyor) take(f *found) error {
 	return nil
 }
 
-// estimate says how long the policy takes by itself: others that are due at the same time share the time of gentle pace with it.
+// estimate says how long the policy takes alone. Policies that are due at the same time share the time of gentle pace with it.
 func (s *surveyor) estimate() {
 	v := &s.survey
 	if v.Gentle = s.limits.Pace != policyfile.PaceUnlimited; v.Gentle {
@@ -128,7 +128,7 @@ func (s *surveyor) estimate() {
 	}
 }
 
-// takeHeld takes over how much is held.
+// takeHeld copies how much is held.
 func (s *surveyor) takeHeld(f *found) {
 	v := &s.survey
 	if f.Held == nil {
@@ -148,8 +148,7 @@ func utc(t *time.Time) *time.Time {
 	return &in
 }
 
-// breaker says whether the run would stop, by the causes that the breaker has. What cannot be counted is not foretold: the survey has its
-// numbers.
+// breaker says whether the breaker would stop the run, by its causes. It predicts nothing that cannot be counted.
 func (s *surveyor) breaker(call countAt, f *found) error {
 	if s.accepted > 0 {
 		return nil
@@ -165,7 +164,7 @@ func (s *surveyor) breaker(call countAt, f *found) error {
 	return err
 }
 
-// fraction tries whether more is due than max_fraction of the table, whose rows are counted where nobody has analyzed it.
+// fraction checks whether more of the table is due than max_fraction. It counts the table's rows if the table was never analyzed.
 func (s *surveyor) fraction(call countAt) error {
 	v, most, rows := &s.survey, s.limits.MaxFraction, s.rows
 	if most == 0 || most == 1 || v.Due == 0 {
@@ -186,7 +185,7 @@ func (s *surveyor) fraction(call countAt) error {
 	return nil
 }
 
-// past tries whether most of what is due is of the absurd past.
+// past checks whether most of the due rows are from the absurd past.
 func (s *surveyor) past(call countAt, f *found) error {
 	old, err := pastDue(s.definition.Expire, s.survey.At, f, func(at time.Time, most int64) (*found, error) {
 		found, err := call(at, upTo(most))

@@ -10,8 +10,8 @@ import (
 	"lapse/planner/expiry"
 )
 
-// LocalTime says in which zone a column without one is read. Where an application writes local time and it is read in UTC, rows
-// go hours too early, or too late, and nothing else shows it.
+// LocalTime says in which zone a column without a zone is read. If an application writes local time that is read in UTC, rows are deleted hours
+// too early, or too late, and nothing else shows it.
 type LocalTime struct {
 	Column   string    `json:"column"`
 	Zone     string    `json:"zone"`
@@ -39,8 +39,8 @@ func (l *LocalTime) String() string {
 	return text
 }
 
-// zonesSQL are the zones that the server, this database or its roles have. Sessions of ours are in UTC, and do not see the server's
-// own: log_timezone is written beside it when a server is made.
+// zonesSQL reads the zones that are set for the server, this database or its roles. Our sessions are in UTC and do not see the server's own zone;
+// initdb sets log_timezone to the same.
 const zonesSQL = `
 	select distinct z.name
 	  from (select current_setting('log_timezone') as name
@@ -51,7 +51,7 @@ const zonesSQL = `
 	         where s.setdatabase in (0, (select d.oid from pg_database d where d.datname = current_database())) and c.setting ilike 'timezone=%') z
 	 order by 1`
 
-// localZones reads the zones that the application may write in, where the policy does not say.
+// localZones reads the zones that the application may write in, if the policy does not say.
 func (s *surveyor) localZones(ctx context.Context, q database.Querier) error {
 	m := expiry.LocalOf(s.definition.Expire)
 	if m == nil || m.Zone != "" {
@@ -69,8 +69,8 @@ func (s *surveyor) localZones(ctx context.Context, q database.Querier) error {
 	return nil
 }
 
-// LocalTimeOf says how the policy's column is read; nil where it has a zone. The examples are of these instants, as far as there are any, or
-// else of the day of at.
+// LocalTimeOf says how the policy's column is read; nil if it has a zone. The examples are of these instants, as far as there are any, otherwise of
+// the day of at.
 func LocalTimeOf(kind expiry.Kind, at time.Time, instants ...*time.Time) *LocalTime {
 	m := expiry.LocalOf(kind)
 	if m == nil {
@@ -97,7 +97,7 @@ func LocalTimeOf(kind expiry.Kind, at time.Time, instants ...*time.Time) *LocalT
 	return l
 }
 
-// readLocal says how the column is read, and asks where the newest values speak against it.
+// readLocal says how the column is read, and asks a question if the newest values contradict that.
 func (s *surveyor) readLocal(f *found) {
 	v := &s.survey
 	v.Local = LocalTimeOf(s.definition.Expire, v.At, v.Oldest, v.Newest)
@@ -106,10 +106,10 @@ func (s *surveyor) readLocal(f *found) {
 	}
 }
 
-// lately is how long ago the newest row may have been written, for it to tell the zone that it was written in.
+// lately is how recently the newest row must have been written to show the zone that it was written in.
 const lately = 15 * time.Minute
 
-// question is what to ask where the newest value, read in UTC, is as far from the clock as one of the zones is from UTC; "" for nothing.
+// question is the question to ask if the newest value, read in UTC, is as far from the clock as one of the zones is from UTC; otherwise "".
 func question(column string, ahead time.Duration, now time.Time, zones []*time.Location) string {
 	for _, zone := range zones {
 		_, seconds := now.In(zone).Zone()

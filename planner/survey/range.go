@@ -13,22 +13,22 @@ import (
 	"lapse/planner/record"
 )
 
-// Where much is due, a leaf is cut into ranges of the column that its rows expire by, for several workers at once. The first
-// range is open below and the last one above: a row that no cut speaks of is in one of them all the same. Rows whose column is
-// NULL are in none, and never due. Where the cuts lie decides about nothing but how evenly the work is shared.
+// If much is due, a leaf is cut into ranges of the column that its rows expire by, for several workers at once. The first range is open below and
+// the last one above, so every row is in one of them. Rows whose column is NULL are in none, and never due. The cuts only affect how evenly the
+// work is shared.
 
 const (
 	rangesOfLeaf = 8    // that a leaf is cut into
 	maxCuts      = 1024 // of a run: lapse.open_run takes no more
 )
 
-// Cut ends a range of a leaf, and begins the next: the instant is the last one of the former.
+// Cut ends a range of a leaf, and begins the next: its instant is the last one of the former.
 type Cut struct {
 	Leaf uint32
 	At   time.Time
 }
 
-// span is how the due rows of a leaf lie: between two marks, which are in order, there are about equally many.
+// span is the distribution of a leaf's due rows: between two neighboring marks there are about equally many.
 type span struct {
 	Leaf        uint32      `json:"leaf"`
 	Marks       []time.Time `json:"marks"`
@@ -54,7 +54,7 @@ func cutSpans(spans []span, parts int) (all []Cut) {
 	return all
 }
 
-// mostRanges is how many ranges the leaf has that is cut most often.
+// mostRanges is the largest number of ranges of a leaf.
 func mostRanges(cuts []Cut) int {
 	of, most := map[uint32]int{}, 0
 	for _, c := range cuts {
@@ -64,8 +64,8 @@ func mostRanges(cuts []Cut) int {
 	return most
 }
 
-// MuchMayBeDue reports whether it is worth asking Cuts, by what is known without it: the policy's last run had much to delete, is
-// of another version, or long ago. A policy that finds little, however often, does not ask.
+// MuchMayBeDue reports whether ReadBacklog is worth calling, by what is known without it: the policy's last run had much to delete, was of another
+// version, or was long ago. A policy that finds little, however often, does not call it.
 func MuchMayBeDue(p *record.InForce, now time.Time) bool {
 	if p.Unfinished != nil || !p.Definition.Ranged() {
 		return false
@@ -74,15 +74,15 @@ func MuchMayBeDue(p *record.InForce, now time.Time) bool {
 	return last == nil || last.Version != p.Version || now.Sub(last.StartedAt) >= 24*time.Hour || p.LastPicked >= int64(functions.Backlog(p.Batch))
 }
 
-// Backlog is how a run's leaves are best worked off where much is due.
+// Backlog says how to work off a run's leaves with much due.
 type Backlog struct {
 	Cuts  []Cut    // leaves that are cut into ranges
 	Heaps []uint32 // leaves whose batches are best of ShapeHeap; none of them is cut
 	Due   int64    // PostgreSQL's estimate of what is due
 }
 
-// ReadBacklog asks how a policy's leaves are best worked off; the answer is empty where not much is due. It asks the policy's
-// survey function, over a session whose state does not matter, which plans and reads no row.
+// ReadBacklog plans how to work off a policy's leaves; the result is empty if not much is due. It calls the policy's survey function, which plans
+// and reads no row, over a session whose state does not matter.
 func ReadBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now time.Time) (b Backlog, err error) {
 	f, err := callInForce(ctx, conn, &p.Definition, now, upTo(0))
 	if err != nil {
@@ -97,16 +97,16 @@ func ReadBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now tim
 	return b, nil
 }
 
-// A leaf's batches go through its file where a good part of it is due, so that not many rows are read in vain, and where its
-// index would lead them to and fro over it: the order is not the file's, or there is no index; and where many rows have one value, which
-// would go through the file once for each value.
+// A leaf's batches read its file in order if a good part of it is due, so that few rows are read in vain, and if the index would lead them back and
+// forth over it: because its order is not the file's, or there is no index, or because many rows have one value, for each of which the file would
+// be read once.
 const (
 	heapPart        = 0.1 // of the leaf's rows that are due; in that order reading a row costs a fifteenth of a deletion
 	heapCorrelation = 0.7 // below it the index's order is not the file's
 	heapTie         = 10000
 )
 
-// heaps are the leaves with much due whose batches are best of ShapeHeap. found is how the largest leaf's rows would be found.
+// heaps are the leaves with much due whose batches should use ShapeHeap. found is how the largest leaf's rows would be found.
 func heaps(spans []span, found plan) (leaves []uint32) {
 	method, _ := found.method(false)
 	for _, s := range spans {

@@ -18,18 +18,17 @@ import (
 // Remains is what is due under a policy and was not deleted.
 type Remains struct {
 	Due    int64
-	Held   int64      // of rows that holds are on, which Due leaves out; counted no further than Due is
-	Exact  bool       // false: the counts are no more than estimates
-	Oldest *time.Time // when the oldest of it fell due; nil where that is not known
+	Held   int64      // due rows under a hold, which Due leaves out; counted no further than Due
+	Exact  bool       // false: the counts are estimates
+	Oldest *time.Time // when the oldest of them fell due; nil if not known
 }
 
 // mostRemains is how far Remaining counts.
 const mostRemains = 100_000
 
-// Remaining counts what was due under a policy at an instant and is still there. conn is a session whose state does not matter: the
-// policy's survey function runs in it. What else there is to know is read over q, another session. Nothing is changed. It is not asked
-// unless something is known to be left: reading past dead rows costs as much as reading them. It yields to sessions that wait to change the table
-// (see ErrAwaited).
+// Remaining counts what was due under a policy at an instant and is still there. The policy's survey function runs in conn, a session whose state does
+// not matter; everything else is read over q, another session. It changes nothing. Call it only if something is known to be left: reading past dead
+// rows costs as much as reading them. It yields to sessions that wait to change the table (see ErrAwaited).
 func Remaining(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.InForce, at time.Time) (r Remains, err error) {
 	if err := cleanSession(ctx, conn); err != nil {
 		return r, err
@@ -41,14 +40,14 @@ func Remaining(ctx context.Context, conn *pgx.Conn, q database.Querier, p *recor
 	return r, err
 }
 
-// mostStaying is how far Staying counts, and stayTimeout how long it may take: it is asked again and again while nothing is deleted.
+// mostStaying is how far Staying counts, and stayTimeout how long it may take: it is called repeatedly while nothing is deleted.
 const (
 	mostStaying = 10_000
 	stayTimeout = "2s"
 )
 
-// Staying counts what is due under a policy that something keeps from deleting it: as Remaining, no further than mostStaying,
-// and without waiting for a locked table. What takes too long is PostgreSQL's estimate.
+// Staying counts what is due under a policy that cannot delete it: as Remaining, up to mostStaying, and without waiting for a locked table. If that
+// takes too long the result is PostgreSQL's estimate.
 func Staying(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.InForce, at time.Time) (r Remains, err error) {
 	if err := cleanSession(ctx, conn); err != nil {
 		return r, err
@@ -66,7 +65,7 @@ func Staying(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.
 	return r, err
 }
 
-// TakeDown keeps what Staying found, for status and metrics. Durable when it returns, unless q is a transaction.
+// TakeDown records the result of Staying for status and metrics. Durable when it returns, unless q is a transaction.
 func (r *Remains) TakeDown(ctx context.Context, q database.Querier, p *record.InForce) error {
 	var nothing any
 	if err := q.QueryRow(ctx, `select lapse.counted($1, $2, $3, $4, $5)`, p.ID, p.Version, r.Due, r.Exact, r.Oldest).Scan(&nothing); err != nil {
@@ -75,7 +74,7 @@ func (r *Remains) TakeDown(ctx context.Context, q database.Querier, p *record.In
 	return nil
 }
 
-// remains asks the survey function of a policy, in a session made clean.
+// remains calls the survey function of a policy in a clean session.
 func remains(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.InForce, at time.Time, most int64, r *Remains) error {
 	after, known := dueAfter(p.Definition.Expire)
 	err := database.GivingWay(ctx, conn, q, func() error {
@@ -88,7 +87,7 @@ func remains(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.
 	return nil
 }
 
-// dueAfter is how long after the instant that rows are ordered by they fall due. false: that differs from row to row.
+// dueAfter returns how long after the instant that orders rows they fall due. known is false if that differs from row to row.
 func dueAfter(k expiry.Kind) (intervals []string, known bool) {
 	switch k := k.(type) {
 	case *expiry.Age:

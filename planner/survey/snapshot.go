@@ -23,13 +23,13 @@ type Counted struct {
 	Quarantined int64
 }
 
-// Snapshot counts what is due under a policy, all of it, and publishes the three rows of lapse.snapshot: before it, with the snapshot in
-// which it counts, and with the result. It does nothing where a snapshot of the version is younger than every. The rows are written over
-// control, each durable at once; conn is a session whose state does not matter, in which the policy's survey function runs, for at most as long
-// as most says. It yields to sessions that wait to change the table.
+// Snapshot counts everything that is due under a policy, and publishes the three rows of lapse.snapshot: before the count, with the snapshot of the
+// count, and with the result. It does nothing if the version has a snapshot younger than every. It writes the rows over control, each durable
+// at once; the policy's survey function runs in conn, a session whose state does not matter, for at most most. It yields to sessions that wait to
+// change the table.
 //
-//	crash after the first row     the snapshot was begun, and never taken; the next one is taken when every has passed
-//	crash after the second        it was taken, and nothing is known to be counted
+//	crash after the first row     the snapshot was begun but never taken; the next one is taken when every has passed
+//	crash after the second        it was taken, without a count
 func Snapshot(ctx context.Context, conn, control *pgx.Conn, p *record.InForce, every, most time.Duration) (taken bool, err error) {
 	var id *uuid.UUID
 	if err := control.QueryRow(ctx, `select lapse.begin_snapshot($1, $2, $3)`, p.ID, p.Version, every).Scan(&id); err != nil {
@@ -55,7 +55,7 @@ func Snapshot(ctx context.Context, conn, control *pgx.Conn, p *record.InForce, e
 	return true, nil
 }
 
-// notCounted is why a snapshot has no count, as it is published: of what the server said only the SQLSTATE.
+// notCounted is why a snapshot has no count, as published: of a server's error only the SQLSTATE.
 func notCounted(err error, most time.Duration) string {
 	switch state := schemas.StateOf(err); {
 	case errors.Is(err, database.ErrAwaited):

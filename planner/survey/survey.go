@@ -17,7 +17,7 @@ import (
 	"lapse/schemas"
 )
 
-// Survey is what a policy would delete at an instant, and how it would go about it.
+// Survey is what a policy would delete at an instant, and how.
 type Survey struct {
 	Policy  schemas.PolicyName    `json:"policy"`
 	Version schemas.PolicyVersion `json:"version,omitempty"` // 0: not applied
@@ -25,39 +25,39 @@ type Survey struct {
 	Table   string                `json:"table"`
 	At      time.Time             `json:"at,omitzero"` // the cutoff
 	Due     int64                 `json:"due"`
-	DueIs   Count                 `json:"due_is,omitempty"`     // "" where nothing was counted
-	Held    int64                 `json:"held"`                 // would be due, but for a hold on them or on what a cascade deletes
-	HeldIs  Count                 `json:"held_is,omitempty"`    // "" where they were not counted, as of a policy that is not applied
-	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC; nil where it would have to be looked for
+	DueIs   Count                 `json:"due_is,omitempty"`     // "" if nothing was counted
+	Held    int64                 `json:"held"`                 // rows that would be due without a hold on them or on rows that a cascade deletes
+	HeldIs  Count                 `json:"held_is,omitempty"`    // "" if not counted, as for a policy that is not applied
+	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC; nil if finding it would take a search
 	Newest  *time.Time            `json:"newest_due,omitempty"`
-	Unread  *Unread               `json:"unread"`               // nil where every value that is there can be read, or none was checked
-	Local   *LocalTime            `json:"local_time,omitempty"` // nil: what is read has a zone, or is no column
+	Unread  *Unread               `json:"unread"`               // nil if every value can be read, or none was checked
+	Local   *LocalTime            `json:"local_time,omitempty"` // nil if the expiry has a zone, or reads no column
 	// Cascades are the tables whose rows a cascade would delete, to any depth.
 	Cascades []Cascade `json:"cascades"`
-	Sets     string    `json:"sets,omitempty"` // the column that due rows get set, and stay; "" where they are deleted
-	// Drops are the partitions that would be dropped whole, if every row of them turns out to be due when they are counted.
+	Sets     string    `json:"sets,omitempty"` // the column that is set in due rows, which stay; "" if they are deleted
+	// Drops are the partitions that would be dropped whole if a count finds that every row of them is due.
 	Drops []Drop `json:"drops,omitempty"`
 
 	Method Method              `json:"method"`
 	Shape  string              `json:"shape,omitempty"` // of the batches on the largest leaf
-	Index  string              `json:"index,omitempty"` // the one that PostgreSQL would use, or that there is
+	Index  string              `json:"index,omitempty"` // the one that PostgreSQL would use, or the existing one
 	Better string              `json:"better_index"`    // what another one would gain, and the statements that make it; "" for nothing
 	Order  []string            `json:"order"`           // what batches are ordered by
 	Shards []database.Relation `json:"shards"`          // one for each leaf
-	Likely []database.Relation `json:"-"`               // of Shards, those that can have due rows by their bounds
+	Likely []database.Relation `json:"-"`               // the shards that can have due rows by their bounds
 	Slices int                 `json:"slices"`          // of each leaf, by hash
 	Ranges int                 `json:"ranges"`          // of the due time, of a leaf with much that is due
 
 	RowsPerSecond float64       `json:"rows_per_second"`
 	SpeedFrom     SpeedSource   `json:"pace_from"`
 	Estimate      time.Duration `json:"estimate_seconds"`
-	Beside        time.Duration `json:"estimate_beside_application_seconds,omitempty"` // at gentle pace, while others have the server do anything
+	Beside        time.Duration `json:"estimate_beside_application_seconds,omitempty"` // at gentle pace, while other sessions are active
 	Limit         string        `json:"max_rows_per_run,omitempty"`                    // as the file says it
-	RowsPerRun    int64         `json:"rows_per_run,omitempty"`                        // that it allows by the catalog; 0: no limit, or a share of a table that nobody has analyzed
-	Runs          int64         `json:"runs,omitempty"`                                // how many it takes of so many rows
-	Gentle        bool          `json:"gentle,omitempty"`                              // the speed is that of gentle pace on a server that has nothing else to do: a part of the time
-	Window        string        `json:"window,omitempty"`                              // in which alone it deletes
-	Windows       int64         `json:"windows,omitempty"`                             // how many times it has to open for that
+	RowsPerRun    int64         `json:"rows_per_run,omitempty"`                        // allowed rows per run, by the catalog; 0: no limit, or a share of a table that was never analyzed
+	Runs          int64         `json:"runs,omitempty"`                                // how many such runs it takes
+	Gentle        bool          `json:"gentle,omitempty"`                              // the speed is that of gentle pace on an otherwise idle server
+	Window        string        `json:"window,omitempty"`                              // the only time in which it deletes
+	Windows       int64         `json:"windows,omitempty"`                             // how many openings of the window it takes
 	Breaker       Breaker       `json:"breaker"`
 
 	Statement string `json:"statement"` // the pick on the largest leaf
@@ -72,14 +72,14 @@ func None(name schemas.PolicyName) *Survey {
 	return &Survey{Policy: name, Cascades: []Cascade{}, Order: []string{}, Shards: []database.Relation{}, Warnings: []string{}}
 }
 
-// Count says how good a number of rows is.
+// Count says how exact a number of rows is.
 type Count string
 
 // The grades of a count.
 const (
 	Exact     Count = "exact"
 	Estimated Count = "estimate"  // PostgreSQL's, or computed from a part
-	MoreThan  Count = "more_than" // it was counted so far, and PostgreSQL expects no more
+	MoreThan  Count = "more_than" // counted up to this number, and PostgreSQL expects no more
 )
 
 // Cascade is a table whose rows a cascade deletes.
@@ -116,32 +116,31 @@ const (
 	Rated    SpeedSource = "rate"     // the policy's rate, which is less than that
 )
 
-// statedSpeed is what deleting ran at, in rows a second, on two cores that database, broker and auditor shared: it says
-// minutes or days, no more.
+// statedSpeed is a measured speed of deletion, in rows a second, on two cores shared by database, broker and auditor: it only tells minutes from
+// days.
 const statedSpeed = 50000
 
-// GentleShare is the part of the time in which batches of policies at gentle pace run, those of all together, while others have the
-// server do anything; QuietShare is that part while nobody does.
+// GentleShare is the share of the time in which all batches at gentle pace together may run while other sessions are active; QuietShare is that
+// share while none is.
 const (
 	GentleShare = 0.02
 	QuietShare  = 0.5
 )
 
-// Ask is what a survey is asked.
+// Ask says what to survey.
 type Ask struct {
 	At time.Time // the cutoff; zero is the server's clock
-	// AtMost is how far is counted. What is above it, or takes longer than the session's statement_timeout, is an estimate. Zero
-	// counts all, however long it takes.
+	// AtMost is how far to count. A larger number, or one that takes longer to count than the session's statement_timeout, is an estimate. Zero counts
+	// everything, however long it takes.
 	AtMost int64
 }
 
-// InForce surveys a policy that is applied, through its survey function: nothing of the table is read or planned in this session
-// itself. conn is a session with the executor's rights. It takes no lock that writers wait for, none on partitions that cannot
-// hold due rows, and changes nothing. Who waits to change the table is given way to: then what is due is an estimate, and where an exact
-// count was asked for there is none.
+// InForce surveys a policy that is applied, through its survey function: this session itself reads and plans nothing of the table. conn is a session
+// with the executor's rights. It takes no lock that writers wait for, and none on partitions that cannot hold due rows, and changes nothing. It
+// yields to sessions that wait to change the table: then the number of due rows is an estimate, or missing if an exact count was asked for.
 //
-// The table's code may run inside the function, with its owner's rights, and may change the session: it is made clean before
-// and afterwards.
+// The table's code may run inside the function, with its owner's rights, and may change the session, so the session is cleaned before and
+// afterwards.
 func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *record.InForce) (*Survey, error) {
 	s := &surveyor{ask: a, definition: &p.Definition, limits: p.Limits, window: p.Schedule.Window, table: p.TableOID, accepted: p.Accepted, survey: Survey{
 		Policy: p.Name, Version: p.Version, State: p.State, Table: p.TableName, Trouble: p.Trouble, Slices: p.Spec.SliceCount(),
@@ -164,7 +163,7 @@ func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *record.InForce) (*S
 	return &s.survey, nil
 }
 
-// callInForce asks the survey function of a version in force, in a session made clean on both sides.
+// callInForce calls the survey function of a version in force, in a session cleaned before and after.
 func callInForce(ctx context.Context, conn *pgx.Conn, d *functions.Definition, at time.Time, to extent) (*found, error) {
 	if err := cleanSession(ctx, conn); err != nil {
 		return nil, err
@@ -180,8 +179,7 @@ func callInForce(ctx context.Context, conn *pgx.Conn, d *functions.Definition, a
 	return f, err
 }
 
-// cleanSession undoes what code inside a function may have done to a session, and forgets the statements that pgx has
-// prepared in it.
+// cleanSession undoes what code inside a function may have done to a session, and makes pgx forget its prepared statements.
 func cleanSession(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, "reset all; discard temp", pgx.QueryExecModeSimpleProtocol)
 	if err == nil {
@@ -214,7 +212,7 @@ type surveyor struct {
 // countAt asks the survey function what is due at an instant, with how far it goes.
 type countAt func(at time.Time, to extent) (*found, error)
 
-// run fills the survey in. After call nothing else is asked.
+// run fills in the survey. It queries nothing after call.
 func (s *surveyor) run(ctx context.Context, db database.DB, call countAt) error {
 	v := &s.survey
 	v.At, v.Cascades, v.Warnings = s.ask.At, []Cascade{}, []string{}
@@ -274,7 +272,7 @@ func (s *surveyor) run(ctx context.Context, db database.DB, call countAt) error 
 	return nil
 }
 
-// indexed returns the index that serves, "" for none, and records what there is to say of it.
+// indexed returns the index that serves, "" for none, and records what to say about it.
 func (s *surveyor) indexed(ctx context.Context, q database.Querier, leaves []database.Relation) (string, error) {
 	found, err := index.Find(ctx, q, s.definition, leaves, index.AdvisedPrefix)
 	s.survey.Warnings = append(s.survey.Warnings, found.Warnings...)
@@ -284,7 +282,7 @@ func (s *surveyor) indexed(ctx context.Context, q database.Querier, leaves []dat
 	return found.Name, err
 }
 
-// count counts as far as it was asked to. What takes too long for that, or blocks somebody, is estimated.
+// count counts as far as asked. If that takes too long, or blocks another session, it returns an estimate.
 func (s *surveyor) count(call countAt) (*found, error) {
 	if s.ask.AtMost == 0 {
 		return call(s.survey.At, extent{})
@@ -297,8 +295,8 @@ func (s *surveyor) count(call countAt) (*found, error) {
 	return f, err
 }
 
-// warn names foreign keys that a deletion would look through without an index, or that keep rows from going, warns of the pace, and reads what a question about
-// local times is asked by.
+// warn names foreign keys that a deletion would search without an index, or that prevent the deletion of rows, warns of the pace, and reads what
+// the question about local times depends on.
 func (s *surveyor) warn(ctx context.Context, q database.Querier, leaves []database.Relation) error {
 	if err := s.localZones(ctx, q); err != nil {
 		return err
@@ -327,7 +325,7 @@ func (s *surveyor) warn(ctx context.Context, q database.Querier, leaves []databa
 	return err
 }
 
-// measure takes the speed from the ledger: rows by the time that batches took, pauses between them left out.
+// measure takes the speed from the ledger: rows by the time that batches took, without the pauses between them.
 func (s *surveyor) measure(ctx context.Context, q database.Querier) error {
 	v := &s.survey
 	v.RowsPerSecond, v.SpeedFrom = statedSpeed, Stated

@@ -8,16 +8,16 @@ import (
 	"lapse/planner/resolve"
 )
 
-// Unread is what of a policy's values is there and cannot be read as a time, so that its rows never expire, among the rows looked through: of
-// the table, or of its largest partition.
+// Unread describes values of a policy that are set but cannot be read as a time, so that their rows never expire, among the searched rows of the
+// table or of its largest partition.
 type Unread struct {
 	Rows     int64    `json:"rows"`
 	Of       int64    `json:"of"`
-	Arrays   int64    `json:"arrays"`   // of Rows, those that have an array there
+	Arrays   int64    `json:"arrays"`   // the rows among these that have an array there
 	Patterns []string `json:"patterns"` // of the most frequent: see expiry.Unread
 }
 
-// lookedThrough is how many rows are looked through unless all are counted.
+// lookedThrough is how many rows are searched unless all are counted.
 const lookedThrough = 100_000
 
 // String is the line for a person.
@@ -29,9 +29,9 @@ func (u *Unread) String() string {
 	return text
 }
 
-// RowsFit returns what is wrong with a policy by what a survey has found in its rows. An array has no one time: the policy
-// means one of its elements. No index can have an array's earliest element, so that each look would go through all rows with an
-// array; the document's place of the one that counts can be named, and indexed.
+// RowsFit returns what a survey's rows show to be wrong with a policy. An array is not one time: the policy means one of its elements. No index can
+// contain an array's earliest element, so each look would read all rows with an array; but the policy can name the place of the element that counts,
+// and that can be indexed.
 func RowsFit(r *resolve.Resolved, s *Survey) policyfile.Problems {
 	if s.Unread == nil || s.Unread.Arrays == 0 {
 		return nil
