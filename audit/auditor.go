@@ -17,26 +17,26 @@ import (
 	"lapse/schemas"
 )
 
-// Auditor publishes what is deleted, and keeps the log. See the package comment for what it promises.
+// Auditor publishes what is deleted, and keeps the log. The package comment says what it promises.
 type Auditor struct {
 	config  Config
 	metrics *Metrics
 	log     *slog.Logger
 	process string // names this process in its fences and heartbeats
 
-	notReady   atomic.Pointer[string] // why no stream is read; nil while one is
+	notReady   atomic.Pointer[string] // why no stream is open; nil while one is
 	publisher  atomic.Pointer[publisher]
-	server     atomic.Pointer[Server] // of the stream that is read; nil while none is
+	server     atomic.Pointer[Server] // of the open stream; nil while none is open
 	heartbeats heartbeatMonitor
 	probed     probeState
 	probing    probeLimits
 	standby    standby
-	witnesses  *witness.Witnesses // nil: nobody is shown the log's checkpoints
+	witnesses  *witness.Witnesses // nil: the log's checkpoints are not sent to witnesses
 
 	streamOpened chan struct{} // receives when a stream has passed the history check
 
-	compared atomic.Bool // log and database were, or another auditor has the slot
-	until    schemas.LSN // 0: none, or not asked yet
+	compared atomic.Bool // the log was compared with the database, or another auditor has the slot
+	until    schemas.LSN // where to stop; 0: nowhere, or not known yet
 	reported string      // the text of the last error that was logged because a person must decide
 
 	boundary   func(step, func() bool) // relay.boundary
@@ -72,7 +72,7 @@ func New(config Config) (*Auditor, error) {
 	return a, nil
 }
 
-// sinkStalled is for how long the sink has taken nothing of what waits; 0 without a sink.
+// sinkStalled is how long the sink has accepted nothing although something waits; 0 without a sink.
 func (a *Auditor) sinkStalled() time.Duration {
 	if p := a.publisher.Load(); p != nil {
 		return (*p).Stalled()
@@ -80,8 +80,8 @@ func (a *Auditor) sinkStalled() time.Duration {
 	return 0
 }
 
-// Ready is nil while the auditor streams, Kafka answers, the server answers, and heartbeats come back, or while it stands by for another
-// one: see StandsBy. Safe for concurrent use.
+// Ready is nil while the auditor streams, Kafka and the server answer, and heartbeats come back, or while it stands by for another auditor: see
+// StandsBy. Safe for concurrent use.
 func (a *Auditor) Ready() error {
 	if a.StandsBy() != "" {
 		return nil
@@ -100,7 +100,7 @@ func (a *Auditor) Ready() error {
 	return a.heartbeats.check(2 * a.config.HeartbeatEvery)
 }
 
-// Compared reports whether log and database were compared, or the slot was found in another auditor's hands. Safe for concurrent use.
+// Compared reports whether the log was compared with the database, or another auditor was found on the slot. Safe for concurrent use.
 func (a *Auditor) Compared() bool { return a.compared.Load() }
 
 // Until is where a Run with Config.Once ended.
@@ -108,8 +108,8 @@ func (a *Auditor) Until() schemas.LSN { return a.until }
 
 func (a *Auditor) setNotReady(why string) { a.notReady.Store(&why) }
 
-// Run audits until ctx ends, which is not an error, or until, with Config.Once, the current end is reached. It retries forever what passes by itself;
-// any other error it returns, and a person must check it. It may be called once.
+// Run audits until ctx ends, or, with Config.Once, until the current end is reached; neither is an error. It retries errors that go away by
+// themselves forever; it returns any other error, for a person to check. Call it once.
 //
 // When ctx ends, Run reads nothing more, waits for what is not acknowledged (five seconds at most), and confirms it to the
 // slot.
@@ -119,7 +119,7 @@ func (a *Auditor) Run(ctx context.Context) error {
 	defer a.startWitnesses(ctx)()
 	defer a.setNotReady("stopped")
 	retry := backoff.Backoff{Min: backoffMin, Max: backoffMax}
-	waits := time.Now() // since when the slot has been somebody else's
+	waits := time.Now() // since when another stream has had the slot
 	for {
 		if a.StandsBy() == "" {
 			a.metrics.setWaiting(time.Now())
@@ -155,8 +155,8 @@ func (a *Auditor) Run(ctx context.Context) error {
 	}
 }
 
-// waitsForPerson reports whether an error passes only when a person has decided. Nothing is published or confirmed until
-// then. The error is logged once, and Ready reports it. With Config.Once it does not wait: the error is Run's.
+// waitsForPerson reports whether an error goes away only after a person has decided. Until then nothing is published or confirmed. The error is
+// logged once, and Ready reports it. With Config.Once it does not wait: Run returns the error.
 func (a *Auditor) waitsForPerson(err error) bool {
 	var bent *history.BentError
 	if !errors.As(err, &bent) && !errors.Is(err, history.ErrForeignTail) && !errors.Is(err, history.ErrOtherAuditor) {
@@ -174,7 +174,7 @@ func (a *Auditor) waitsForPerson(err error) bool {
 	return true
 }
 
-// interruption is an error that ended a session and is in the log already.
+// interruption is an error that ended a session and was logged already.
 type interruption struct{ error }
 
 func (i interruption) Unwrap() error { return i.error }

@@ -9,9 +9,8 @@ import (
 	"lapse/replication"
 )
 
-// CheckHistory makes the check of a start, and returns what it found. If the database is not the one that the log is of, the
-// result has the fork, and what is lost. CheckHistory writes nothing and confirms nothing, but it reads the slot: it fails
-// while an auditor runs.
+// CheckHistory makes the check of a start, and returns its result. If the database is not the one that the log belongs to, the result has the
+// fork, and what is lost. CheckHistory writes nothing and confirms nothing, but it reads the slot, so it fails while an auditor runs.
 func CheckHistory(ctx context.Context, config Config) (*history.Result, error) {
 	a, err := New(config)
 	if err != nil {
@@ -42,8 +41,8 @@ func CheckHistory(ctx context.Context, config Config) (*history.Result, error) {
 	return check.Result, nil
 }
 
-// WatchLog watches a log for some time, and returns an error if an auditor writes it meanwhile. Call it before the log is
-// continued from another copy of the database: the auditor that writes it would be fenced.
+// WatchLog watches a log for some time, and returns an error if an auditor writes it meanwhile. Call it before another copy of the database
+// continues the log: that would fence the auditor that writes it.
 func WatchLog(ctx context.Context, config Config, length time.Duration) error {
 	a, err := New(config)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"lapse/schemas"
 )
 
-// checkpointEvery is the time between two checkpoints. With what Kafka takes to acknowledge them, none lags by 30 seconds.
+// checkpointEvery is the time between two checkpoints. With the time that Kafka takes to acknowledge them, none is more than 30 seconds late.
 const checkpointEvery = 20 * time.Second
 
-// checkpoints keeps the log's tree, and signs it. The zero value has no tree: of a sink without a log.
+// checkpoints keeps the log's tree, and signs it. The zero value has no tree, for a sink without a log.
 //
 //	crash before a checkpoint is acknowledged    the next start finds the one before, and the leaves after it along their chain
 type checkpoints struct {
@@ -23,7 +23,7 @@ type checkpoints struct {
 	newest uint64 // mark of the newest leaf
 	signed int64  // leaves that the last checkpoint covers
 	last   time.Time
-	wanted bool // the run is to end: the next one is due at once
+	wanted bool // the run ends: the next checkpoint is due at once
 	waits  bool // some leaf has no checkpoint
 
 	// A tree that is to be signed once its leaves are acknowledged.
@@ -44,7 +44,7 @@ func (c *checkpoints) place(rec *schemas.Record) (leaf tree.Leaf) {
 	return leaf
 }
 
-// placed takes note that the sink has a leaf.
+// placed records that the sink has a leaf.
 func (r *relay) placed(leaf tree.Leaf, mark uint64) {
 	c := &r.checkpoints
 	if c.tree == nil {
@@ -58,10 +58,10 @@ func (r *relay) placed(leaf tree.Leaf, mark uint64) {
 	}
 }
 
-// done reports whether there is nothing to be signed.
+// done reports whether everything is signed.
 func (c *checkpoints) done() bool { return c.tree == nil || c.signed == c.tree.Size() }
 
-// sign appends a checkpoint where one is due. What it covers is acknowledged up to a mark.
+// sign appends a checkpoint if one is due. It covers what is acknowledged up to a mark.
 func (r *relay) sign(acked uint64) error {
 	c := &r.checkpoints
 	if c.done() {
@@ -72,7 +72,7 @@ func (r *relay) sign(acked uint64) error {
 			c.soon.in(pause, r.stream)
 			return nil
 		}
-		// What is acknowledged is below every leaf that is appended from here on.
+		// Everything acknowledged is below every leaf that is appended from here on.
 		taken, err := c.tree.Snapshot()
 		if err != nil {
 			return err
@@ -105,8 +105,8 @@ func (r *relay) sign(acked uint64) error {
 	return nil
 }
 
-// appendFence appends to the log what is no leaf of its tree. It names this process: a start reads the log back to a fence that does, and
-// need not read all that one process has written.
+// appendFence appends to the log a record that is no leaf of its tree. It names this process: a start reads the log back to such a fence, and need
+// not read everything that one process has written.
 func (r *relay) appendFence(value []byte) (mark uint64, ok bool) {
 	return r.sink.Append(schemas.Record{
 		Topic: r.route.Log.Name, Value: value, Time: r.now(),
@@ -127,12 +127,12 @@ func (r *relay) signed() bool {
 	return false
 }
 
-// logName is the origin of the log's checkpoints: the one that was chosen, or one that no other log has.
+// logName is the origin of the log's checkpoints: the configured one, or one that no other log has.
 func (c *Config) logName(source *evidence.Source) string {
 	return cmp.Or(c.LogName, DefaultLogName(source.SystemIdentifier, source.DatabaseOID, c.Log))
 }
 
-// DefaultLogName is a log's name where nobody has chosen one.
+// DefaultLogName is a log's name if none is configured.
 func DefaultLogName(system uint64, database uint32, topic string) string {
 	return fmt.Sprintf("lapse/%d/%d/%s", system, database, topic)
 }

@@ -82,7 +82,7 @@ func (r *relay) record(ctx context.Context, entries []*evidence.Entry) error {
 	return r.flush()
 }
 
-// tell tells people what a transaction came to, where it is not what it should be. Positions and names only.
+// tell logs the outcome of a transaction that is not as it should be. Positions and names only.
 func (r *relay) tell(tx *replication.Tx, account *evidence.Account, verdict evidence.Verdict) {
 	r.metrics.concluded(account, verdict)
 	if verdict != evidence.Mismatch && !account.Unverified() || account.OwnUnverified != nil { // stopDeletions has told them

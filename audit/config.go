@@ -15,15 +15,15 @@ import (
 	"lapse/schemas"
 )
 
-// asks are what the auditor asks of Database; a function that is nil is not asked.
+// asks are the auditor's calls to Database; nil functions are not called.
 type asks struct {
 	beat  func(ctx context.Context, nonce uuid.UUID, server Server) error
 	doubt func(ctx context.Context) error
-	// alarm is called before that transaction's record is in the log, and again for a transaction that was stopped for already. The stop must
-	// be durable when it returns. An error ends the stream, which is opened again: nothing after that transaction is recorded before.
+	// alarm is called before that transaction's record is in the log, and again for a transaction that was stopped for already. The stop must be
+	// durable when it returns. After an error the stream is opened again, and nothing after that transaction is recorded before it succeeds.
 	alarm func(ctx context.Context, reason string) error
-	probe func(ctx context.Context, pid uint32) (schemas.LSN, error) // the end of the log; it is called every few seconds
-	end   func(ctx context.Context) (schemas.LSN, error)             // where to stop; it is asked once. nil: Run does not stop by itself
+	probe func(ctx context.Context, pid uint32) (schemas.LSN, error) // returns the end of the log; called every few seconds
+	end   func(ctx context.Context) (schemas.LSN, error)             // returns where to stop; called once. nil: Run does not stop by itself
 }
 
 // Config of an Auditor.
@@ -36,9 +36,9 @@ type Config struct {
 	// Folder keeps the topics instead of Kafka, if it is set.
 	Folder string
 
-	// System, User and Log are the topics. System and User have Partitions partitions, Log has one. If Create is set, the
-	// auditor makes those that are missing, with Replication copies (0: the brokers' default). If Safe is set, topics with
-	// fewer copies, or whose acknowledged records may be on fewer brokers than such a topic's would be, are refused.
+	// System, User and Log are the topics. System and User have Partitions partitions, Log has one. If Create is set, the auditor creates missing ones
+	// with Replication copies (0: the brokers' default). If Safe is set, it refuses topics with fewer copies, or with a lower min.insync.replicas,
+	// than it would create.
 	System, User, Log string
 	Partitions        int
 	Replication       int
@@ -52,20 +52,20 @@ type Config struct {
 	Format string
 	// HashKey is what long key values are hashed with.
 	HashKey schemas.Key
-	// FormerHashKeys are those that former routes of the log name. One is needed as long as something is half in the topics under
-	// it, when another auditor died before it had finished.
+	// FormerHashKeys are keys that former routes of the log name. One is needed as long as a transaction is half in the topics under it, because
+	// another auditor died before it had finished.
 	FormerHashKeys []schemas.Key
 
-	// Proofs is the topic of the proof store, which has one partition; ProofRetention is for how long it keeps what it has, if it is made
-	// here. 0: the brokers' default; less than 0: forever.
+	// Proofs is the topic of the proof store, which has one partition. ProofRetention is how long it keeps its contents, if the auditor creates it.
+	// 0: the brokers' default; below 0: forever.
 	Proofs         string
 	ProofRetention time.Duration
-	// RowsKeys are the keys of the months, under which rows are committed to. A transaction that commits in a month without one ends Run.
+	// RowsKeys are the keys of the months, for commitments to rows. A transaction that commits in a month without a key ends Run.
 	RowsKeys schemas.EpochKeys
 
 	// LogKey signs the log's checkpoints and links its records.
 	LogKey schemas.Key
-	// FormerLogKeys are those that LogKey follows. The one that the log is under is needed until it has the record that hands it over.
+	// FormerLogKeys are the keys before LogKey. The log's present key is needed until the log has the record that hands over to LogKey.
 	FormerLogKeys []schemas.Key
 	// LogName is the origin of the checkpoints, which no other log may have. Default: one made of the database's identity and Log.
 	LogName string
@@ -75,24 +75,22 @@ type Config struct {
 	Quorum    int
 	Anchors   []witness.Anchor
 
-	// Database is for SQL beside the stream: heartbeats, their withdrawal where only a person can go on, the stop of all deletion where a
-	// batch that the deletion functions wrote fits none of Keys, and probes of the server. nil: none of it, and such a batch is only logged
-	// and counted.
+	// Database is for SQL apart from the stream: heartbeats, their revocation if only a person can decide, the stop of all deletion if a batch of the
+	// deletion functions fits none of Keys, and probes of the server. nil: none of it, and such a batch is only logged and counted.
 	Database *Database
-	// Once has Run and Copy end when everything up to the current end of the log is confirmed. It needs Database.
+	// Once makes Run and Copy end when everything up to the current end of the log is confirmed. It needs Database.
 	Once bool
 
 	asks asks
 
-	// HeartbeatEvery is the time between two heartbeats; 0 is a minute, which the deletion functions count on.
+	// HeartbeatEvery is the time between two heartbeats; 0 is a minute, which the deletion functions rely on.
 	HeartbeatEvery time.Duration
 
-	// FailoverTolerance is how much a promotion may lose without a person's word, by the time between heartbeats; 0 is five
-	// minutes, negative is nothing.
+	// FailoverTolerance is how much a promotion may lose without a person's decision, measured between heartbeats; 0 is five minutes, negative is
+	// nothing.
 	FailoverTolerance time.Duration
 
-	// SlotPatience is how long Run waits for the slot while another stream has it, before it ends with replication.ErrSlotActive. 0: as long
-	// as it takes.
+	// SlotPatience is how long Run waits for the slot while another stream has it, before it ends with replication.ErrSlotActive. 0: forever.
 	SlotPatience time.Duration
 
 	Metrics *Metrics     // nil: the auditor makes its own
@@ -124,7 +122,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// checkKeys is an error if a key is missing or unfit.
+// checkKeys returns an error if a key is missing or unfit.
 func (c *Config) checkKeys() error {
 	if len(c.Keys) == 0 {
 		return errors.New("no tag key: without one no claim can be verified")

@@ -11,20 +11,19 @@ import (
 	"lapse/schemas"
 )
 
-// Copied is what Copy came to.
+// Copied is the result of Copy.
 type Copied struct {
 	Events  int         // that were written
 	From    schemas.LSN // the slot's position
 	Reached schemas.LSN // everything that was committed up to here is written
 }
 
-// Copy writes events into a file, in the order of the write-ahead log, from a temporary copy of the slot: the slot, the topics and
-// the database stay as they are, whether or not an auditor runs. Each line is the value that the event's records have, byte for
-// byte; what goes to every partition is written once. There is no log beside it, so that what only the log knows is not there:
-// rewinds, and a gap from before the slot's position.
+// Copy writes events into a file, in the order of the write-ahead log, from a temporary copy of the slot: slot, topics and database stay as they
+// are, whether or not an auditor runs. Each line is the value of the event's records, byte for byte; an event that goes to every partition is
+// written once. The file has no log, so it lacks what only the log knows: rewinds, and a gap from before the slot's position.
 //
-// With Config.Once it ends when everything up to that end is written; it ends when ctx ends, which is not an error. What it has written is
-// durable then. Any other end is an error. What is in the file already is not written again.
+// With Config.Once it ends when everything up to that end is written; it also ends when ctx ends. Neither is an error, and what it has written is
+// durable then. Any other end is an error. It does not write again what is in the file already.
 func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err error) {
 	a.config.Stream.Copy = true
 	opened, err := a.openStream(ctx)
@@ -69,19 +68,19 @@ func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err e
 	return copied, err
 }
 
-// copyingRelay is a relay that starts at the slot's position. It reports no findings: that is the auditor's job.
+// copyingRelay is a relay that starts at the slot's position. It reports no findings, which is the auditor's job.
 func (a *Auditor) copyingRelay(o *openedStream, to *EventFile) *relay {
 	route, from := a.route(o.stream.Identity()), o.reach(o.stream.StartedAt())
 	start := &history.StartingPoint{
 		History: o.catalog.Newest(), Reach: from, Last: evidence.LastBeat{Reach: from}, Origin: from, Tables: o.catalog.CoveredAt(from.LSN),
 	}
 	r := newRelay(route, &a.config, to, start, history.NoTopics(route), a.metrics, slog.New(slog.DiscardHandler))
-	r.rows = nil // there is no log beside a file
+	r.rows = nil // a file has no log
 	r.copied, r.alarm, r.heartbeats, r.boundary = o.catalog, nil, &a.heartbeats, a.boundary
 	return r
 }
 
-// reach is a position with its history and timeline.
+// reach returns a position with its history and timeline.
 func (o *openedStream) reach(at schemas.LSN) evidence.Reach {
 	id := o.stream.Identity()
 	return evidence.Reach{History: o.catalog.HistoryAt(at), Timeline: id.TimelineOf(at), LSN: at}

@@ -14,21 +14,21 @@ import (
 	"lapse/replication"
 )
 
-// showing is what of the log's checkpoints is on its way to witnesses and anchors, and back. The zero value shows them nobody.
+// showing tracks the log's checkpoints on their way to witnesses and anchors, and back. The zero value shows them to none.
 //
 //	crash before a witness has answered        it has seen the checkpoint, and the next start learns so from it
 //	crash before the cosignatures are in the   they are lost. The next start has the newest checkpoint cosigned at once
 //	 log
 type showing struct {
-	to      *witness.Witnesses // nil: nobody
+	to      *witness.Witnesses // nil: none
 	next    *witness.Submission
-	mark    uint64    // of its record: it is shown once the log has it
-	taken   []byte    // cosigned, and not appended: the sink is full
-	until   time.Time // for how long the end of the run waits; zero: it is not near
+	mark    uint64    // of its record: the checkpoint is sent once the log has it
+	taken   []byte    // a cosigned checkpoint that is not appended yet, because the sink is full
+	until   time.Time // until when the end of the run waits; zero: the run is not ending
 	unwatch func()
 }
 
-// signed takes note of a checkpoint that the sink has.
+// signed records a checkpoint that the sink has.
 func (s *showing) signed(note []byte, size int64, proofs tree.Proofs, at time.Time, mark uint64) {
 	if s.to != nil {
 		s.next, s.mark = &witness.Submission{Note: note, Size: size, At: at, Proofs: proofs}, mark
@@ -38,7 +38,7 @@ func (s *showing) signed(note []byte, size int64, proofs tree.Proofs, at time.Ti
 // wants reports whether a proof from this size may be asked for.
 func (s *showing) wants(size int64) bool { return s.to != nil && s.to.Wants(size) }
 
-// show shows a checkpoint that the log has, and appends what has been cosigned. Neither waits for anybody.
+// show sends a checkpoint that the log has to the witnesses, and appends what they have cosigned. It waits for neither.
 func (r *relay) show(acked uint64) error {
 	s := &r.showing
 	if s.to == nil {
@@ -69,15 +69,15 @@ func (r *relay) show(acked uint64) error {
 	}
 }
 
-// shown reports whether everybody has the newest checkpoint, and the log what they made of it; or patience has passed since it was first
-// asked for. It must not keep a run from ending.
+// shown reports whether every witness and anchor has the newest checkpoint, and the log their answers; or whether patience has passed since it was
+// first called. It must not keep a run from ending.
 func (r *relay) shown(patience time.Duration) bool {
 	s := &r.showing
 	switch {
 	case s.to == nil:
 		return true
 	case s.to.Err() != nil:
-		return false // the next flush says it
+		return false // the next flush decides
 	case s.next == nil && s.taken == nil && s.to.Settled():
 		return true
 	}
@@ -94,7 +94,7 @@ const (
 	showOnceTimeout = 10 * time.Second
 )
 
-// attach has the stream woken by what they answer.
+// attach lets the witnesses' answers wake the stream.
 func (s *showing) attach(stream *replication.Stream) {
 	s.unwatch = func() {}
 	if s.to != nil {
@@ -102,14 +102,14 @@ func (s *showing) attach(stream *replication.Stream) {
 	}
 }
 
-// startWitnesses makes those of the configuration, and asks them until stop.
+// startWitnesses starts the configured witnesses, and queries them until stop.
 func (a *Auditor) startWitnesses(ctx context.Context) (stop func()) {
 	c := &a.config
 	if len(c.Witnesses)+len(c.Anchors) == 0 {
 		return func() {}
 	}
 	a.witnesses = witness.New(c.Witnesses, c.Quorum, c.Anchors, a.metrics.witness, a.log)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // they are asked for the last time when the run ends
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // they are queried for the last time when the run ends
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -121,7 +121,7 @@ func (a *Auditor) startWitnesses(ctx context.Context) (stop func()) {
 	}
 }
 
-// showLog has witnesses asked for the log of this session. They see its newest checkpoint at once: one that has seen more says so.
+// showLog starts the witnesses on the log of this session. They get its newest checkpoint at once, and one that has seen more says so.
 func (s *session) showLog(logTree *tree.Reader) {
 	a := s.auditor
 	if a.witnesses == nil {
@@ -134,7 +134,7 @@ func (s *session) showLog(logTree *tree.Reader) {
 	}
 }
 
-// logBack reads the log back, for witnesses that have seen a size which the tree does not remember.
+// logBack reads the log back, for witnesses that have seen a size that the tree does not remember.
 type logBack struct {
 	auditor *Auditor
 	route   *evidence.Route
@@ -142,7 +142,7 @@ type logBack struct {
 
 func (l *logBack) read(ctx context.Context, from, to int64) (*tree.Tree, error) {
 	a := l.auditor
-	key, err := a.config.treeKey(&l.route.Source) // of its own: the auditor's is not safe to share
+	key, err := a.config.treeKey(&l.route.Source) // a key of its own: the auditor's must not be shared
 	if err != nil {
 		return nil, err
 	}

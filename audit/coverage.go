@@ -6,7 +6,7 @@ import (
 	"lapse/audit/evidence"
 )
 
-// cover records that everything has been read up to where it has.
+// cover makes a record that everything up to the present position was read.
 func (r *relay) cover() {
 	now := r.now()
 	upTo := r.coverage.upTo
@@ -15,22 +15,22 @@ func (r *relay) cover() {
 	r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: upTo}, false))
 }
 
-// coverage decides when the log says that there was nothing.
+// coverage decides when to record that nothing was deleted.
 type coverage struct {
-	upTo   evidence.Reach // what has been read, with everything in the log's queue that came of it
-	wanted bool           // somebody waits for it: a server that asks, a policy that is to be armed
+	upTo   evidence.Reach // what was read, with all its records in the log's queue
+	wanted bool           // a server or an arming policy waits for it
 	last   time.Time
-	every  time.Duration // coverageEvery; tests make it longer
+	every  time.Duration // coverageEvery; tests replace it
 }
 
-// A coverage record is made each half minute while there is something to cover, since the executor stops when what it did
-// has been unconfirmed for a minute; and at most once a second when somebody waits for it.
+// A coverage record is made each half minute if there is something to cover, because the executor stops when its deletions are unconfirmed for a
+// minute; and at most once a second if a server or a policy waits for it.
 const (
 	coverageEvery = 30 * time.Second
 	coveragePause = time.Second
 )
 
-// begin starts over at a position: what was known beyond it will be read again.
+// begin starts again at a position: everything above it will be read again.
 func (c *coverage) begin(at evidence.Reach, now time.Time) {
 	c.upTo, c.wanted = at, false
 	if c.last.IsZero() {
@@ -38,7 +38,7 @@ func (c *coverage) begin(at evidence.Reach, now time.Time) {
 	}
 }
 
-// reached takes note that everything up to a position has been read.
+// reached records that everything up to a position was read.
 func (c *coverage) reached(at evidence.Reach) {
 	if c.upTo.Before(at) {
 		c.upTo = at
@@ -47,8 +47,8 @@ func (c *coverage) reached(at evidence.Reach) {
 
 func (c *coverage) done(now time.Time) { c.last, c.wanted = now, false }
 
-// due is when the next record is to be made; the zero time if there is nothing to cover, or no room for it. None is
-// below the log's newest record, which may be of a transaction that is not wholly there.
+// due returns when the next record is to be made; zero if there is nothing to cover, or no room for it. No record is made below the log's newest one,
+// which may belong to a transaction whose records are incomplete.
 func (c *coverage) due(r *relay) time.Time {
 	switch {
 	case !r.reach.Before(c.upTo), !r.logged.Reach.Before(c.upTo), r.queue.full():

@@ -14,8 +14,8 @@ import (
 	"lapse/schemas"
 )
 
-// Database is the auditor's connection for SQL; the connection that streams can run none. It connects when it is used first, and again
-// after a failure. Safe for concurrent use.
+// Database is the auditor's connection for SQL, because the streaming connection can run none. It connects on first use, and again after a failure.
+// Safe for concurrent use.
 type Database struct {
 	config *pgx.ConnConfig
 
@@ -31,13 +31,13 @@ const (
 // NewDatabase returns a Database that is not connected yet.
 func NewDatabase(config *pgx.ConnConfig) *Database { return &Database{config: config} }
 
-// Beat writes a heartbeat, and fails on any other server or history than the stream's. It also moves the slot of a database in which
-// nothing else is written.
+// Beat writes a heartbeat, and fails if its server or history differs from the stream's. It also advances the slot of a database in which nothing
+// else is written.
 func (d *Database) Beat(ctx context.Context, nonce uuid.UUID, place Server) error {
 	return d.exec(ctx, `select lapse.beat($1, $2, $3, $4)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
 }
 
-// Doubt takes back the heartbeats that there are.
+// Doubt revokes the existing heartbeats.
 func (d *Database) Doubt(ctx context.Context) error { return d.exec(ctx, `select lapse.doubt()`) }
 
 func (d *Database) exec(ctx context.Context, sql string, args ...any) error {
@@ -47,9 +47,9 @@ func (d *Database) exec(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
-// Alarm stops every deletion in the database until a person runs `lapse resume --all`. It does nothing if deletion is stopped
-// already. The stop is on this server's disk when Alarm returns, even with synchronous_commit off: the audit goes on and does
-// not come back to it. Alarm waits for no standby.
+// Alarm stops every deletion in the database until a person runs `lapse resume --all`. If deletion is stopped already it does nothing. The stop is on
+// this server's disk when Alarm returns, even with synchronous_commit off, because the audit continues and does not repeat it. Alarm waits
+// for no standby.
 func (d *Database) Alarm(ctx context.Context, reason string) error {
 	return d.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -62,7 +62,7 @@ func (d *Database) Alarm(ctx context.Context, reason string) error {
 	})
 }
 
-// end is the end of the log: whatever was committed before the call is below it.
+// end returns the end of the log: everything committed before the call is below it.
 func (d *Database) end(ctx context.Context) (end schemas.LSN, err error) {
 	err = d.with(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		end, err = replication.End(ctx, conn)
@@ -71,7 +71,7 @@ func (d *Database) end(ctx context.Context) (end schemas.LSN, err error) {
 	return end, err
 }
 
-// probe is end. It is an error if the server process that serves the stream, opened with this connection string, is a synchronous standby.
+// probe is end. It returns an error if the server process that serves the stream, opened with this connection string, is a synchronous standby.
 func (d *Database) probe(ctx context.Context, pid uint32, stream string) (end schemas.LSN, err error) {
 	application, err := replication.ApplicationName(stream)
 	if err != nil {
@@ -113,8 +113,8 @@ func (d *Database) Close() {
 	}
 }
 
-// SlotLag measures how much log PostgreSQL keeps for a slot, and how much more it may, each time the metrics are read: while the auditor is
-// stuck, it is the server that knows. Where it cannot be asked, there is no value rather than an old one.
+// SlotLag measures, each time the metrics are read, how much log PostgreSQL keeps for a slot, and how much more it may: the server knows that even
+// if the auditor is stuck. If the server does not answer, there is no value instead of an old one.
 func (d *Database) SlotLag(slot string) prometheus.Collector { return slotLag{d, slot} }
 
 type slotLag struct {
@@ -155,7 +155,7 @@ func (s slotLag) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(slotLagBytes, prometheus.GaugeValue, float64(state.Held()), "restart")
 }
 
-// headroomOf is the share of what the server may keep for a slot that is left. limited is false where it may keep everything.
+// headroomOf returns the share that is left of what the server may keep for a slot. limited is false if it may keep everything.
 func headroomOf(s *replication.SlotState) (left float64, limited bool) {
 	if s.Lost() {
 		return 0, true

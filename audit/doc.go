@@ -1,17 +1,15 @@
-// Package audit publishes what was deleted, says who did it, and keeps the log that proves it. It believes the
-// write-ahead log and nobody else.
+// Package audit publishes what was deleted, says who did it, and keeps the log that proves it. It trusts only the write-ahead log.
 //
 // # What it promises
 //
-// Every row that a committed transaction deletes from a published table is in its topic once, whatever dies. Its event is in
-// one partition, chosen by its key, after every event of former transactions. System deletes are in one topic; user and
-// unverified deletes are in another. A partition that a policy drops is one event in each partition of the first, a truncated
-// table in each of the second. Every transaction with events, or with a ledger row that the log keeps, has a record in the log,
-// after its events and before the slot moves on.
+// Every row that a committed transaction deletes from a published table is in its topic once, whatever crashes. Its event is in one partition,
+// chosen by its key, after every event of earlier transactions. System deletes are in one topic; user and unverified deletes are in another. A
+// partition that a policy drops is one event in each partition of the first topic, a truncated table one in each of the second. Every
+// transaction with events, or with a ledger row that the log keeps, has a record in the log, after its events and before the slot advances.
 //
-// The same WAL gives the same bytes whenever it is read with the same keys and routes: package evidence alone decides what an
-// event says and where it goes. Each route of a log is in force from the position of its record on, and a transaction is routed
-// by one, whole: whatever dies and is started with another format, another number of partitions or another hash key.
+// The same WAL gives the same bytes whenever it is read with the same keys and routes: package evidence alone decides what an event says and where
+// it goes. Each route of a log is in force from the position of its record on, and one route applies to a whole transaction, even if a process
+// with another format, number of partitions or hash key starts meanwhile.
 //
 // The auditor's whole state is the slot and the topics. It can be killed, moved and started anywhere.
 //
@@ -20,30 +18,29 @@
 //	evidence/           a transaction's changes become events and records: the pure part, see its doc.go
 //	relay.go            from the stream to the sink
 //	publish.go          events, without what is there already
-//	sink.go             where it goes: into the topics (audit/kafka, or audit/folder without brokers), or into a file (eventfile.go)
-//	commit.go           what a transaction leaves when it ends; alarm.go stops every deletion where it must
-//	flush.go            records into the log, positions to the slot; coverage.go where there was nothing
-//	ends.go             where the topics end, in the log before each record that speaks of them
+//	sink.go             where events and records go: into the topics (audit/kafka, or audit/folder without brokers), or into a file (eventfile.go)
+//	commit.go           the end of a transaction; alarm.go stops every deletion if it must
+//	flush.go            records into the log, positions to the slot; coverage.go: nothing was deleted
+//	ends.go             where the topics end, in the log before each record about them
 //
 // and around it:
 //
-//	auditor.go          Run: tries again, or gives up; errors.go grades errors
+//	auditor.go          Run: retries, or gives up; errors.go grades errors
 //	takeover.go         the order of a start; session.go is what runs until the next one
-//	history/            is this database the one that the log is of, and where does a start go on? See its doc.go
+//	history/            does the log belong to this database, and where does a start continue? See its doc.go
 //	start.go            what a start must write first
 //	rows/               commitments to single rows, and what receipts are made of; rows.go hands it the events
 //	tree/               the log's Merkle tree, its checkpoints and its export: see its doc.go; checkpoint.go signs it
-//	database.go         what it asks over a connection for SQL: beat, doubt, alarm, probe
+//	database.go         its calls over a connection for SQL: beat, doubt, alarm, probe
 //	heartbeat.go        heartbeats, and whether they come back; probe.go and lag.go whether the server is read
 //
 // # Order of durability
 //
 //	events appended ─▶ acknowledged ─▶ records in the log ─▶ acknowledged ─▶ end LSN confirmed to the slot
 //
-// A transaction may have several records. Its end counts as reached, and is confirmed, with the last of them. Transactions
-// follow one another through these steps without waiting for each other. A position without events is confirmed by a coverage
-// record: each half minute while the position moves, and within about a second if somebody waits for it: a server that asks, a
-// policy that is to be armed, a heartbeat.
+// A transaction may have several records. Its end counts as reached, and is confirmed, with the last of them. Transactions pass through these steps
+// one after the other without waiting for each other. A position without events is confirmed by a coverage record: each half minute while the
+// position moves, and within about a second if a server, an arming policy or a heartbeat waits for it.
 //
 // # Order of a start
 //
@@ -56,19 +53,18 @@
 //
 // # Histories
 //
-// The history check (package history) asks whether this database is the one that the log is of, before anybody is fenced and
-// whenever the stream is opened again. It compares the history's number and nonce, the timelines that the server left, the
-// log's last heartbeat, and then, transaction by transaction, what the slot sends again.
+// The history check (package history) decides whether the log belongs to this database, before another auditor is fenced, and whenever the stream is
+// opened again. It compares the history's number and nonce, the timelines that the server left, the log's last heartbeat, and then, transaction by
+// transaction, what the slot sends again.
 //
-// A heartbeat (heartbeat.go) is a row that the auditor writes into the database and reads back. It names the heartbeat before
-// it, so that one that the server did not send is missed, and the server that it was written on, which tells copies apart. The
-// deletion functions want a fresh one.
+// A heartbeat (heartbeat.go) is a row that the auditor writes into the database and reads back. It names the heartbeat before it, so that a missing one
+// is noticed, and the server that it was written on, which tells copies apart. The deletion functions require a recent one.
 //
 // A gap and a rewind (evidence/marker.go) are events of their own, in every partition, at positions that no change can have.
 //
-// # What fails, and what comes of it
+// # When something fails
 //
-//	what fails                                what comes of it
+//	what fails                                what follows
 //	the auditor dies, anywhere                the slot sends again; log and tails say what is there: commit in commit.go
 //	the stream breaks                         the whole start again, after a pause, with the history check
 //	PostgreSQL dies, and forgets what was     what it sends again ends below the log's end and is dropped
@@ -81,8 +77,8 @@
 //	                                          fits into the buffer is read, then reading stops; Ready is an error, and
 //	                                          /readyz 503, once something has waited for five seconds; deletion stops
 //	                                          when a batch has not been confirmed for a minute (executor/guard/confirmed.go)
-//	the folder that keeps the topics has no   as if Kafka were away; it goes on by itself when there is room. What else befalls a folder
-//	 room                                     is in audit/folder's table
+//	the folder that keeps the topics has no   as if Kafka were away; it continues by itself when there is room. Other failures of a folder
+//	 room                                     are in audit/folder's table
 //	a topic is deleted, or made again, under  kafka.ErrTopicReplaced ends the process; the next start finds it as the next line
 //	 us                                       says. A log that is gone is refused: see below
 //	a topic is deleted, or brokers lose the   each start compares the topics with the ends that the log has, and writes a gap with its
@@ -111,7 +107,7 @@
 //	the former route's hash key is gone       *history.RefusalError while a transaction is half in the topics; else nothing
 //	a topic with fewer partitions than the    the start fails, with the line that adds them
 //	 configuration says
-//	somebody forges the record of a route     *history.RefusalError with its place: what was published by it nobody could say
+//	somebody forges the record of a route     *history.RefusalError with its place: the events published by it could not be verified
 //	a transaction of a month that the file  the process ends, before anything of it is published: lapse keys rotate. Nothing is
 //	 of the key named rows has no key of      published that is not committed to
 //	another key of a month than the log has *history.RefusalError: another file of keys
@@ -137,7 +133,7 @@
 //	                                          when a batch has not been confirmed for a minute
 //	a heartbeat that cannot be written        a warning, and not ready after two; the executor deletes nothing without
 //
-// Run retries forever what passes by itself, and returns any other error.
+// Run retries errors that go away by themselves forever, and returns any other error.
 //
 // # Where to add
 //
@@ -149,6 +145,6 @@
 //
 // # A copy of the events
 //
-// Copy has the relay write the same events into a file, from a temporary copy of the slot, and confirms nothing to the slot itself.
-// Records of the log are made, and dropped where a topic would have them: eventfile.go, which says what a crash leaves of the file.
+// Copy lets the relay write the same events into a file, from a temporary copy of the slot, and confirms nothing to the slot itself. Records of the log
+// are made, and dropped at the sink: see eventfile.go, which also says what a crash leaves of the file.
 package audit

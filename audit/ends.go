@@ -10,14 +10,14 @@ import (
 	"lapse/schemas"
 )
 
-// Where the partitions of events ended is in the log before every record that speaks of those events: in a fence, which
-// readers of the log skip. So a start knows of each partition whether it still has what the log says of it. A fence names the
-// partitions that have moved since the one before, and now and then all of them, so that a start reads a short way back.
+// Before every record about events, the log has a fence that says where the partitions of events ended; readers of the log skip fences. So a start can
+// check for each partition whether it still has everything that the log says. A fence names the partitions that have grown since the one
+// before, and now and then all of them, so that a start need not read far back.
 //
-//	crash before the fence               no record after it speaks of events that it does not cover
+//	crash before the fence               no later record is about events that it does not cover
 //	crash between it and the record      the slot sends the transaction again; a later fence says more
-//	crash between a loss's gap and its   the next start finds the loss again, and tells it again: a loss that is told twice is
-//	 fence                               better than one that nobody tells
+//	crash between a loss's gap and its   the next start finds and reports the loss again: a loss that is reported twice is
+//	 fence                               better than one that is not reported
 
 // In a busy log one fence precedes all records of endsEvery, and one with all partitions every endsAll records.
 const (
@@ -25,23 +25,22 @@ const (
 	endsAll   = 1000
 )
 
-// ends is what the log says of the ends. The zero value says nothing.
+// ends is what the log says about the ends of partitions. The zero value says nothing.
 type ends struct {
-	said    map[string][]store.End // by topic and partition, for partitions that were said
+	said    map[string][]store.End // by topic and partition, for the partitions that fences have named
 	covers  uint64                 // mark of the last event that is covered
-	owed    bool                   // at the start, and when the gap of topics that lost something is in the log
-	records int                    // appended since all partitions were said
+	owed    bool                   // a fence is due: at the start, and after the gap of topics that lost something
+	records int                    // records appended since a fence named all partitions
 	last    time.Time
 	soon    *time.Timer // wakes the stream when the next fence may be written
 
-	// The topics that lost their records, until the log has the gap. The log's ends stay those of before, so that an
-	// auditor that starts in between finds the loss again.
+	// The topics that lost records, until the log has the gap. Until then fences repeat their former ends, so that an auditor that starts in
+	// between finds the loss again.
 	lost []string
 	told evidence.LogPosition // position of the gap's last record; zero while there is none
 }
 
-// sayEnds appends a fence that covers all events that are acknowledged up to a mark. It reports whether it is written; if not,
-// the sink is full, or it is too soon.
+// sayEnds appends a fence that covers all events acknowledged up to a mark. It returns false if the sink is full, or if it is too soon.
 func (r *relay) sayEnds(acked uint64) bool {
 	e := &r.ends
 	if pause := endsEvery - r.now().Sub(e.last); pause > 0 && r.stream != nil && r.queue.room(1) {
@@ -63,12 +62,12 @@ func (r *relay) sayEnds(acked uint64) bool {
 	return true
 }
 
-// mustSay reports whether a fence must precede the next record, which speaks of the events up to a mark.
+// mustSay reports whether a fence must precede the next record, which is about the events up to a mark.
 func (e *ends) mustSay(events uint64) bool {
 	return e.owed || events > e.covers || e.records >= endsAll
 }
 
-// presentEnds is the value of the next fence, and what the log says with it.
+// presentEnds returns the value of the next fence, and the ends that it names.
 func (r *relay) presentEnds() (value []byte, said map[string][]store.End) {
 	e := &r.ends
 	note := history.EndsNote{All: len(e.lost) == 0 && (e.said == nil || e.records >= endsAll), Events: r.events.String()}
@@ -96,7 +95,7 @@ func (r *relay) presentEnds() (value []byte, said map[string][]store.End) {
 	return note.Value(), said
 }
 
-// appended takes note of a record of the log. After the gap of topics that lost something their present ends are to be said.
+// appended records a record of the log. After the gap of topics that lost something, the next fence names their present ends.
 func (e *ends) appended(at evidence.LogPosition) {
 	e.records++
 	if e.told != (evidence.LogPosition{}) && at.Compare(e.told) >= 0 {

@@ -12,15 +12,15 @@ import (
 	"lapse/replication"
 )
 
-// Reasons to refuse that the comparison of log and database does not have.
+// Reasons to refuse that are not part of the history check.
 var (
-	// errOtherEvents: what would be written does not follow what a file of events has.
+	// errOtherEvents: new events would not follow those in the file.
 	errOtherEvents = errors.New("the file cannot be gone on with")
-	// errDisorder: the stream does not come in commit order, and everything here depends on that order.
+	// errDisorder: the stream is not in commit order, on which everything here depends.
 	errDisorder = errors.New("the stream is out of order")
 )
 
-// alarmError says that a batch does not verify, and that deletion could not be stopped for it.
+// alarmError says that a batch does not verify, and that deletion could not be stopped.
 type alarmError struct {
 	batch uuid.UUID
 	cause error
@@ -32,7 +32,7 @@ func (e *alarmError) Error() string {
 
 func (e *alarmError) Unwrap() error { return e.cause }
 
-// How a session ends by itself. Callers of Run see neither.
+// How a session ends itself. Run does not return these.
 var (
 	errReached = errors.New("the end that was asked for is reached")
 	errMoved   = errors.New("somebody else wrote into the topics while they were taken over")
@@ -48,16 +48,16 @@ type grade int
 const (
 	stop    grade = iota // it would happen again, or something is lost: a person must act
 	reopen               // the slot has kept everything: flush what is acknowledged, then take over again
-	restart              // the publisher is of no use: take over again at once
+	restart              // the publisher is unusable: take over again at once
 )
 
-// gradeOf decides. A cancelled context is a stop: somebody wanted it. A sink's errors are looked for before PostgreSQL's: an
-// auditor that took "fenced" for a broken stream would fence back, and two would publish.
+// gradeOf grades an error. A canceled context is a stop, because the caller wanted it. It checks for a sink's errors before PostgreSQL's: an auditor
+// that took "fenced" for a broken stream would fence back, and two auditors would publish.
 func gradeOf(err error) grade {
 	var alarm *alarmError
 	switch {
 	case errors.As(err, &alarm):
-		return reopen // whatever the cause is: the batch must not be passed over
+		return reopen // whatever the cause: the batch must not be skipped
 	case errors.Is(err, context.Canceled):
 		return stop
 	case kafka.Terminal(err), folder.Terminal(err):

@@ -25,9 +25,9 @@ import (
 //	                     writes what is missing
 //	crash after Sync     what was written is on disk
 //
-// Next to a file is another one, with .reached appended to its name. It says up to which position the file is complete, with or without events.
+// A second file, with .reached appended to the name, says up to which position the file is complete, with or without events.
 //
-//	crash before it is written    it says less than is true: Copy may refuse to go on where nothing is missing
+//	crash before it is written    it says less than is true: Copy may refuse to continue although nothing is missing
 //
 // Not safe for concurrent use. A second process with the same file is refused.
 type EventFile struct {
@@ -35,13 +35,13 @@ type EventFile struct {
 	file *os.File // nil for a stream
 	out  *bufio.Writer
 	last *evidence.EventValue // of the file when it was opened; nil for none
-	upTo *evidence.Reach      // everything below is in the file; nil: nobody has said so
+	upTo *evidence.Reach      // everything below is in the file; nil: not known
 
-	log            string               // the topic whose records are dropped: there is no log beside a file
+	log            string               // the topic whose records are dropped, because a file has no log
 	at             replication.Position // of the last event
-	events, synced uint64               // that were written, and of them those that are durable
-	dirty          time.Time            // since when a line waits; zero for none
-	timer          *time.Timer          // tells of progress when the line that waits is due
+	events, synced uint64               // written events, and those of them that are durable
+	dirty          time.Time            // since when a line is unsynced; zero for none
+	timer          *time.Timer          // signals progress when the unsynced line is due
 	progress       chan struct{}
 	err            error
 }
@@ -50,11 +50,11 @@ var _ Sink = (*EventFile)(nil)
 
 const (
 	syncInterval = 200 * time.Millisecond // the longest time that a written line stays unsynced
-	maxUnsynced  = maxQueued / 2          // lines: the relay's queue is never full of what waits for a sync
+	maxUnsynced  = maxQueued / 2          // lines: the relay's queue never fills with lines that wait for a sync
 
 	eventBuffer = 1 << 18
 	tailBlock   = 1 << 16
-	longestLine = 1 << 20 // more than any event has
+	longestLine = 1 << 20 // longer than any event
 )
 
 // NewEventStream writes to w, which cannot be read back.
@@ -70,7 +70,7 @@ func NewEventStream(name string, w io.Writer) *EventFile {
 	return &EventFile{name: name, out: bufio.NewWriterSize(w, eventBuffer), timer: timer, progress: progress}
 }
 
-// OpenEventFile opens a file, or makes it, and goes on after its last whole line. What is no file, such as a pipe or /dev/null, is a stream.
+// OpenEventFile opens or creates a file, and continues after its last whole line. A pipe or device such as /dev/null is a stream.
 func OpenEventFile(name string) (_ *EventFile, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // it says who was deleted
 	if err != nil {
@@ -112,7 +112,7 @@ func OpenEventFile(name string) (_ *EventFile, err error) {
 	return f, err
 }
 
-// lastLine is the last whole line of a file, and where it ends.
+// lastLine returns the last whole line of a file, and where it ends.
 func lastLine(file *os.File) (line []byte, end int64, err error) {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -143,7 +143,7 @@ func lastLine(file *os.File) (line []byte, end int64, err error) {
 	}
 }
 
-// begin is an error if what a route writes from a position of the slot on does not follow what is in the file.
+// begin returns an error if what a route writes from a position of the slot on does not follow what is in the file.
 func (f *EventFile) begin(route *evidence.Route, from evidence.Reach) error {
 	f.log = route.Log.Name
 	var end evidence.Reach
@@ -151,7 +151,7 @@ func (f *EventFile) begin(route *evidence.Route, from evidence.Reach) error {
 		if err := f.last.Fits(route); err != nil {
 			return history.Refuse(errOtherEvents, "%s: %s", fixOtherFile, f.name, err)
 		}
-		// Of the last transaction that is there the rest may be missing: the slot must send it again.
+		// The rest of the last transaction in the file may be missing: the slot must send it again.
 		end = evidence.Reach{History: f.last.Position.History, Timeline: f.last.Position.Timeline, LSN: f.last.Position.Commit}
 	}
 	if f.upTo != nil && end.Compare(*f.upTo) < 0 {
@@ -193,7 +193,7 @@ func readReached(name string) (*evidence.Reach, error) {
 	return &reach, nil
 }
 
-// reached says that everything below is in the file, and on disk.
+// reached records that everything below is in the file, and on disk.
 func (f *EventFile) reached(upTo evidence.Reach) error {
 	if f.file == nil || f.upTo != nil && upTo.Compare(*f.upTo) <= 0 {
 		return nil
@@ -208,7 +208,7 @@ func (f *EventFile) reached(upTo evidence.Reach) error {
 
 const fixOtherFile = "name another file"
 
-// has reports whether an event is in the file already: from before, or as the record of another partition.
+// has reports whether an event is in the file already: from an earlier run, or as the record of another partition.
 func (f *EventFile) has(at replication.Position) bool {
 	return at == f.at || f.last != nil && at.Compare(f.last.Position) <= 0
 }
@@ -243,7 +243,7 @@ func (f *EventFile) write(value []byte) error {
 	return f.wrap(err)
 }
 
-// Acked is how many events are durable. It makes them so when there are many, or when the first of them has waited long enough.
+// Acked is how many events are durable. It syncs if there are many unsynced ones, or if the first of them has waited long enough.
 func (f *EventFile) Acked() uint64 {
 	if f.err == nil && (f.events-f.synced >= maxUnsynced || f.Stalled() >= syncInterval) {
 		f.err = f.sync()
@@ -254,10 +254,10 @@ func (f *EventFile) Acked() uint64 {
 // Progress receives when lines are to be synced.
 func (f *EventFile) Progress() <-chan struct{} { return f.progress }
 
-// Err is why nothing more is written.
+// Err is why writing has stopped.
 func (f *EventFile) Err() error { return f.err }
 
-// Stalled is for how long a line has waited.
+// Stalled is how long a line has been unsynced.
 func (f *EventFile) Stalled() time.Duration {
 	if f.dirty.IsZero() {
 		return 0
@@ -265,10 +265,10 @@ func (f *EventFile) Stalled() time.Duration {
 	return time.Since(f.dirty)
 }
 
-// End is nowhere: no log says it.
+// End returns nothing, because a file has no log that would say it.
 func (f *EventFile) End(string, int32) store.End { return store.End{} }
 
-// sync makes what was written durable; of a stream, it is handed over.
+// sync makes the written lines durable; for a stream, it hands them over.
 func (f *EventFile) sync() error {
 	if f.dirty.IsZero() || f.err != nil {
 		return f.err
@@ -290,7 +290,7 @@ func (f *EventFile) wrap(err error) error {
 	return nil
 }
 
-// Close closes the file. What was not synced may be lost.
+// Close closes the file. Unsynced lines may be lost.
 func (f *EventFile) Close() error {
 	if f.file == nil {
 		return nil

@@ -4,5 +4,5 @@ package audit
 
 import "os"
 
-// lockFile is for systems that have flock. Elsewhere nobody is kept from the file.
+// lockFile locks nothing on systems without flock.
 func lockFile(*os.File) error { return nil }

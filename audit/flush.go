@@ -8,29 +8,29 @@ import (
 	"lapse/audit/evidence"
 )
 
-// pending is a record of the log on its way.
+// pending is a record of the log that is not acknowledged yet.
 type pending struct {
 	entry  *evidence.Entry
 	events uint64 // mark of the last event that must be acknowledged before the record is appended
-	mark   uint64 // of the record, once it is appended
+	mark   uint64 // mark of the record, once it is appended
 }
 
-// queue holds the records of the log that are not acknowledged, in order. The first written of them are appended, and the events of
-// those up to ready are acknowledged.
+// queue holds the records of the log that are not acknowledged, in order. The first written of them are appended. The events of the first ready of
+// them are acknowledged.
 type queue struct {
 	items   []pending
 	written int
 	ready   int
 
-	// Of those that are ready and not appended. Nothing but the slot waits for a record of users alone. Each that goes by itself
-	// takes ten times the room on the brokers' disks, for ever.
+	// For records that are ready but not appended. Only the slot waits for the record of a user's transaction. A record that is sent alone takes ten
+	// times the space on the brokers' disks, forever.
 	since  time.Time // when the first of them was ready
 	bytes  int
-	urgent bool // somebody waits for one of them
-	soon   wake // when they have waited for long enough
+	urgent bool // one of them is waited for
+	soon   wake // wakes the stream when they have waited long enough
 }
 
-// Records of users' transactions wait for company until they have waited that long, or are that many bytes.
+// Records of users' transactions wait for others until they have waited that long, or have that many bytes.
 const (
 	lingerTime  = time.Second
 	lingerBytes = 128 << 10
@@ -39,10 +39,10 @@ const (
 func (q *queue) empty() bool { return len(q.items) == 0 }
 func (q *queue) full() bool  { return !q.room(1) }
 
-// room says whether n records more may wait. However many they are, an empty queue takes them.
+// room reports whether n more records may wait. An empty queue accepts any number.
 func (q *queue) room(n int) bool { return q.empty() || len(q.items)+n <= maxQueued }
 
-// oldest is the time of the first record's transaction.
+// oldest returns the time of the first record's transaction.
 func (q *queue) oldest() (time.Time, bool) {
 	if len(q.items) == 0 {
 		return time.Time{}, false
@@ -60,7 +60,7 @@ func (q *queue) drop(n int) {
 	}
 }
 
-// advance takes note that events are acknowledged up to a mark.
+// advance records that events are acknowledged up to a mark.
 func (q *queue) advance(acked uint64, now func() time.Time) {
 	for q.ready < len(q.items) && q.items[q.ready].events <= acked {
 		if q.ready == q.written {
@@ -73,7 +73,7 @@ func (q *queue) advance(acked uint64, now func() time.Time) {
 	}
 }
 
-// lingers is how long yet the records that are ready wait for company.
+// lingers returns how much longer the ready records wait for others.
 func (q *queue) lingers(now func() time.Time) time.Duration {
 	if q.ready == q.written || q.urgent || q.bytes >= lingerBytes {
 		return 0
@@ -81,7 +81,7 @@ func (q *queue) lingers(now func() time.Time) time.Duration {
 	return lingerTime - now().Sub(q.since)
 }
 
-// enqueue puts a record in line, after the events that it speaks of. What the log had at the start is dropped.
+// enqueue queues a record, after the events that it is about. It drops records that the log had at the start.
 func (r *relay) enqueue(entry *evidence.Entry) {
 	if entry.Position.Compare(r.logged) > 0 {
 		r.queue.items, r.last = append(r.queue.items, pending{entry: entry, events: r.lastEvent}), entry.Position
@@ -94,8 +94,8 @@ func (r *relay) enqueue(entry *evidence.Entry) {
 	r.metrics.serverLag.readUpTo(entry.Position.LSN)
 }
 
-// flush moves everything on that acknowledgements have set free: it appends records whose events are acknowledged, and
-// confirms the ends of transactions whose last record is acknowledged. It makes a coverage record, and a checkpoint, where one is due.
+// flush moves on whatever acknowledgements allow: it appends records whose events are acknowledged, and confirms the ends of transactions whose last
+// record is acknowledged. It makes a coverage record and a checkpoint if they are due.
 func (r *relay) flush() error {
 	if err := r.sink.Err(); err != nil {
 		return fmt.Errorf("publish: %w", err)
@@ -112,7 +112,7 @@ func (r *relay) flush() error {
 		return err
 	}
 	q := &r.queue
-	done, end := 0, (*evidence.Entry)(nil) // of a transaction or a coverage that is wholly in the log
+	done, end := 0, (*evidence.Entry)(nil) // of a transaction or a coverage whose records are all in the log
 	for done < q.written && q.items[done].mark <= acked {
 		if entry := q.items[done].entry; !entry.More {
 			end = entry
@@ -131,8 +131,8 @@ func (r *relay) flush() error {
 	return nil
 }
 
-// appendRecords appends the records whose events are acknowledged, after a fence that says where those end. Records of users' transactions
-// wait for company before it.
+// appendRecords appends the records whose events are acknowledged, after a fence that says where those end. Records of users' transactions first wait
+// for others.
 func (r *relay) appendRecords(acked uint64) {
 	q := &r.queue
 	q.advance(acked, r.now)
@@ -164,9 +164,9 @@ func (r *relay) appendRecords(acked uint64) {
 	}
 }
 
-// awaitKafka waits between two streams until Kafka has answered all that is under way. A server that stopped because Kafka does
-// not answer would have to wait again. An auditor that was replaced meanwhile learns from the answer that it is fenced,
-// and must not take the slot again. What is acknowledged meanwhile is flushed, and the next stream confirms it.
+// awaitKafka waits, between two streams, until Kafka has answered everything that is under way. A server that stopped because Kafka does not answer
+// would otherwise have to wait again. An auditor that was replaced meanwhile learns from the answer that it is fenced, and must not take the slot
+// again. What is acknowledged meanwhile is flushed, and the next stream confirms it.
 func (r *relay) awaitKafka(ctx context.Context) error {
 	for {
 		if err := r.flush(); err != nil {
@@ -184,7 +184,7 @@ func (r *relay) awaitKafka(ctx context.Context) error {
 	}
 }
 
-// drain finishes what is on its way, for as long as there is time. What is left the slot sends again.
+// drain finishes what is under way, as long as there is time. The slot sends the rest again.
 func (r *relay) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()

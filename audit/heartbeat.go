@@ -21,8 +21,8 @@ type Server struct {
 	ServerStart time.Time
 }
 
-// startHeartbeats writes a heartbeat when a stream has passed the history check, and then one each HeartbeatEvery. It has a
-// goroutine of its own: a database that is slow to answer must not hold up the stream.
+// startHeartbeats writes a heartbeat when a stream has passed the history check, and then one each HeartbeatEvery. It has its own goroutine, because a
+// slow database must not hold up the stream.
 func (a *Auditor) startHeartbeats(ctx context.Context) (stop func()) {
 	if a.config.asks.beat == nil {
 		return func() {}
@@ -69,8 +69,7 @@ func (a *Auditor) writeHeartbeat(ctx context.Context, server *Server) {
 	a.heartbeats.written(time.Now())
 }
 
-// doubt takes the heartbeats back where err needs a person. The auditor that refuses had the slot, so no other auditor is
-// at work.
+// doubt revokes the heartbeats if err needs a person. The auditor that refuses had the slot, so no other auditor is at work.
 func (a *Auditor) doubt(ctx context.Context, err error) {
 	var refused *history.RefusalError
 	var bent *history.BentError
@@ -84,12 +83,11 @@ func (a *Auditor) doubt(ctx context.Context, err error) {
 	}
 }
 
-// heartbeatMonitor knows whether heartbeats come back through the stream, and what the last one says of the publications.
-// Safe for concurrent use.
+// heartbeatMonitor tracks whether heartbeats come back through the stream, and what the last one says about the publications. Safe for concurrent use.
 type heartbeatMonitor struct {
 	failing atomic.Int64           // time of the first heartbeat that could not be written since the last that could; Unix µs, 0 for none
 	waiting atomic.Int64           // time of the first heartbeat that was written since the last that came back; Unix µs, 0 for none
-	fault   atomic.Pointer[string] // what somebody has changed in the publications, as the last heartbeat says; nil or empty for nothing
+	fault   atomic.Pointer[string] // the change in the publications that the last heartbeat reports; nil or empty for none
 }
 
 func (m *heartbeatMonitor) written(now time.Time) {
@@ -105,14 +103,14 @@ func (m *heartbeatMonitor) reset() {
 	m.waiting.Store(0)
 }
 
-// received notes a heartbeat that came back.
+// received records a heartbeat that came back.
 func (m *heartbeatMonitor) received(h *evidence.Heartbeat) {
 	m.waiting.Store(0)
 	m.fault.Store(&h.Fault)
 }
 
-// check is an error if heartbeats could not be written, or have not come back, for longer than limit, or if somebody else has
-// changed the publications.
+// check returns an error if heartbeats could not be written, or have not come back, for longer than limit, or if somebody else has changed the
+// publications.
 func (m *heartbeatMonitor) check(limit time.Duration) error {
 	if fault := m.fault.Load(); fault != nil && *fault != "" {
 		return fmt.Errorf("what is published is not what Lapse published: %s: put it back, then run lapse init", *fault)

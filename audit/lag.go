@@ -7,25 +7,24 @@ import (
 	"lapse/schemas"
 )
 
-// lagTracker knows for how long the server's WAL has had an end that was not read. It is told the ends from outside the
-// stream: a server that is busy or gone says nothing in the stream of what it has not sent. The zero value has seen no end.
-// Safe for concurrent use.
+// lagTracker measures how long the server's WAL has had an end that was not read. It learns the ends from outside the stream, because a server that is
+// busy or gone does not say in the stream what it has not sent. The zero value has seen no end. Safe for concurrent use.
 type lagTracker struct {
 	mu   sync.Mutex
-	read schemas.LSN // everything below is read
+	read schemas.LSN // everything below was read
 	ends []walEnd    // observed, above read; both fields ascend
 }
 
-// walEnd is an end of the WAL, and when it was observed first.
+// walEnd is an end of the WAL, and when it was first observed.
 type walEnd struct {
 	lsn schemas.LSN
 	at  time.Time
 }
 
-// maxEnds bounds what is remembered: some minutes, at an observation each few seconds. Beyond it neighbours are merged.
+// maxEnds bounds the list: some minutes, at one observation every few seconds. Beyond it, neighbors are merged.
 const maxEnds = 128
 
-// restart begins at a position: what was read beyond it will be read again. Ends that were not read stay so.
+// restart starts again at a position, above which everything will be read again. Unread ends stay unread.
 func (l *lagTracker) restart(at schemas.LSN) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,7 +32,7 @@ func (l *lagTracker) restart(at schemas.LSN) {
 	l.dropRead()
 }
 
-// readUpTo notes that everything up to a position has been read.
+// readUpTo records that everything up to a position was read.
 func (l *lagTracker) readUpTo(at schemas.LSN) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +42,7 @@ func (l *lagTracker) readUpTo(at schemas.LSN) {
 	}
 }
 
-// observe notes the end of the server's WAL. An end that goes back is another server's: those of the former are forgotten.
+// observe records the end of the server's WAL. An end that goes back belongs to another server: then all former ends are dropped.
 func (l *lagTracker) observe(end schemas.LSN, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +62,7 @@ func (l *lagTracker) observe(end schemas.LSN, at time.Time) {
 	}
 }
 
-// lag is the time since the oldest end that has not been read was observed; 0 if everything has been read.
+// lag returns the time since the oldest unread end was observed; 0 if everything was read.
 func (l *lagTracker) lag(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,8 +82,7 @@ func (l *lagTracker) dropRead() {
 	}
 }
 
-// merge makes one of each two neighbours, with the earlier time and the further end. The lag may come out longer, never
-// shorter.
+// merge makes one end of every two neighbors, with the earlier time and the further end. That can only make the lag longer, never shorter.
 func (l *lagTracker) merge() {
 	n := 0
 	for i := 0; i < len(l.ends); i += 2 {

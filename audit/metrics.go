@@ -33,7 +33,7 @@ type Metrics struct {
 	since     atomic.Int64                                                   // see setWaiting; Unix microseconds, 0 for nothing
 	unsigned  atomic.Int64                                                   // see setUnsigned; the same
 	serverLag lagTracker
-	sink      atomic.Pointer[func() time.Duration] // for how long it has taken nothing; nil before there is an auditor
+	sink      atomic.Pointer[func() time.Duration] // how long the sink has accepted nothing; nil before there is an auditor
 }
 
 // NewMetrics makes the collectors.
@@ -93,7 +93,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// addLimits makes what says how much is read, and how near the auditor is to a stop.
+// addLimits makes the metrics that say how much is read, and how near the auditor is to a stop.
 func (m *Metrics) addLimits() {
 	m.bytes = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "lapse_stream_bytes_total",
@@ -114,7 +114,7 @@ func (m *Metrics) addLimits() {
 	})
 }
 
-// lookUpCauses fills in byCause: what there can be is in the metrics from the start.
+// lookUpCauses fills in byCause, so that every combination has a series from the start.
 func (m *Metrics) lookUpCauses() {
 	for _, cause := range []evidence.Cause{evidence.System, evidence.Unverified} {
 		m.byCause[cause][evidence.SoftDelete] = m.published.WithLabelValues(cause.String(), evidence.SoftDelete.String())
@@ -128,16 +128,16 @@ func (m *Metrics) lookUpCauses() {
 	}
 }
 
-// Collectors are all collectors, those of publishing too, for a registry.
+// Collectors returns all collectors, including those of publishing, for a registry.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.gaps, m.bent, m.standingBy, m.lag, m.checkpoint, m.stalled, m.bytes, m.keysEnd}
 	return append(append(own, m.kafka.Collectors()...), m.witness.Collectors()...)
 }
 
-// Published is the counter of events alone, by cause and operation: reading it asks nobody.
+// Published is only the counter of events, by cause and operation. Reading it makes no request.
 func (m *Metrics) Published() prometheus.Collector { return m.published }
 
-// of says whose measurements these are.
+// of sets the auditor that the metrics measure.
 func (m *Metrics) of(a *Auditor) {
 	m.keysEnd.Set(float64(a.config.RowsKeys.End(time.Now()).Unix()))
 	stalled := a.sinkStalled
@@ -166,7 +166,7 @@ func (m *Metrics) lagSeconds() float64 {
 	return max(0, lag.Seconds())
 }
 
-// concluded counts what a transaction came to.
+// concluded counts the outcome of a transaction.
 func (m *Metrics) concluded(a *evidence.Account, v evidence.Verdict) {
 	if a.Unverified() {
 		m.unverified.Inc()

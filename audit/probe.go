@@ -10,7 +10,7 @@ import (
 	"lapse/replication"
 )
 
-// probeLimits says how often the server is probed beside its stream, and from when on the auditor is not ready.
+// probeLimits says how often the server is probed apart from its stream, and when the auditor is not ready.
 type probeLimits struct {
 	every   time.Duration // between two probes
 	timeout time.Duration // of one probe
@@ -19,7 +19,7 @@ type probeLimits struct {
 	unread time.Duration // not ready: something has not been read for longer
 	failed time.Duration // not ready: no probe has succeeded for longer
 
-	synchronousPause time.Duration // before the stream is opened again after it was a synchronous standby
+	synchronousPause time.Duration // pause before the stream is opened again after it was a synchronous standby
 }
 
 var defaultProbeLimits = probeLimits{
@@ -27,16 +27,16 @@ var defaultProbeLimits = probeLimits{
 	silent: 30 * time.Second, unread: time.Minute, failed: time.Minute, synchronousPause: 30 * time.Second,
 }
 
-// probeState is what Ready knows of the server. The zero value knows nothing.
+// probeState is what Ready knows about the server. The zero value knows nothing.
 type probeState struct {
 	stream      atomic.Pointer[replication.Stream] // nil while no stream is open
 	lastSuccess atomic.Int64                       // of a probe, or when the stream was opened; Unix microseconds
 }
 
-// probeBeside probes the server beside a stream until end is called. The goroutine that owns the stream calls both.
+// probeBeside probes the server while a stream is open, until end is called. The goroutine that owns the stream calls both.
 //
-// inner ends with ctx, and at once when the stream has become a synchronous standby: commits would wait for Kafka until the
-// stream is closed. end returns that reason in place of the error that came of it.
+// inner ends with ctx, or at once if the stream has become a synchronous standby, because commits would then wait for Kafka. end then returns that
+// reason instead of the resulting error.
 func (a *Auditor) probeBeside(ctx context.Context, stream *replication.Stream) (inner context.Context, end func(error) error) {
 	inner, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -60,8 +60,8 @@ func (a *Auditor) probeBeside(ctx context.Context, stream *replication.Stream) (
 	}
 }
 
-// probeRepeatedly probes until ctx ends. It returns an error if the stream must be closed. A probe that fails is logged, and
-// Ready reports it after a while.
+// probeRepeatedly probes until ctx ends. It returns an error if the stream must be closed. A probe that fails is logged, and after a while Ready
+// reports it.
 func (a *Auditor) probeRepeatedly(ctx context.Context, stream *replication.Stream) error {
 	if a.config.asks.probe == nil {
 		return nil
@@ -96,11 +96,11 @@ func (a *Auditor) probe(ctx context.Context, stream *replication.Stream) error {
 	now := time.Now()
 	a.probed.lastSuccess.Store(now.UnixMicro())
 	a.metrics.serverLag.observe(end, now)
-	stream.Ask() // a server that has read on and sent nothing says so only when it is asked
+	stream.Ask() // an idle server says how far it has read only if it is asked
 	return nil
 }
 
-// checkServer is nil while the server sends, is read, and answers probes. Safe for concurrent use.
+// checkServer returns nil while the server sends, its log is read, and it answers probes. Safe for concurrent use.
 func (a *Auditor) checkServer(now time.Time) error {
 	stream := a.probed.stream.Load()
 	if stream == nil {
@@ -119,7 +119,7 @@ func (a *Auditor) checkServer(now time.Time) error {
 	return nil
 }
 
-// pauseAfter is the pause before the next take-over: a longer one if a person has to change a setting first.
+// pauseAfter returns the pause before the next take-over: longer if a person must change a setting first.
 func (a *Auditor) pauseAfter(err error, usual time.Duration) time.Duration {
 	if errors.Is(err, replication.ErrSynchronous) {
 		return max(usual, a.probing.synchronousPause)

@@ -8,7 +8,7 @@ import (
 	"lapse/schemas"
 )
 
-// publishEvents hands the events that are certain to the sink.
+// publishEvents hands the events that are complete to the sink.
 func (r *relay) publishEvents(ctx context.Context) error {
 	for e := r.assembler.Next(); e != nil; e = r.assembler.Next() {
 		if err := r.publish(ctx, e); err != nil {
@@ -46,7 +46,7 @@ func (r *relay) publish(ctx context.Context, e *evidence.Event) error {
 	return nil
 }
 
-// warnOfNoRow says once for each relation that its events name no rows.
+// warnOfNoRow logs once for each relation that its events do not identify rows.
 func (r *relay) warnOfNoRow(e *evidence.Event) {
 	if !e.Full && !e.Nameless || r.noRow[e.TableOID] {
 		return
@@ -56,8 +56,8 @@ func (r *relay) warnOfNoRow(e *evidence.Event) {
 	r.log.Warn("a table's events do not say which row was deleted", "table", e.Table, "reason", why, "fix", fix)
 }
 
-// append hands a record to the sink, and waits while its buffer is full. The stream is not read meanwhile, so that
-// the server holds what this process cannot; but it is answered.
+// append hands a record to the sink, and waits while the sink's buffer is full. The stream is not read meanwhile, so that the server keeps what this
+// process cannot; but keepalives are answered.
 func (r *relay) append(ctx context.Context, rec *schemas.Record) (uint64, error) {
 	for {
 		mark, ok := r.sink.Append(*rec)

@@ -15,23 +15,23 @@ import (
 	"lapse/schemas"
 )
 
-// relay carries transactions from the stream to a sink. It lives as long as the sink and remembers what it has handed to it, so that a
-// stream which breaks can be taken up again. Its methods belong to one goroutine.
+// relay carries transactions from the stream to a sink. It lives as long as the sink and remembers what it has handed over, so that it can continue
+// with the next stream if one breaks. Its methods belong to one goroutine.
 //
 // The order of durability, for each transaction:
 //
 //	events appended ─▶ acknowledged ─▶ its records appended to the log ─▶ acknowledged ─▶ its end confirmed to the slot
 //
-// Transactions follow one another through these steps without waiting for each other; the queue holds them.
+// Transactions pass through these steps one after the other without waiting for each other; the queue holds them.
 type relay struct {
 	route     *evidence.Route // in force
-	next      *evidence.Route // that follows it; nil for none
-	hashKey   schemas.Key     // of the one that follows, or of the one in force if none does
+	next      *evidence.Route // the route that follows; nil for none
+	hashKey   schemas.Key     // of the route that follows, or else of the one in force
 	sink      Sink
 	assembler *evidence.Assembler
 	router    *evidence.Router
 	writer    *evidence.LogWriter
-	rows      *rows.Committer // nil: nothing is committed to
+	rows      *rows.Committer // nil: no commitments to rows
 	rowsKeys  schemas.EpochKeys
 	proofs    string // the topic of the proof store
 	metrics   *Metrics
@@ -40,42 +40,42 @@ type relay struct {
 	alarm     func(ctx context.Context, reason string) error // nil: none
 
 	stream  *replication.Stream // nil before attach and after detach
-	copied  *history.Catalog    // of the database, where the stream is of a copy of the slot; nil: it is of the slot
+	copied  *history.Catalog    // of the database, if the stream is of a copy of the slot; nil: it is of the slot itself
 	unwatch func()              // ends the wakes of the stream
 
-	// What is in the topics or on its way there.
+	// What is in the topics, or on its way there.
 	found       *history.Topics                   // at the start
 	tails       map[string][]replication.Position // by topic and partition: the last event; zero for none
 	logged      evidence.LogPosition              // of the newest record that the log had at the start
 	last        evidence.LogPosition              // of the newest record that is in the log or in the queue
-	reach       evidence.Reach                    // of the last transaction or coverage whose records are in the queue, all of them
+	reach       evidence.Reach                    // of the last transaction or coverage with all its records in the queue
 	queue       queue
-	hurried     bool // no record waits for company: somebody waits for a position, or the server stops
+	hurried     bool // records do not wait for others: a position is waited for, or the server stops
 	ends        ends
 	checkpoints checkpoints
 	showing     showing
-	events      evidence.Reach // above this there is no event in the topics
+	events      evidence.Reach // no event in the topics is above this
 	lastEvent   uint64         // the mark of the last event
 	lastMark    uint64         // of the last event or record
 
 	// The transaction that is being read.
 	tx         *replication.Tx
 	passed     bool // it is recorded; its changes are dropped unread
-	stale      bool // the server may go on as if partitions were those of before: see reopenStale
+	stale      bool // the server may not know of changed partitions yet: see reopenStale
 	heartbeats *heartbeatMonitor
-	noRow      map[uint32]bool // relations whose events name no row, as was warned of
+	noRow      map[uint32]bool // relations whose events identify no row, after the warning
 
 	ancestry replication.Ancestry // of the server that is read
 	process  string               // this one
 	coverage coverage
 
-	boundary func(step, func() bool) // tests end the process there; nil in the product
+	boundary func(step, func() bool) // tests simulate a crash there; nil in the product
 }
 
-// step is a point between two effects of a transaction, at which a crash leaves something else than at the next.
+// step is a point between two effects of a transaction: a crash at each leaves something different.
 type step struct {
-	before string          // what comes next: event, record, confirm; ends: the fence that says them
-	record *evidence.Entry // that is appended next, or that was acknowledged last; nil before an event and ends
+	before string          // what comes next: event, record, confirm; ends: the fence with the ends
+	record *evidence.Entry // the record that is appended next, or was last acknowledged; nil before an event and ends
 }
 
 func newRelay(
@@ -96,8 +96,8 @@ func newRelay(
 	return r
 }
 
-// run carries on until ctx ends, the stream breaks, the sink fails, or the position until (if there is one) is
-// confirmed. It begins with first, the last message that the history check read, if there is one.
+// run works until ctx ends, the stream breaks, the sink fails, or the position until (if set) is confirmed. It begins with first, the last message
+// that the history check read, if there is one.
 func (r *relay) run(ctx context.Context, stream *replication.Stream, first *replication.Message, until schemas.LSN) error {
 	if first != nil {
 		if first.Tx != nil {
@@ -139,12 +139,12 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 	}
 }
 
-// partitionsSeen is the first version of the server that checks a table again which is attached or detached while it streams. Before,
-// it goes on as it began: it sends nothing of a table that it has met before it was attached, and all of one that was detached.
+// partitionsSeen is the first server version whose stream notices that a table is attached or detached. Earlier ones continue as they began: they send
+// nothing of a table that they had met before it was attached, and everything of one that was detached.
 const partitionsSeen = 150000
 
-// reopenStale ends the stream when all that was read is confirmed, and nothing after it: the next one sends what comes after the
-// heartbeat that found other partitions, and sends it as they are.
+// reopenStale ends the stream when everything that was read is confirmed, and nothing after it. The next stream begins after the heartbeat that
+// found other partitions, and knows them.
 func (r *relay) reopenStale(ctx context.Context) error {
 	r.hurried = true
 	for {
@@ -160,12 +160,12 @@ func (r *relay) reopenStale(ctx context.Context) error {
 	}
 }
 
-// askEvery is how often a server is asked how far it has read while somebody waits for it: by itself an idle one may not
-// say so for as long as half of wal_sender_timeout.
+// askEvery is how often a server is asked how far it has read while a position is waited for. An idle server may not say so by itself for half of
+// wal_sender_timeout.
 const askEvery = 500 * time.Millisecond
 
-// wakeBy has timer wake the stream when a coverage record is due, and returns that time. While there is a position to be
-// reached it asks the server how far it has read, and has the stream woken in time to ask again.
+// wakeBy lets timer wake the stream when a coverage record is due, and returns that time. If a position is waited for, it asks the server how far it
+// has read, and wakes the stream in time to ask again.
 func (r *relay) wakeBy(timer *time.Timer, until schemas.LSN) (due time.Time) {
 	due = r.coverage.due(r)
 	at := due
@@ -183,14 +183,14 @@ func (r *relay) wakeBy(timer *time.Timer, until schemas.LSN) (due time.Time) {
 	return due
 }
 
-// attach makes stream the one that is read, and confirmed to.
+// attach starts reading a stream, and confirming to it.
 func (r *relay) attach(stream *replication.Stream) {
 	r.stream, r.tx, r.stale, r.hurried = stream, nil, false, false
 	r.coverage.begin(r.reach, r.now())
 	r.metrics.serverLag.restart(r.reach.LSN)
 	r.unwatch = wakeOn(stream, r.sink.Progress())
 	r.showing.attach(stream)
-	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
+	// What the log has may never have been confirmed, or the server may have forgotten the confirmation in a crash.
 	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
 		stream.Confirm(r.reach.LSN)
 	}
@@ -213,7 +213,7 @@ func (r *relay) detach() {
 // wake wakes the stream once.
 type wake struct{ timer *time.Timer } // nil: it does not
 
-// in has the stream woken after a pause, unless that is so already. Without a stream somebody else waits.
+// in wakes the stream after a pause, unless that is scheduled already. Without a stream, another waiter runs.
 func (w *wake) in(pause time.Duration, stream *replication.Stream) {
 	if w.timer == nil && stream != nil {
 		w.timer = time.AfterFunc(pause, stream.Wake)
@@ -227,7 +227,7 @@ func (w *wake) forget() {
 	}
 }
 
-// wakeOn wakes the stream whenever progress has something, until stop is called.
+// wakeOn wakes the stream whenever progress receives, until stop is called.
 func wakeOn(stream *replication.Stream, progress <-chan struct{}) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -287,7 +287,7 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 	return r.publishEvents(ctx)
 }
 
-// wait waits for the sink to get further.
+// wait waits for progress of the sink.
 func (r *relay) wait(ctx context.Context) error {
 	switch err := r.stream.Wait(ctx); {
 	case errors.Is(err, replication.ErrWoken):
@@ -305,7 +305,7 @@ func (r *relay) wait(ctx context.Context) error {
 	}
 }
 
-// keepalive learns how far the server has read. Between transactions everything below is known; within one it is not.
+// keepalive learns how far the server has read. Between transactions, everything below was seen; within one, it was not.
 func (r *relay) keepalive(m *replication.Message) error {
 	if !m.Open {
 		r.coverage.reached(evidence.Reach{History: r.reach.History, Timeline: r.timelineOf(m.WALEnd), LSN: m.WALEnd})
@@ -325,14 +325,14 @@ func (r *relay) keepalive(m *replication.Message) error {
 	return nil
 }
 
-// timelineOf is the timeline on which a position of the server that is read falls.
+// timelineOf returns the timeline of a position on the server that is read.
 func (r *relay) timelineOf(at schemas.LSN) schemas.Timeline {
 	id := r.stream.Identity()
 	return id.TimelineOf(at)
 }
 
-// finished says whether everything up to the position has been read, recorded and confirmed, and nothing is on its way: the fence
-// after a gap, for one. Without it the next start tells the same loss again.
+// finished reports whether everything up to the position was read, recorded and confirmed, and nothing is under way, such as the fence after a gap:
+// without that fence the next start would report the same loss again.
 func (r *relay) finished(until schemas.LSN) bool {
 	if r.coverage.upTo.LSN >= until && r.reach.LSN < until && !r.coverage.wanted {
 		r.coverage.wanted = true
@@ -346,7 +346,7 @@ func (r *relay) finished(until schemas.LSN) bool {
 		r.shown(showOnceTimeout) && r.sink.Acked() >= r.lastMark
 }
 
-// waiting keeps the time since when something has been waiting.
+// waiting records since when something has been waiting.
 func (r *relay) waiting() {
 	switch oldest, queued := r.queue.oldest(); {
 	case queued:

@@ -15,7 +15,7 @@ import (
 	"lapse/schemas"
 )
 
-// route is the route of this configuration for a database: the first one of a log.
+// route is this configuration's route for a database: the first one of a log.
 func (a *Auditor) route(id replication.Identity) *evidence.Route {
 	c := &a.config
 	route := &evidence.Route{
@@ -39,12 +39,12 @@ func (a *Auditor) route(id replication.Identity) *evidence.Route {
 	return route
 }
 
-// treeKey is the log's key, with those that it follows.
+// treeKey is the log's key, with its former keys.
 func (c *Config) treeKey(source *evidence.Source) (*tree.Key, error) {
 	return tree.NewKey(c.LogKey, c.logName(source), c.FormerLogKeys...)
 }
 
-// hashKeys are the hash keys that there are.
+// hashKeys are the configured hash keys.
 func (c *Config) hashKeys() history.HashKeys {
 	return append(history.HashKeys{c.HashKey}, c.FormerHashKeys...)
 }
@@ -59,14 +59,14 @@ func (a *Auditor) readerConfig() kafka.Config {
 	return cfg
 }
 
-// What no record is larger than: see "a record larger than a topic takes" in the package's comment.
+// No record is larger than this: see "a record larger than a topic takes" in the package's comment.
 const (
 	largestEvent  = 256 << 10
 	largestRecord = 600 << 10 // of the log
 )
 
-// publisherConfig is the configuration of the publisher. The transactional id names the database and the slot: a stray
-// auditor of another database with the same topics is refused when it reads the log, and has fenced nobody until then.
+// publisherConfig is the configuration of the publisher. The transactional id names the database and the slot. So a stray auditor of another database
+// with the same topics fences nobody before it reads the log and is refused.
 func (s *session) publisherConfig(checked *history.Topics) kafka.Config {
 	a, source := s.auditor, &s.route.Source
 	cfg := a.config.Kafka
@@ -83,7 +83,7 @@ func (s *session) publisherConfig(checked *history.Topics) kafka.Config {
 		topic := kafka.Topic{
 			Name: t.Name, Partitions: int(t.All()), Replication: a.config.Replication, Create: a.config.Create,
 			Safe: a.config.Safe, Largest: largestEvent,
-			// Whatever the brokers' defaults are: a compacted topic is refused, and a record's time is the commit's.
+			// Not the brokers' defaults: a compacted topic is refused, and a record's time is the commit's.
 			Configs: map[string]string{"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"},
 		}
 		if topic.Replication >= 3 {
@@ -100,7 +100,7 @@ func (s *session) publisherConfig(checked *history.Topics) kafka.Config {
 			}
 		}
 		if t == s.route.Log {
-			// It is kept forever: on batches of its records zstd leaves half of what snappy does.
+			// The log is kept forever, and zstd compresses batches of its records to half of what snappy does.
 			topic.Forever, topic.Largest = true, largestRecord
 			if cfg.Compression != kafka.None {
 				topic.Compression = kafka.Zstd
@@ -127,7 +127,7 @@ func (s *session) folderConfig(checked *history.Topics) folder.Config {
 	return cfg
 }
 
-// retentionMillis is how long events are kept as retention.ms has it: -1 is forever.
+// retentionMillis converts how long events are kept to retention.ms: -1 is forever.
 func retentionMillis(d time.Duration) int64 {
 	if d < 0 {
 		return -1

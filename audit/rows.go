@@ -8,7 +8,7 @@ import (
 	"lapse/schemas"
 )
 
-// largestProof is what no record of the proof store is larger than.
+// largestProof bounds the size of records of the proof store.
 const largestProof = 64 << 10
 
 // beginRows begins a transaction's commitments.
@@ -18,7 +18,7 @@ func (r *relay) beginRows() {
 	}
 }
 
-// commitRow commits to an event, whether or not its partition has it already: a root is over all of them.
+// commitRow commits to an event, whether or not its partition has it already: a root covers all events of the transaction.
 func (r *relay) commitRow(ctx context.Context, e *evidence.Event, routed *evidence.Routed) error {
 	if r.rows == nil {
 		return nil
@@ -30,8 +30,8 @@ func (r *relay) commitRow(ctx context.Context, e *evidence.Event, routed *eviden
 	return r.storeProof(ctx, full)
 }
 
-// endRows puts the root into the transaction's record. What its commitments need in the proof store is appended by then, and acknowledged
-// before the record is appended, as events are.
+// endRows puts the root into the transaction's record. The chunks of the proof store are appended before it, and acknowledged before the record is
+// appended, as events are.
 //
 //	crash before that    the slot sends the transaction again, and the store gets the same chunks a second time: readers take one
 func (r *relay) endRows(ctx context.Context, outcome *evidence.Conclusion) error {

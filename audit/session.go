@@ -12,7 +12,7 @@ import (
 	"lapse/replication"
 )
 
-// session is the work from one take-over of the topics to the next: a publisher, its relay, and the stream that is read.
+// session is the work from one take-over of the topics to the next: a publisher, its relay, and the open stream.
 type session struct {
 	auditor   *Auditor
 	route     *evidence.Route
@@ -21,8 +21,8 @@ type session struct {
 	relay     *relay
 }
 
-// openPublisher takes the topics over, and answers the server meanwhile. A server that shuts down does not wait for brokers
-// that do not answer.
+// openPublisher takes the topics over, and answers the server meanwhile, so that a server that shuts down does not wait for brokers that do not
+// answer.
 func (s *session) openPublisher(ctx context.Context, checked *history.Topics) error {
 	s.auditor.setNotReady("taking the topics over")
 	inner, end := s.auditor.probeBeside(ctx, s.stream)
@@ -42,7 +42,7 @@ func (s *session) startRelay(start *history.StartingPoint, checked *history.Topi
 	a := s.auditor
 	s.relay = newRelay(s.route, &a.config, s.publisher, start, checked, a.metrics, a.log)
 	s.relay.checkpoints.tree, s.relay.checkpoints.signed = logTree.Tree, logTree.Signed
-	a.metrics.setUnsigned(time.Time{}) // what the former session has left is signed at once
+	a.metrics.setUnsigned(time.Time{}) // what the former session left is signed at once
 	id := s.stream.Identity()
 	s.relay.ancestry, s.relay.process, s.relay.heartbeats, s.relay.boundary = id.Ancestry, a.process, &a.heartbeats, a.boundary
 	s.relay.coverage.every = a.coverEvery
@@ -64,8 +64,8 @@ func (s *session) startRelay(start *history.StartingPoint, checked *history.Topi
 	}
 }
 
-// resolveUntil asks once where to stop. It writes a heartbeat first, so that a run up to the current end leaves a fresh one
-// in the database and in the log. The server is answered while the heartbeat is written.
+// resolveUntil determines once where to stop. It writes a heartbeat first, so that a run up to the current end leaves a recent one in the database and
+// in the log. It answers the server while the heartbeat is written.
 func (s *session) resolveUntil(ctx context.Context) error {
 	a := s.auditor
 	if a.config.asks.end == nil || a.until != 0 {
@@ -88,8 +88,8 @@ func (s *session) resolveUntil(ctx context.Context) error {
 	return nil
 }
 
-// run publishes until the stream breaks, the publisher fails, or ctx ends. A stream that breaks loses nothing: run flushes
-// what is acknowledged by then. The next session makes the history check again, since the server may be another one.
+// run publishes until the stream breaks, the publisher fails, or ctx ends. A broken stream loses nothing: run flushes what is acknowledged by then. The
+// next session makes the history check again, since the server may be another one.
 func (s *session) run(ctx context.Context, start *history.StartingPoint) error {
 	a := s.auditor
 	a.notReady.Store(nil)
@@ -116,8 +116,8 @@ func (s *session) run(ctx context.Context, start *history.StartingPoint) error {
 	return interruption{err}
 }
 
-// orFenced is the publisher's error if that is final and err is not: a stream may break at the moment at which another
-// auditor takes over, and only the publisher is told so.
+// orFenced returns the publisher's error if that is final and err is not: a stream may break just when another auditor takes over, and only the
+// publisher learns of that.
 func (s *session) orFenced(err error) error {
 	if err == nil || s.publisher == nil || gradeOf(err) == stop {
 		return err
@@ -128,7 +128,7 @@ func (s *session) orFenced(err error) error {
 	return err
 }
 
-// notReadyText is what Ready says until the next stream is open.
+// notReadyText is the text of Ready until the next stream is open.
 func notReadyText(err error) string {
 	var alarm *alarmError
 	if errors.As(err, &alarm) {
@@ -154,8 +154,8 @@ func (s *session) close(ctx context.Context) {
 	}
 }
 
-// closeStream tells the server the confirmed position for the last time. The slot sends again what the server does not hear
-// of, and it is dropped then.
+// closeStream confirms the position to the server for the last time. If the server does not get it, the slot sends some transactions again, and they
+// are dropped.
 func (s *session) closeStream(ctx context.Context) {
 	if s.stream == nil {
 		return

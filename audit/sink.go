@@ -11,35 +11,35 @@ import (
 	"lapse/schemas"
 )
 
-// maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
-// meanwhile is bounded by the sink's buffer.
+// maxQueued bounds the records that wait. Each has about a kilobyte. The sink's buffer bounds the events of many small transactions that are in the
+// topics meanwhile.
 const maxQueued = 4096
 
-// Sink is where the relay puts events and the log's records. Those of one partition stay in the order in which they were appended. Its
-// kinds: kafka.Publisher, folder.Publisher, and EventFile, which has no log.
+// Sink is where the relay puts events and the log's records. Records of one partition stay in order. Its kinds: kafka.Publisher, folder.Publisher, and
+// EventFile, which has no log.
 type Sink interface {
-	// Append takes a record without blocking, and numbers it above those before it. Its memory is the caller's again. ok is false where
-	// the record was not taken: try again after Progress, unless Err says why nothing will ever be.
+	// Append takes a record without blocking, and numbers it above those before it. The caller may reuse its memory. ok is false if the
+	// record was not taken: try again after Progress, unless Err says why no record ever will be.
 	Append(record schemas.Record) (number uint64, ok bool)
 	// Acked is the number up to which everything is durable.
 	Acked() uint64
 	// Progress receives when Acked may have moved, when there is room again, and when Err has an error.
 	Progress() <-chan struct{}
-	// Err is why nothing is taken or made durable any more; nil while the sink works.
+	// Err is why nothing more is taken or made durable; nil while the sink works.
 	Err() error
-	// Stalled is for how long what was appended first has waited to be durable.
+	// Stalled is how long the oldest record that is not durable has waited.
 	Stalled() time.Duration
-	// End is where what is durable of a partition ends, for the log to say. A sink without a log has none.
+	// End is where the durable records of a partition end, for the log. A sink without a log has none.
 	End(topic string, partition int32) store.End
 }
 
-// publisher is a sink with a log, which has taken its topics over: nobody else publishes there any more.
+// publisher is a sink with a log that has taken its topics over: no other process publishes there any more.
 type publisher interface {
 	Sink
 	history.Fenced
-	// Awaits says for a person what has not happened while Stalled grows.
+	// Awaits tells a person what does not happen while Stalled grows.
 	Awaits() string
-	// Close stops publishing and frees what the publisher holds. It waits for no acknowledgement.
+	// Close stops publishing and frees the publisher's resources. It waits for no acknowledgement.
 	Close(ctx context.Context) error
 }
 
@@ -56,7 +56,7 @@ func (a *Auditor) newClient() (store.Client, error) {
 	return kafka.NewClient(a.readerConfig())
 }
 
-// takeTopics takes the topics over. It tries again until it succeeds, or ctx ends.
+// takeTopics takes the topics over. It retries until it succeeds, or ctx ends.
 func (s *session) takeTopics(ctx context.Context, checked *history.Topics) (publisher, error) {
 	if s.auditor.config.Folder != "" {
 		p, err := folder.Open(ctx, s.folderConfig(checked))

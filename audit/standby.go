@@ -9,8 +9,8 @@ import (
 	"lapse/replication"
 )
 
-// standby is what an auditor knows while another stream has the slot. While an auditor is alive there, this one is ready: it takes over when
-// the other one ends, and there is nothing else for it to do. Without heartbeats nobody knows who reads the slot.
+// standby is what an auditor knows while another stream has the slot. If heartbeats show that an auditor is alive there, this one is ready: it takes
+// over when the other one ends, and has nothing else to do. Without heartbeats it is not known who reads the slot.
 type standby struct {
 	says  atomic.Pointer[string] // that it stands by; nil while it does not
 	taken bool                   // the last attempt found the slot in use
@@ -18,14 +18,14 @@ type standby struct {
 	seen  time.Time              // when that was first read, by this process's clock
 }
 
-// saw takes the catalog's newest heartbeat.
+// saw records the catalog's newest heartbeat.
 func (s *standby) saw(beat, now time.Time) {
 	if s.seen.IsZero() || !beat.Equal(s.beat) {
 		s.beat, s.seen = beat, now
 	}
 }
 
-// StandsBy says so, and for what, while another auditor reads the slot; "" while it does not. Safe for concurrent use.
+// StandsBy says what the auditor stands by for while another auditor reads the slot; "" while it does not. Safe for concurrent use.
 func (a *Auditor) StandsBy() string {
 	if says := a.standby.says.Load(); says != nil {
 		return *says
@@ -33,8 +33,8 @@ func (a *Auditor) StandsBy() string {
 	return ""
 }
 
-// standsBy takes what became of an attempt to have the slot, and reports whether that is all there is to say of it: another stream has it.
-// The log says once that it stands by, and once if no auditor is alive there.
+// standsBy handles the result of an attempt to get the slot. It returns true if another stream has it, and there is nothing else to report. It logs once
+// that it stands by, and once if no auditor is alive there.
 func (a *Auditor) standsBy(err error, now time.Time) bool {
 	s := &a.standby
 	var slot *replication.SlotError
@@ -67,7 +67,7 @@ func (a *Auditor) standsBy(err error, now time.Time) bool {
 	return true
 }
 
-// actsAgain says that no other stream has the slot, as far as is known.
+// actsAgain records that no other stream has the slot, as far as is known.
 func (a *Auditor) actsAgain() {
 	a.standby.says.Store(nil)
 	a.standby.taken = false

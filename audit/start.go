@@ -10,9 +10,8 @@ import (
 	"lapse/schemas"
 )
 
-// writeStart writes what a log begins with, as far as it is not there, and the markers of this start, and waits until it is
-// acknowledged: no event may be in a topic whose log has no beginning, and none above a gap or a fork before all
-// partitions and the log say so.
+// writeStart writes the beginning of a log, as far as it is missing, and the markers of this start, and waits until they are acknowledged. No event may
+// be in a topic whose log has no beginning, and none above a gap or a fork before all partitions and the log have its marker.
 //
 //	crash before the origin is acknowledged    the log is empty and so is everything else: the next start begins it
 //	crash before the route is acknowledged     the log ends with its origin: the next start writes the route
@@ -29,8 +28,8 @@ func (r *relay) writeStart(ctx context.Context, s *history.StartingPoint, c *Con
 			HashKey: r.route.HashKey, PublicKey: r.route.PublicKey, RowsKeys: r.route.RowsKeys,
 		}, evidence.LogPosition{Reach: r.reach}, false))
 	}
-	// The route has the origin's position, also where a crash parted them and a marker has moved the start on: the next
-	// start plans that marker again only if the log's end is still below it.
+	// The route has the origin's position, even if a crash came between them and a marker has advanced the start: the next start plans that marker again
+	// only if the log's end is still below it.
 	switch s.Begun {
 	case "":
 		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.LogPosition{Reach: r.reach, Seq: 1}, false))
@@ -62,7 +61,7 @@ func fingerprints(keys []schemas.Key) (all []string) {
 	return all
 }
 
-// logAll waits until every record that is in line is in the log.
+// logAll waits until every queued record is in the log.
 func (r *relay) logAll(ctx context.Context) error {
 	for {
 		if err := r.flush(); err != nil {
@@ -77,14 +76,14 @@ func (r *relay) logAll(ctx context.Context) error {
 	}
 }
 
-// follow puts the route that follows into force, for transactions that commit at a position or above it, if nothing of them is in
-// the topics or the log. Otherwise that is finished by the route in force first. Its record comes after all records of what was
-// routed by the former one, and nothing is routed by it before the log has the record.
+// follow puts the next route into force, for transactions that commit at or above a position, if nothing of them is in the topics or the log. Otherwise
+// the route in force finishes those first. The route's record comes after all records of what the former one routed, and nothing is routed by the
+// new one before the log has the record.
 //
 //	crash before the record is acknowledged    it is in the log or not, and nothing was routed by it
 //	crash after that                           the next start finds it in force
 //
-// Where the key named log is another one, the record is the last that the former key links and signs, and has a note that both have signed.
+// If the key named log changes, the record is the last that the former key links and signs, and contains a note that both keys have signed.
 func (r *relay) follow(ctx context.Context, from evidence.Reach) error {
 	if r.next == nil || r.found.Touched(from) {
 		return nil

@@ -11,11 +11,10 @@ import (
 	"lapse/replication"
 )
 
-// takeOver opens the stream, takes the topics over, and publishes until something breaks. The order of its steps makes it
-// safe:
+// takeOver opens the stream, takes the topics over, and publishes until something breaks. The order of its steps makes it safe:
 //
 //  1. The slot is ours: its former user on this server has lost it.
-//  2. The history check has passed: this database is the one that the log is of, or a person has said so.
+//  2. The history check has passed: the log belongs to this database, or a person has accepted it.
 //  3. The producer epoch and the fences are ours: no earlier publisher can publish in any partition.
 //  4. The tails below the fences are final, and they are the ones that were checked. The log ends with a leaf of its own tree.
 //  5. Transactions are published from where the tails end.
@@ -56,8 +55,8 @@ func (a *Auditor) takeOver(ctx context.Context) (err error) {
 	return s.run(ctx, start)
 }
 
-// checkHistory checks that the database is the one that the log is of. If the check reads the stream beyond the log's end,
-// the stream is opened again: the slot sends what was read once more.
+// checkHistory checks that the log belongs to this database. If the check reads the stream beyond the log's end, it opens the stream again, and the slot
+// sends once more what was read.
 func (s *session) checkHistory(ctx context.Context, o *openedStream) (*history.StartingPoint, *history.Topics, error) {
 	a := s.auditor
 	client, err := a.newClient()
@@ -86,7 +85,7 @@ func (s *session) checkHistory(ctx context.Context, o *openedStream) (*history.S
 	return check.Start, check.Topics, nil
 }
 
-// checkHistory makes the history check. The check is returned with its error, as far as it came.
+// checkHistory makes the history check. It returns the check even with an error, as far as it got.
 func (a *Auditor) checkHistory(ctx context.Context, client store.Client, o *openedStream, findFork bool) (*history.Check, error) {
 	check := &history.Check{
 		Client: client, Stream: o.stream, Catalog: o.catalog, Route: a.route(o.stream.Identity()),
@@ -96,7 +95,7 @@ func (a *Auditor) checkHistory(ctx context.Context, client store.Client, o *open
 	return check, check.Run(ctx)
 }
 
-// openedStream is a stream, and what the catalog said when the stream was opened.
+// openedStream is a stream, and what the catalog said when it was opened.
 type openedStream struct {
 	stream  *replication.Stream
 	catalog *history.Catalog
@@ -110,8 +109,7 @@ func (o *openedStream) sameServer(other *openedStream) bool {
 		o.catalog.Newest() == other.catalog.Newest()
 }
 
-// openStream opens the stream. It waits while the slot is in use: the other auditor may stop, or it is dead and the server
-// has not noticed.
+// openStream opens the stream. It waits while the slot is in use: the other auditor may stop, or may be dead although the server has not noticed.
 func (a *Auditor) openStream(ctx context.Context) (*openedStream, error) {
 	if !a.standby.taken {
 		a.setNotReady("connecting to PostgreSQL")

@@ -55,7 +55,7 @@ func (f *Function) Differs(is *FoundFunction) string {
 	case is.Owner != f.Owner:
 		return "is owned by " + is.Owner + ", not by " + f.Owner
 	case is.Definer != f.Definer:
-		return "does not run with the right role's rights"
+		return "does not run with the rights that it should"
 	case is.Body != f.Body:
 		return "has another text"
 	case is.Language != f.Language, is.Volatility != f.Volatility, is.Strict != f.Strict:
