@@ -15,12 +15,12 @@ import (
 	"lapse/schemas"
 )
 
-// Catalog is what the catalog says of the database's own past. It is read on the connection that streams.
+// Catalog is what the catalog says about the database's own past. It is read on the streaming connection.
 type Catalog struct {
 	Histories  []Row                   // ascending; empty in a database without the catalog
-	heartbeats map[uuid.UUID]time.Time // when each heartbeat that is there was written
+	heartbeats map[uuid.UUID]time.Time // when each existing heartbeat was written
 	covered    []evidence.CoveredTable // the rows of lapse.covered, in their order
-	sightings  []sighting              // of the published tables, one a heartbeat, in their order
+	sightings  []sighting              // of the published tables, one for each heartbeat, in order
 	slotStart  schemas.LSN             // the slot's consistent point as init recorded it; zero for none
 	slotMade   time.Time               // when init recorded it
 }
@@ -42,7 +42,7 @@ func (c *Catalog) Newest() Row {
 	return c.Histories[len(c.Histories)-1]
 }
 
-// NewestBeat is when the newest heartbeat was written, by the server's clock; zero for none.
+// NewestBeat returns when the newest heartbeat was written, by the server's clock; zero if there is none.
 func (c *Catalog) NewestBeat() (newest time.Time) {
 	for _, at := range c.heartbeats {
 		if at.After(newest) {
@@ -52,7 +52,7 @@ func (c *Catalog) NewestBeat() (newest time.Time) {
 	return newest
 }
 
-// ReadCatalog reads it, with the rights of the auditor's role.
+// ReadCatalog reads the catalog with the rights of the auditor's role.
 func ReadCatalog(ctx context.Context, conn *pgx.Conn) (*Catalog, error) {
 	c, err := queryCatalog(ctx, conn)
 	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
@@ -134,13 +134,13 @@ func queryCovered(ctx context.Context, conn *pgx.Conn) ([]evidence.CoveredTable,
 	})
 }
 
-// sighting is where a heartbeat checked the tables that are published, and the last row of lapse.covered by then.
+// sighting is the position at which a heartbeat checked the published tables, and the last row of lapse.covered by then.
 type sighting struct {
 	at      schemas.LSN
 	covered int64
 }
 
-// HistoryAt is the history that a position belongs to: each is in force above its fork.
+// HistoryAt returns the history that a position belongs to: each history is in force above its fork.
 func (c *Catalog) HistoryAt(at schemas.LSN) (number schemas.History) {
 	for _, h := range c.Histories {
 		if number == 0 || at > h.Fork.LSN {
@@ -150,8 +150,8 @@ func (c *Catalog) HistoryAt(at schemas.LSN) (number schemas.History) {
 	return number
 }
 
-// CoveredAt are the tables that were published at a position, where no log says which heartbeat was the last one before it: the last
-// that checked at or below it. Those that check while another is about to commit differ from it by what that one found.
+// CoveredAt returns the tables that were published at a position, if no log says which heartbeat was the last one before it: those of the last
+// heartbeat that checked at or below it. If two heartbeats overlap, the result may lack what the other one found.
 func (c *Catalog) CoveredAt(at schemas.LSN) []evidence.CoveredTable {
 	for _, s := range slices.Backward(c.sightings) {
 		if s.at <= at {
@@ -161,8 +161,8 @@ func (c *Catalog) CoveredAt(at schemas.LSN) []evidence.CoveredTable {
 	return nil
 }
 
-// coveredUpTo are the tables that were published at a heartbeat. What later ones found is still in the stream: nothing else says
-// after which transactions it belongs.
+// coveredUpTo returns the tables that were published at a heartbeat. What later heartbeats found is still in the stream, and only there between the
+// right transactions.
 func (c *Catalog) coveredUpTo(beat *evidence.Heartbeat) []evidence.CoveredTable {
 	if beat == nil {
 		return nil

@@ -13,35 +13,34 @@ import (
 	"lapse/schemas"
 )
 
-// Check asks whether the database is the one that the log is of. It decides from the topics, from the catalog, and from what
-// the slot sends. It writes nothing.
+// Check checks whether the log belongs to the database. It decides from the topics, from the catalog, and from what the slot sends. It writes
+// nothing.
 type Check struct {
 	Client  store.Client
 	Stream  *replication.Stream
 	Catalog *Catalog
-	Route   *evidence.Route // before the check the configuration's, afterwards the one in force
+	Route   *evidence.Route // the configuration's; after the check, the one in force
 
 	Keys              []schemas.Key // the tag keys under which a claim verifies
 	HashKeys          HashKeys
-	FailoverTolerance time.Duration // how much a promotion may lose without a person's word
+	FailoverTolerance time.Duration // how much a promotion may lose without a person's decision
 	HeartbeatEvery    time.Duration
-	Process           string           // this one, as its fences name it
-	Waits             func(why string) // is told what the check waits for
+	Process           string           // this process, as its fences name it
+	Waits             func(why string) // called with what the check waits for
 	Logger            *slog.Logger
-	FindFork          bool // for people: look for the fork when the database is not the log's
+	FindFork          bool // for people: find the fork if the log does not belong to the database
 
-	// What the check found, as far as it came.
+	// What the check found, as far as it got.
 	Topics *Topics
 	Result *Result
 	Start  *StartingPoint
 
 	identity   replication.Identity
 	walk       *walk
-	comparison *comparison // nil: the stream has not been read, which can be done once
+	comparison *comparison // nil: the stream has not been read; it can be read once
 }
 
-// Run reads the topics and makes the check. It returns an error if the start must not go on: *BentError, *RefusalError, or what
-// broke.
+// Run reads the topics and makes the check. It returns an error if the start must not continue: *BentError, *RefusalError, or a failure.
 func (h *Check) Run(ctx context.Context) error {
 	h.identity = h.Stream.Identity()
 	h.Waits("reading the topics")
@@ -61,7 +60,7 @@ func (h *Check) Run(ctx context.Context) error {
 	return nil
 }
 
-// compare compares log and database.
+// compare compares the log with the database.
 func (h *Check) compare(ctx context.Context) error {
 	id, newest := &h.identity, h.Catalog.Newest()
 	h.Result = &Result{
@@ -130,7 +129,7 @@ func (h *Check) checkLog(ctx context.Context) error {
 	return h.planSlotGap(common)
 }
 
-// compareStream compares the log with what the slot sends.
+// compareStream compares the log with what the slot sends again.
 func (h *Check) compareStream(ctx context.Context) error {
 	h.comparison = &comparison{
 		stream: h.Stream, identity: h.identity, client: h.Client, route: h.Route, topics: h.Topics, walk: h.walk,
@@ -141,23 +140,23 @@ func (h *Check) compareStream(ctx context.Context) error {
 	return h.comparison.run(ctx)
 }
 
-// slot is the slot's position.
+// slot returns the slot's position.
 func (h *Check) slot() evidence.Reach {
 	at := h.Stream.StartedAt()
 	return evidence.Reach{History: h.Start.History.Number, Timeline: h.identity.TimelineOf(at), LSN: at}
 }
 
-// slotIsRemade reports whether init has made the slot after the log began, and the log does not know it. Nothing below the
-// slot's beginning can be compared then. It needs a walk down to the slot.
+// slotIsRemade reports whether init has made the slot again after the log began, unknown to the log. Then nothing below the slot's beginning can be
+// compared. It needs a walk down to the slot.
 func (h *Check) slotIsRemade() bool {
 	at := h.Stream.StartedAt()
 	return at == h.Catalog.slotStart && at != h.Topics.origin.Reach.LSN && (h.walk.before == nil || h.walk.before.Reach.LSN != at)
 }
 
-// undecidable says why nobody can know whether the last transactions of the log happened in this database; empty if
-// somebody can. It is so if two things come together: the slot begins above the log's end, so that it does not send those
-// transactions, and the server was started since the last heartbeat that log and database both have, so that it may be a
-// copy that was made before them. On another timeline there is no doubt: what lies below its beginning is the same.
+// undecidable says why it cannot be known whether the last transactions of the log happened in this database; empty if it can. That is so if the
+// slot begins above the log's end, so that it does not send those transactions, and the server was also started since the last heartbeat that
+// log and database both have, so that it may be a copy made before them. On another timeline there is no doubt: everything below its beginning
+// is the same.
 func (h *Check) undecidable() string {
 	beat := h.Start.Last.Beat
 	if beat == nil || h.walk.lost == 0 || !h.Topics.LogEnd.Reach.Below(h.slot()) || h.Topics.LogEnd.Reach.Timeline != h.identity.Timeline ||
@@ -169,11 +168,10 @@ func (h *Check) undecidable() string {
 		h.slot().LSN, heartbeatTime(beat), h.walk.lost)
 }
 
-// restartedSince reports whether the server was started after a heartbeat, or is not the one that the heartbeat was written
-// on.
+// restartedSince reports whether the server was started after a heartbeat, or is not the server of the heartbeat.
 func (h *Check) restartedSince(beat *evidence.Heartbeat) bool {
 	return !beat.ServerStart.Equal(h.identity.ServerStart.Truncate(time.Microsecond))
 }
 
-// heartbeatTime is a heartbeat's time for a person.
+// heartbeatTime formats a heartbeat's time for a person.
 func heartbeatTime(beat *evidence.Heartbeat) string { return beat.At.Format("2006-01-02 15:04:05 UTC") }

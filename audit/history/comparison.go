@@ -11,8 +11,8 @@ import (
 	"lapse/replication"
 )
 
-// comparison compares what the slot sends again with what the log has. It reads the stream up to the log's end, and beyond
-// it while a partition has events that the log has no record of. It publishes and confirms nothing.
+// comparison compares what the slot sends again with what the log has. It reads the stream up to the log's end, and further while a partition has
+// events of which the log has no record. It publishes and confirms nothing.
 type comparison struct {
 	stream    *replication.Stream
 	identity  replication.Identity
@@ -22,16 +22,16 @@ type comparison struct {
 	router    *evidence.Router
 	topics    *Topics
 	walk      *walk
-	markers   []evidence.Marker // that this start is about to write
-	noHashKey error             // the router lacks it, and must route no event
+	markers   []evidence.Marker // the markers that this start is about to write
+	noHashKey error             // why the router has no hash key, and must route no event
 
 	reader    store.Reader
 	next      *evidence.LogRecord // the next record of a transaction or a heartbeat; nil at the end
-	until     evidence.Reach      // up to where log and stream are compared
-	unmatched []*unmatchedTail    // tails above the log's end that the stream has not come to
+	until     evidence.Reach      // the position up to which log and stream are compared
+	unmatched []*unmatchedTail    // tails above the log's end that the stream has not reached
 
-	agreed     evidence.Reach // up to where both are the same
-	lastMatch  evidence.Reach // up to the last record of a transaction or a heartbeat that both have
+	agreed     evidence.Reach // the position up to which both are the same
+	lastMatch  evidence.Reach // the last record of a transaction or a heartbeat that both have
 	difference string         // the first difference; empty if there is none
 
 	firstMessage *replication.Message // see startingPoint
@@ -62,13 +62,13 @@ func (c *comparison) run(ctx context.Context) error {
 	return nil
 }
 
-// begin finds the two ends of what is compared: the slot's position, and the last position that both can have.
+// begin finds the bounds of the comparison: the slot's position, and the last position that both can have.
 func (c *comparison) begin() {
 	c.reader = c.client.Reader(c.route.Log.Name, 0, c.walk.from, c.topics.logEndOffset+1)
 	c.until = c.topics.LogEnd.Reach
 	c.until.History = 0
 	if at, left := c.identity.Ancestry.End(c.until.Timeline); left && at < c.until.LSN {
-		c.until.LSN = at // another server went on above it
+		c.until.LSN = at // another server continued above it
 	}
 	if written := (evidence.Reach{Timeline: c.identity.Timeline, LSN: c.identity.Flushed}); written.Below(c.until) {
 		c.until = written
@@ -81,13 +81,13 @@ func (c *comparison) begin() {
 	c.lastMatch = c.agreed
 }
 
-// finished reports whether everything has been compared.
+// finished reports whether everything was compared.
 func (c *comparison) finished() bool {
 	compared := c.firstMessage != nil || !c.agreed.Below(c.until) && c.next == nil
 	return c.difference != "" || len(c.unmatched) == 0 && compared
 }
 
-// nextRecord reads the log up to its next record of a transaction or a heartbeat. It skips what a rewind took back.
+// nextRecord reads the log up to its next record of a transaction or a heartbeat. It skips records that a rewind revoked.
 func (c *comparison) nextRecord(ctx context.Context) error {
 	c.next = nil
 	return c.stream.During(ctx, func(ctx context.Context) error {
@@ -156,12 +156,12 @@ func (c *comparison) handle(ctx context.Context, m *replication.Message) error {
 
 // compareTransaction compares a transaction that ends below the log's end with the log's next record.
 //
-// If the transaction has several records, the first is compared: the others say more of the same transaction. If the log
-// lacks some of them, the relay must see the transaction too, and the stream is opened again.
+// If the transaction has several records, it compares the first. If the log lacks some of the others, the relay must see the transaction too, and
+// the stream is opened again.
 func (c *comparison) compareTransaction(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
 	recorded, beat := account.Recorded() || account.Catalog() && account.Heartbeat == nil, account.Heartbeat
 	if !recorded && beat == nil {
-		return nil // the log has no record of it, or another one in its place: then that one is missing
+		return nil // the log has no record of it, or another one instead: then the database lacks that one
 	}
 	next := c.next
 	sameTransaction := next != nil && isOf(next, tx)
@@ -187,13 +187,13 @@ func (c *comparison) compareTransaction(ctx context.Context, tx *replication.Tx,
 	return c.nextRecord(ctx)
 }
 
-// isOf reports whether a record is a transaction's.
+// isOf reports whether a record is of a transaction.
 func isOf(r *evidence.LogRecord, tx *replication.Tx) bool {
 	c := transactionOf(r)
 	return c != nil && c.XID == tx.XID && c.CommitLSN == tx.CommitLSN && c.CommitTime.Equal(tx.CommitTime)
 }
 
-// transactionOf is which transaction a record says that it is of; nil where it says none.
+// transactionOf returns the transaction that a record names; nil if it names none.
 func transactionOf(r *evidence.LogRecord) *evidence.Committed {
 	if c, is := r.Content.(interface{ Transaction() *evidence.Committed }); is {
 		return c.Transaction()
@@ -201,19 +201,19 @@ func transactionOf(r *evidence.LogRecord) *evidence.Committed {
 	return nil
 }
 
-// agreeToEnd notes that everything up to the end was compared.
+// agreeToEnd records that everything up to the end agrees.
 func (c *comparison) agreeToEnd() {
 	if c.agreed.Below(c.until) {
 		c.agreed.LSN, c.agreed.Timeline = c.until.LSN, c.until.Timeline
 	}
 }
 
-// recordMissing notes that the log has a record of what the database does not send.
+// recordMissing records that the database does not send what the log has a record of.
 func (c *comparison) recordMissing() {
 	c.difference = fmt.Sprintf("the log has a record that reaches %s, and the database has nothing there", c.next.Reach.LSN)
 }
 
-// keepalive learns how far the server has read: nothing more comes below that position.
+// keepalive learns how far the server has read: nothing more will come below that position.
 func (c *comparison) keepalive(m *replication.Message) error {
 	at := evidence.Reach{Timeline: c.identity.TimelineOf(m.WALEnd), LSN: m.WALEnd}
 	if m.Open || at.Below(c.until) {

@@ -9,10 +9,10 @@ import (
 	"lapse/schemas"
 )
 
-// EndsNote is the value of such a fence.
+// EndsNote is the value of a fence that says where partitions end.
 type EndsNote struct {
 	All      bool      `json:"all,omitempty"` // of every partition
-	Events   string    `json:"events"`        // up to this reach some may be there: a commit's, as lapse.history has one
+	Events   string    `json:"events"`        // no event in the topics is above this reach, which has the form of lapse.history
 	Producer int64     `json:"producer"`
 	System   []EndNote `json:"system,omitempty"`
 	User     []EndNote `json:"user,omitempty"`
@@ -21,7 +21,7 @@ type EndsNote struct {
 // EndNote is a partition, the offset after its last acknowledged batch, and the epoch of that batch.
 type EndNote [3]int64
 
-// Value is the note as in the fence.
+// Value returns the note as the fence's value.
 func (n *EndsNote) Value() []byte {
 	value, err := json.Marshal(n)
 	if err != nil {
@@ -30,15 +30,14 @@ func (n *EndsNote) Value() []byte {
 	return value
 }
 
-// foundEnds is what a start finds of the ends, reading the log back.
+// foundEnds are the ends that a start finds when it reads the log back.
 type foundEnds struct {
-	all bool                           // of every partition: earlier ones say nothing new
-	by  map[string]map[int32]store.End // topic and partition; nil where the log says nothing
+	all bool                           // complete: earlier fences say nothing new
+	by  map[string]map[int32]store.End // by topic and partition; nil if the log says nothing
 }
 
-// take reads a record of the log. Where several speak of a partition, the one of the highest epoch and offset counts: somebody
-// may have copied a former one after it. An older producer's says nothing where a later one's does. With below it takes only what
-// was written when no event above that was in the topics.
+// take reads a record of the log. If several name a partition, the one with the highest epoch and offset counts, because somebody may have copied an
+// old one after it. With below it takes only notes that were written when no event above that was in the topics.
 func (f *foundEnds) take(rec *schemas.Record, route *evidence.Route, below *evidence.LogRecord) {
 	if f.all || !rec.IsFence() || len(rec.Value) == 0 {
 		return

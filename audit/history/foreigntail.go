@@ -10,22 +10,22 @@ import (
 	"lapse/schemas"
 )
 
-// unmatchedTail is a tail above the log's end that the stream has not come to.
+// unmatchedTail is a tail above the log's end that the stream has not reached.
 type unmatchedTail struct {
 	topic     string
 	partition int32
 	tail      *tail
 }
 
-// findUnmatched lists the tails above the log's end. The relay takes a tail for the last event that is in its partition, so
-// a tail that this database never wrote would hide what is really deleted below it. Each tail must be one of these:
+// findUnmatched lists the tails above the log's end. The relay takes a tail for the last event in its partition, so a tail that this database never
+// wrote would hide real deletions below it. Each tail must be one of these:
 //
 //	a marker that this start writes
-//	an event on a timeline that a rewind of this start takes back
+//	an event on a timeline that a rewind of this start revokes
 //	an event that the stream sends: matchEvents, matchGap
 //
-// Any other is foreign, and refused. A tail that the server cannot have sent is refused at once: one of another history, of
-// a timeline that the server was never on, or beyond what it has written.
+// Any other is foreign, and refused. A tail that the server cannot have sent is refused at once: one of another history, of a timeline that the
+// server was never on, or beyond what it has written.
 func (c *comparison) findUnmatched() error {
 	for _, topic := range []evidence.Topic{c.route.System, c.route.User} {
 		tails := c.topics.tails[topic.Name]
@@ -38,7 +38,7 @@ func (c *comparison) findUnmatched() error {
 			if why := c.impossible(at); why != "" {
 				return c.foreignTail(topic.Name, int32(partition), t, why)
 			}
-			// Nothing below the slot is sent. If init has made the slot again, a gap covers what the log has no record of.
+			// The slot sends nothing below its position. If init has made the slot again, a gap covers what the log has no record of.
 			if !at.Below(c.agreed) {
 				c.unmatched = append(c.unmatched, &unmatchedTail{topic: topic.Name, partition: int32(partition), tail: t})
 			}
@@ -71,7 +71,7 @@ func (c *comparison) foreignTail(topic string, partition int32, t *tail, why str
 		topic, partition, t.position, why)
 }
 
-// matchEvents takes the events that the assembler has ready, and strikes off the tails that they are.
+// matchEvents removes the tails that are events of the assembler.
 func (c *comparison) matchEvents() error {
 	for e := c.assembler.Next(); e != nil; e = c.assembler.Next() {
 		if !c.readBeyond {
@@ -88,20 +88,19 @@ func (c *comparison) matchEvents() error {
 	return nil
 }
 
-// matchGap strikes off the tails that are gaps at a heartbeat's position.
+// matchGap removes the tails that are gaps at a heartbeat's position.
 func (c *comparison) matchGap(tx *replication.Tx, account *evidence.Account) {
 	if account.Heartbeat == nil {
 		return
 	}
-	// A gap that only the former process knew of, such as a topic's, is at a heartbeat too. It cannot be told from this one.
+	// A gap that only the former process knew of, such as a topic's, is at a heartbeat too, and looks the same.
 	c.unmatched = slices.DeleteFunc(c.unmatched, func(u *unmatchedTail) bool {
 		at := u.tail.position
 		return u.tail.record.Header(schemas.HeaderOp) == evidence.Gap.String() && at == tx.Position(at.Ordinal)
 	})
 }
 
-// matchTail strikes off the tail that a record is. It refuses a tail at or below the record's position that is another
-// record.
+// matchTail removes the tail that a record is. It refuses a tail at or below the record's position that is another record.
 func (c *comparison) matchTail(position replication.Position, rec *schemas.Record) error {
 	for i, u := range c.unmatched {
 		if u.topic != rec.Topic || u.partition != rec.Partition || position.Compare(u.tail.position) < 0 {
@@ -116,8 +115,8 @@ func (c *comparison) matchTail(position replication.Position, rec *schemas.Recor
 	return nil
 }
 
-// isRewound reports whether a rewind of this start takes a tail back: the tail is above the fork, on a timeline that the
-// rewind ends, and nothing more is published on that timeline.
+// isRewound reports whether a rewind of this start revokes a tail: the tail is above the fork, on a timeline that the rewind ends, on which nothing
+// more is published.
 func (c *comparison) isRewound(t *tail) bool {
 	for i := range c.markers {
 		m := &c.markers[i]

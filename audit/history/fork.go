@@ -12,8 +12,8 @@ import (
 	"lapse/schemas"
 )
 
-// findCommon finds the last position that log and database may have in common, by timelines and heartbeats alone. It sets
-// the walk and the last heartbeat. why says what forbids to go on from that position; empty if nothing does.
+// findCommon finds the last position that log and database may have in common, by timelines and heartbeats alone. It sets the walk and the last
+// heartbeat. why says why the start must not continue from that position; empty if it may.
 func (h *Check) findCommon(ctx context.Context) (common evidence.Reach, why string, err error) {
 	end, id := h.Topics.LogEnd, &h.identity
 	if common, why = h.commonByTimeline(); why != "" {
@@ -24,7 +24,7 @@ func (h *Check) findCommon(ctx context.Context) (common evidence.Reach, why stri
 	}
 	beat := h.walk.beat
 	h.Start.Last = evidence.LastBeat{Reach: h.Topics.origin.Reach}
-	if beat == nil { // a log without heartbeats says nothing of how much was lost
+	if beat == nil { // a log without heartbeats does not show how much was lost
 		if common != end.Reach {
 			why = fmt.Sprintf("the log reaches %s, and the server left that timeline at %s", end.Reach.LSN, common.LSN)
 		}
@@ -43,8 +43,8 @@ func (h *Check) findCommon(ctx context.Context) (common evidence.Reach, why stri
 	return common, h.excessiveLoss(common), nil
 }
 
-// commonByTimeline is the log's end, or the position at which the server left the timeline of the log's end. why says that
-// the server cannot have been there; empty if it can.
+// commonByTimeline returns the log's end, or the position at which the server left the timeline of the log's end. why says why the server cannot have
+// been there; empty if it can.
 func (h *Check) commonByTimeline() (common evidence.Reach, why string) {
 	end, id := h.Topics.LogEnd.Reach, &h.identity
 	left, ended := id.Ancestry.End(end.Timeline)
@@ -67,9 +67,8 @@ func (h *Check) hasHeartbeat(r *evidence.LogRecord) bool {
 	return there
 }
 
-// heartbeatUpTo selects heartbeats at or below the common position, for walkBack. It leaves out the one of a transaction
-// whose records are not all there: the slot sends that transaction again, and the next heartbeat must follow the selected
-// one.
+// heartbeatUpTo selects heartbeats at or below the common position, for walkBack. It leaves out the heartbeat of a transaction whose records are
+// incomplete: the slot sends that transaction again, and the next heartbeat must follow the selected one.
 func (h *Check) heartbeatUpTo(common evidence.Reach) func(*evidence.LogRecord) bool {
 	if h.Topics.LogEnd.Beat == (uuid.UUID{}) {
 		return nil
@@ -77,7 +76,7 @@ func (h *Check) heartbeatUpTo(common evidence.Reach) func(*evidence.LogRecord) b
 	return func(r *evidence.LogRecord) bool { return !common.Below(r.Reach) && !h.Topics.isPartial(r) }
 }
 
-// excessiveLoss says that a promotion lost more than it may without a person's word; empty if it did not.
+// excessiveLoss says that a promotion lost more than it may without a person's decision; empty if it did not.
 func (h *Check) excessiveLoss(common evidence.Reach) string {
 	if common == h.Topics.LogEnd.Reach {
 		return ""
@@ -94,7 +93,7 @@ func (h *Check) excessiveLoss(common evidence.Reach) string {
 		common.Timeline, common.LSN, lost.Round(time.Second), h.FailoverTolerance)
 }
 
-// refuseBent ends the check of a database that is not the log's. For people it finds the fork, and counts what is lost.
+// refuseBent ends the check of a database that the log does not belong to. For people it finds the fork, and counts what is lost.
 func (h *Check) refuseBent(ctx context.Context, why string) error {
 	r := h.Result
 	r.Outcome, r.Why = OutcomeBent, why
@@ -114,7 +113,7 @@ func (h *Check) refuseBent(ctx context.Context, why string) error {
 	switch {
 	case h.comparison != nil:
 		r.Fork = h.comparison.lastMatch
-	case h.walk.beat != nil: // the slot is younger than the log's end: nothing can be compared but heartbeats
+	case h.walk.beat != nil: // the slot is younger than the log's end: only heartbeats can be compared
 		r.Fork = h.walk.beat.Reach
 	default:
 		r.Fork = h.Topics.origin.Reach

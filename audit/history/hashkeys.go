@@ -5,10 +5,10 @@ import (
 	"lapse/schemas"
 )
 
-// HashKeys are the keys that long key values are hashed with: of the configuration's route, and of former ones.
+// HashKeys are the keys for hashing long key values: of the configuration's route, and of former routes.
 type HashKeys []schemas.Key
 
-// Of is the hash key of a route; nil if it is not among those that there are.
+// Of returns the hash key of a route; nil if it is not among the configured ones.
 func (keys HashKeys) Of(route *evidence.Route) schemas.Key {
 	for _, key := range keys {
 		if schemas.Fingerprint(key) == route.HashKey {
@@ -18,8 +18,8 @@ func (keys HashKeys) Of(route *evidence.Route) schemas.Key {
 	return nil
 }
 
-// CheckHashKey refuses to go on from a position without the hash key of the route in force, if anything above the position is
-// half in the topics.
+// CheckHashKey refuses to continue from a position without the hash key of the route in force, if a transaction above the position is half in the
+// topics.
 func (p *Topics) CheckHashKey(keys HashKeys, from evidence.Reach) error {
 	if keys.Of(p.route) != nil || !p.Touched(from) {
 		return nil

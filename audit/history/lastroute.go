@@ -11,12 +11,10 @@ import (
 	"lapse/schemas"
 )
 
-// A log has one route after the other. Records in the log are never routed again, so a start needs two routes: the one in
-// force at the log's end, to finish what is half in the topics above it, and the one that the configuration asks for,
-// which follows.
+// A log has one route after the other. Records in the log are never routed again, so a start needs two routes: the one in force at the log's end, to
+// finish what is half in the topics above it, and the one that the configuration asks for, which follows.
 
-// Events are the topics of events with the partitions that are published to: those of the route in force, and of the one that
-// follows it.
+// Events returns the topics of events with the published partitions of the route in force, and of the one that follows it.
 func (p *Topics) Events() []evidence.Topic {
 	if p.Next != nil {
 		return []evidence.Topic{p.Next.System, p.Next.User}
@@ -29,7 +27,7 @@ func (p *Topics) findRoutes(ctx context.Context, client store.Client, configured
 	p.route = configured
 	end := p.LogEnd
 	if end == nil || !isOfSource(end, &configured.Source) {
-		return nil // there is none, or another database's, which is refused
+		return nil // the log is empty, or another database's, which is refused
 	}
 	// The database keeps the name that it has in the log, since its events have that name.
 	configured.Source.Database = end.Database
@@ -63,9 +61,8 @@ func (p *Topics) findRoutes(ctx context.Context, client store.Client, configured
 	return nil
 }
 
-// findRoute finds the record of the route in force at the log's end. Each record names the route's version, and versions
-// only grow, so that halving finds the first record of a version: the route's own. Where somebody has copied former
-// records to the end, the log is read back.
+// findRoute finds the record of the route in force at the log's end. Each record names its route's version, and versions only grow, so a binary search
+// finds the first record of a version, which is the route's own. If somebody has copied old records to the end, it reads the log back instead.
 func (p *Topics) findRoute(ctx context.Context, client store.Client, route *evidence.Route) (found *evidence.Route, err error) {
 	low, high := p.logFirst, p.logEndOffset
 	for low < high {
@@ -105,7 +102,7 @@ func (p *Topics) findRoute(ctx context.Context, client store.Client, route *evid
 	return found, err
 }
 
-// routeOf is the route in force at the log's end, if a record is that route's.
+// routeOf returns the route in force at the log's end, if a record is that route's.
 func (p *Topics) routeOf(r *evidence.LogRecord) (*evidence.Route, error) {
 	route, err := r.Routing()
 	if err == nil && (r.Route != p.LogEnd.Route || r.RouteVersion != p.LogEnd.RouteVersion) {
@@ -117,7 +114,7 @@ func (p *Topics) routeOf(r *evidence.LogRecord) (*evidence.Route, error) {
 	return route, nil
 }
 
-// recordFrom is the log's first record at an offset or above it, up to its end.
+// recordFrom returns the log's first record at or above an offset, up to its end.
 func (p *Topics) recordFrom(ctx context.Context, client store.Client, route *evidence.Route, from int64) (*evidence.LogRecord, int64, error) {
 	reader := client.Reader(route.Log.Name, 0, from, p.logEndOffset+1)
 	for {
@@ -134,7 +131,7 @@ func (p *Topics) recordFrom(ctx context.Context, client store.Client, route *evi
 	}
 }
 
-// checkRoute refuses a record of a route of this database whose content is not what it says.
+// checkRoute refuses a record of a route of this database whose content contradicts it.
 func checkRoute(r *evidence.LogRecord, route *evidence.Route, offset int64) error {
 	if r.Kind != evidence.KindRoute || !isOfSource(r, &route.Source) {
 		return nil
@@ -152,8 +149,8 @@ func isOfSource(r *evidence.LogRecord, source *evidence.Source) bool {
 	return r.SystemIdentifier == source.SystemIdentifier && r.DatabaseOID == source.DatabaseOID
 }
 
-// Touched reports whether topics or log have something of a transaction that commits at a position or above it. Such a transaction
-// is finished by the route in force.
+// Touched reports whether topics or log have something of a transaction that commits at or above a position. The route in force finishes such a
+// transaction.
 func (p *Topics) Touched(at evidence.Reach) bool {
 	return !evidence.ReachOf(p.LastOfAll()).Before(at) || at.Before(p.Newest().Reach)
 }

@@ -10,9 +10,9 @@ import (
 	"lapse/schemas"
 )
 
-// watchForOther waits to see whether another auditor writes the log, if one may: the server was started since the last
-// heartbeat in the log, so that it may be a copy, and another process fenced the log last. An auditor that is alive writes
-// within two heartbeats. It is not one of this server: the slot is held here meanwhile.
+// watchForOther waits to see whether another auditor writes the log, if that is possible: the server was started since the last heartbeat in the log, so
+// it may be a copy, and another process was the last to fence the log. A live auditor writes within two heartbeats. It cannot be on this server,
+// because this process holds the slot here.
 func (h *Check) watchForOther(ctx context.Context) error {
 	beat := h.Start.Last.Beat
 	if beat == nil || h.FindFork || !h.restartedSince(beat) || h.Topics.fence == h.Process {
@@ -29,7 +29,7 @@ func (h *Check) watchForOther(ctx context.Context) error {
 	})
 }
 
-// WatchLog watches a log for some time, and returns an error if another auditor writes it meanwhile. process is this one.
+// WatchLog watches a log for some time, and returns an error if another auditor writes it meanwhile. process is the caller's own.
 func WatchLog(ctx context.Context, client store.Client, route *evidence.Route, process string, length time.Duration) error {
 	w := logWatch{client: client, route: route, process: process}
 	var err error
@@ -47,8 +47,8 @@ type logWatch struct {
 	next    int64  // the offset of the first record that has not been read
 }
 
-// run reads what is appended to the log, each interval and once more at the end. The client retries a log that cannot be
-// read. What other programs write into the topic does not count.
+// run reads what is appended to the log, each interval and once more at the end. The client retries a log that cannot be read. Records that other
+// programs write into the topic do not count.
 func (w *logWatch) run(ctx context.Context, interval, length time.Duration) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -89,7 +89,7 @@ func (w *logWatch) readAppended(ctx context.Context) error {
 	return err
 }
 
-// end is the offset that the log's next record gets.
+// end returns the offset of the log's next record.
 func (w *logWatch) end(ctx context.Context) (int64, error) {
 	bounds, err := w.client.Offsets(ctx, w.route.Log.Name)
 	if err != nil {

@@ -7,25 +7,25 @@ import (
 	"lapse/schemas"
 )
 
-// Outcome is what the history check came to.
+// Outcome is the outcome of the history check.
 type Outcome string
 
 // The outcomes.
 const (
 	OutcomeNew      Outcome = "new"      // there is no log yet
-	OutcomeStraight Outcome = "straight" // the database is the one that the log is of
-	OutcomeGap      Outcome = "gap"      // the same, and something is missing in the topics
-	OutcomePromoted Outcome = "promoted" // the same on another timeline, and no more was lost than may be
-	OutcomeAccepted Outcome = "accepted" // the database is another one, and a person has said that the log goes on with it
-	OutcomeBent     Outcome = "bent"     // the database is not the one that the log is of
+	OutcomeStraight Outcome = "straight" // the log belongs to the database
+	OutcomeGap      Outcome = "gap"      // the same, but something is missing in the topics
+	OutcomePromoted Outcome = "promoted" // the same on another timeline, and no more was lost than is allowed
+	OutcomeAccepted Outcome = "accepted" // another database, but a person has accepted that the log continues with it
+	OutcomeBent     Outcome = "bent"     // the log does not belong to the database
 )
 
-// Result is what the history check found. It holds positions, counts and times, nothing of any row.
+// Result is what the history check found. It has positions, counts and times, but no data of rows.
 type Result struct {
 	Outcome Outcome
 	Why     string // bent: the difference between log and database; gap: what is missing
 
-	// ForeignTail says that a topic ends with an event that this database never wrote. Nobody has restored or copied anything.
+	// ForeignTail says that a topic ends with an event that this database never wrote, without any restore or copy.
 	ForeignTail bool
 
 	LogEnd       evidence.Reach // zero without a log
@@ -33,18 +33,17 @@ type Result struct {
 	Database     evidence.Reach // the history in force, the timeline, and how far the server has written
 	Slot         schemas.LSN
 	ServerStart  time.Time
-	Fork         evidence.Reach  // up to where both are the same; zero if nobody looked for it
+	Fork         evidence.Reach  // position up to which both are the same; zero if it was not determined
 	Highest      schemas.History // of log, database and topics
-	Lacking      []string        // topics that lack what was acknowledged in them
+	Lacking      []string        // topics that have lost acknowledged records
 
-	// What the log has above the fork and the database has not. Only CheckHistory counts it.
+	// What the log has above the fork but the database lacks. Only CheckHistory counts it.
 	LostTransactions uint64
 	LostEvents       map[string]uint64 // by cause
 	LostHeartbeats   uint64
 }
 
-// BentError says that the database is not the one that the log is of. Nothing is published, confirmed or deleted until a
-// person has decided.
+// BentError says that the log does not belong to the database. Nothing is published, confirmed or deleted until a person has decided.
 type BentError struct{ Result *Result }
 
 func (e *BentError) Error() string {

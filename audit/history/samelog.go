@@ -20,8 +20,7 @@ func (h *Check) checkSource() error {
 	return h.checkKeys()
 }
 
-// checkKeys refuses tag keys if none of them is one that the log began with: every deletion would be published as
-// unverified.
+// checkKeys refuses tag keys if the log began with none of them: every deletion would be published as unverified.
 func (h *Check) checkKeys() error {
 	origin, is := h.Topics.origin.Content.(*evidence.OriginContent)
 	if !is {
@@ -37,7 +36,7 @@ func (h *Check) checkKeys() error {
 		h.Route.Log.Name, strings.Join(origin.Keys, ", "))
 }
 
-// historyMismatch says why the history in force in the database is not the log's; empty if it is.
+// historyMismatch says how the database's history in force differs from the log's; empty if it does not.
 func (h *Check) historyMismatch() string {
 	end, newest := h.Topics.LogEnd, h.Start.History
 	switch {

@@ -10,21 +10,21 @@ import (
 	"lapse/replication"
 )
 
-// StartingPoint is where a start goes on.
+// StartingPoint is where a start continues.
 type StartingPoint struct {
 	History Row
 	Reach   evidence.Reach          // of the log's end
 	Begun   evidence.Kind           // of the log's last record; empty for an empty log
 	Named   *evidence.Heartbeat     // the last heartbeat, as the next records name it; nil for none
 	Last    evidence.LastBeat       // the last heartbeat, as the next one must follow it
-	Tables  []evidence.CoveredTable // that were published at that heartbeat
-	Markers []evidence.Marker       // to be written before anything else
+	Tables  []evidence.CoveredTable // the tables that were published at that heartbeat
+	Markers []evidence.Marker       // markers to write before anything else
 
 	Origin   evidence.Reach // of the log
-	Replaced []string       // topics that have lost what was in them: gaps, written with the next heartbeat
+	Replaced []string       // topics that have lost records: gaps, written with the next heartbeat
 
-	// FirstMessage is the last message that the check read, if it read nothing else above the log's end: the relay begins
-	// with it. If the check read more, ReadBeyond is set, and the stream must be opened again.
+	// FirstMessage is the last message that the check read, if it read nothing else above the log's end: the relay begins with it. If the check
+	// read more, ReadBeyond is set, and the stream must be opened again.
 	FirstMessage *replication.Message
 	ReadBeyond   bool
 }
@@ -45,14 +45,13 @@ func (h *Check) beginLog() error {
 			"name the topic that has the log (topics.log); if it is lost, so is the record of what was deleted: "+
 				anotherLog, h.Route.Source.Slot, at, begun, h.Route.Log.Name)
 	}
-	// The slot's beginning lies on its own timeline, which is not the server's if the server was promoted since.
+	// The slot's beginning is on the timeline of that time, which is not the server's if the server was promoted since.
 	h.Start.Reach = evidence.Reach{History: h.Start.History.Number, Timeline: h.identity.TimelineOf(at), LSN: at}
 	h.Start.Last = evidence.LastBeat{Reach: h.Start.Reach}
 	return nil
 }
 
-// planAccepted plans the start after a person has said that this log goes on with this database. It reports whether
-// somebody has.
+// planAccepted plans the start if a person has accepted that this log continues with this database. It returns false if no person has.
 func (h *Check) planAccepted(ctx context.Context) (bool, error) {
 	newest, end := h.Start.History, h.Topics.LogEnd
 	if newest.Number <= end.Reach.History || newest.logEnd != end.Reach {
@@ -74,7 +73,7 @@ func (h *Check) planAccepted(ctx context.Context) (bool, error) {
 	return true, h.planSlotGap(newest.Fork)
 }
 
-// planPromotion plans the start at the log's end, with a rewind if the server was promoted without what the log has last.
+// planPromotion plans the start at the log's end, with a rewind if the server was promoted without the last transactions of the log.
 func (h *Check) planPromotion(common evidence.Reach) {
 	end := h.Topics.LogEnd
 	h.Start.Reach, h.Start.Begun = h.Topics.complete.Reach, end.Kind
@@ -85,8 +84,8 @@ func (h *Check) planPromotion(common evidence.Reach) {
 	h.Result.Fork = common
 }
 
-// planRewind plans a rewind record at the fork, on the timeline and in the history that go on there. The record's position
-// is the one before the fork, where no WAL record of the server begins: the next commit may be at the fork itself.
+// planRewind plans a rewind record at the fork, on the timeline and in the history that continue there. The record's position is the one before the
+// fork, at which no WAL record of the server begins: the next commit may be at the fork itself.
 func (h *Check) planRewind(reason evidence.Reason, fork evidence.Reach, at time.Time) {
 	begin := evidence.Reach{History: h.Start.History.Number, Timeline: h.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
 	h.Start.Markers = append(h.Start.Markers, evidence.Marker{
@@ -96,15 +95,14 @@ func (h *Check) planRewind(reason evidence.Reason, fork evidence.Reach, at time.
 	h.Start.Reach = begin
 }
 
-// endsBelow reports whether a log that ends at one reach ends below a slot's. Where a timeline ends the next one begins: a log
-// that was read to that very place, and a slot that is there after the promotion, differ in nothing.
+// endsBelow reports whether a log that ends at one reach ends below a slot's. The end of a timeline is the beginning of the next: a log that was read up
+// to that position, and a slot that is there after the promotion, are at the same place.
 func endsBelow(log, slot evidence.Reach, ancestry replication.Ancestry) bool {
 	end, left := ancestry.End(log.Timeline)
 	return log.Below(slot) && !(left && log.LSN == end && slot.LSN == end)
 }
 
-// planSlotGap plans a gap if the slot begins above the log's end because init has made it again. It refuses a slot that
-// is there for another reason.
+// planSlotGap plans a gap if the slot begins above the log's end because init has made it again. It refuses a slot that begins there for another reason.
 //
 // The gap's position is the one before the slot's: no WAL record of the server begins there, so no transaction has it.
 func (h *Check) planSlotGap(common evidence.Reach) error {

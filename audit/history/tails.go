@@ -21,7 +21,7 @@ func positionOf(rec *schemas.Record, source *evidence.Source) (replication.Posit
 	return position, nil
 }
 
-// Positions are the positions of the last events, by topic and partition.
+// Positions returns the positions of the last events, by topic and partition.
 func (p *Topics) Positions() map[string][]replication.Position {
 	positions := map[string][]replication.Position{}
 	for topic, tails := range p.tails {
@@ -33,7 +33,7 @@ func (p *Topics) Positions() map[string][]replication.Position {
 	return positions
 }
 
-// ForgetRecords frees the memory of what was compared.
+// ForgetRecords frees the records that were only needed for comparison.
 func (p *Topics) ForgetRecords() {
 	for _, tails := range p.tails {
 		for i := range tails {
@@ -42,7 +42,7 @@ func (p *Topics) ForgetRecords() {
 	}
 }
 
-// LastOfAll is the highest position of an event.
+// LastOfAll returns the highest position of an event.
 func (p *Topics) LastOfAll() (last replication.Position) {
 	for _, tails := range p.tails {
 		for i := range tails {
@@ -54,12 +54,12 @@ func (p *Topics) LastOfAll() (last replication.Position) {
 	return last
 }
 
-// Fenced is a publisher that has taken the topics over: Last returns the newest records of ours in a partition below its fence.
+// Fenced is a publisher that has taken the topics over. Last returns the newest of our records in a partition below its fence.
 type Fenced interface {
 	Last(topic string, partition int32) []store.Record
 }
 
-// ReadFenced reads what the publisher found below its fences, where nothing changes any more.
+// ReadFenced reads the topics below the publisher's fences, where nothing changes any more.
 func ReadFenced(p Fenced, checked *Topics) *Topics {
 	found := &Topics{lastOffset: -1, tails: map[string][]tail{}}
 	for _, topic := range checked.Events() {

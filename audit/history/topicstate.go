@@ -14,46 +14,46 @@ import (
 	"lapse/schemas"
 )
 
-// Topics is how far the audit has come, as the topics say. It is read before anybody is fenced, when another auditor may
-// still be writing: Equals compares it afterwards with what lies below the fences.
+// Topics is how far the audit is, by the topics. It is read before the topics are fenced, when another auditor may still be writing: afterwards Equals
+// compares it with what is below the fences.
 type Topics struct {
 	LogEnd       *evidence.LogRecord // the log's last record; nil for an empty log
 	logEndOffset int64               // its offset
 	logFirst     int64               // the log's first offset
-	complete     *evidence.LogRecord // the last one of a transaction whose records are all there: end, if it is the last of its own
+	complete     *evidence.LogRecord // the last record of a complete transaction: LogEnd, if its transaction is complete
 	lastOffset   int64               // of the last record that looks like the log's, which may be a copy of an old one; -1 for none
 	heartbeat    *evidence.LogRecord // the record of the log's last heartbeat; nil for none
-	said         foundEnds           // where the partitions of events end, as the log says
-	recorded     foundEnds           // below these ends there is no event that the log has no record of
+	said         foundEnds           // where the partitions of events end, by the log
+	recorded     foundEnds           // every event below these ends has a record in the log
 	origin       *evidence.LogRecord // the log's first record; nil for an empty log
 	fence        string              // the process that fenced the log last, as its fence says; empty for none
 
-	route *evidence.Route // in force at the log's end; the configuration's for an empty log
-	Next  *evidence.Route // that follows it; nil: the configuration asks for the one in force
+	route *evidence.Route // the route in force at the log's end; the configuration's for an empty log
+	Next  *evidence.Route // the route that follows it; nil: the configuration asks for the one in force
 
 	tails map[string][]tail  // by topic and partition
 	ends  map[string][]int64 // by topic: the offset of each partition's next record
 
-	// Topics that lack records that the log names: they were deleted, or their end was cut.
+	// Topics that lack records that the log names, because they were deleted, or their end was cut.
 	replaced []string
 }
 
 // tail is the end of a partition.
 type tail struct {
 	position replication.Position // of the last event; zero for none
-	record   schemas.Record       // it
+	record   schemas.Record       // the last event
 	offset   int64                // of the last record that looks like an event, which may be a copy of an old one; -1 for none
 }
 
-// NoTopics is what is known of topics that have nothing.
+// NoTopics returns the state of empty topics.
 func NoTopics(route *evidence.Route) *Topics {
 	p := &Topics{lastOffset: -1, route: route, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
 	p.makeTails()
 	return p
 }
 
-// readTopics reads the ends of all topics. A topic that is not there counts as empty. With a fresh slot there need not be a
-// log: readTopics does not wait for missing topics then, since the take-over reads them again.
+// readTopics reads the ends of all topics. A missing topic counts as empty. With a fresh slot there need not be a log: then readTopics does not wait for
+// missing topics, since the take-over reads them again.
 func readTopics(ctx context.Context, client store.Client, route *evidence.Route, fresh bool) (*Topics, error) {
 	p := NoTopics(route)
 	if fresh {
@@ -87,7 +87,7 @@ func (p *Topics) makeTails() {
 	}
 }
 
-// readTopic reads the ends of a topic's partitions, and finds out whether it has what the log says of it.
+// readTopic reads the ends of a topic's partitions, and checks whether it still has what the log says.
 func (p *Topics) readTopic(ctx context.Context, client store.Client, route *evidence.Route, topic evidence.Topic) error {
 	bounds, err := client.Offsets(ctx, topic.Name)
 	var missing *store.MissingError
@@ -98,7 +98,7 @@ func (p *Topics) readTopic(ctx context.Context, client store.Client, route *evid
 	for partition := range p.said.by[topic.Name] {
 		lost = lost || int(partition) >= len(bounds)
 	}
-	for partition := range min(topic.All(), int32(len(bounds))) { // that there are too few is said when they are taken over
+	for partition := range min(topic.All(), int32(len(bounds))) { // the take-over reports too few partitions
 		b := bounds[partition]
 		p.ends[topic.Name][partition] = b.End
 		if said, is := p.said.by[topic.Name][partition]; is && !lost {
@@ -118,10 +118,10 @@ func (p *Topics) readTopic(ctx context.Context, client store.Client, route *evid
 	return nil
 }
 
-// readTail finds a partition's last event. Somebody may have copied an old event after it: what the log has no record of
-// is above an end that the log says, so the highest position above that is the last event's.
+// readTail finds a partition's last event. Somebody may have copied an old event after it. Events without a record in the log are above an end that the
+// log names, so the last event is the one with the highest position above that end.
 func (p *Topics) readTail(ctx context.Context, client store.Client, route *evidence.Route, topic string, partition int32, end int64) error {
-	since := end // a log that says nothing: the last record is the last event
+	since := end // the log names no end: the last record is the last event
 	if p.said.by != nil {
 		since = p.recorded.by[topic][partition].Offset // 0: a route that followed has more partitions
 	}
@@ -146,8 +146,8 @@ func (p *Topics) readTail(ctx context.Context, client store.Client, route *evide
 	})
 }
 
-// logLookBack is how many records are checked, at least, for one that reaches further than those after it: somebody may
-// have copied old ones to the log's end.
+// logLookBack is the least number of records that are searched for one that reaches further than those after it: somebody may have copied old ones to
+// the log's end.
 const logLookBack = 100
 
 // readLog reads the log's end, its last heartbeat, its newest fence and its first record.
@@ -199,8 +199,7 @@ func (p *Topics) readLog(ctx context.Context, client store.Client, route *eviden
 	return nil
 }
 
-// readWhole finds the last record and the last heartbeat of transactions that are wholly in the log, and up to where the topics have
-// nothing else.
+// readWhole finds the last record and the last heartbeat of complete transactions, and the position above which the topics have nothing.
 func (p *Topics) readWhole(ctx context.Context, client store.Client, route *evidence.Route) error {
 	read := 0
 	return client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, _ int64) (bool, error) {
@@ -225,13 +224,12 @@ func (p *Topics) readWhole(ctx context.Context, client store.Client, route *evid
 	})
 }
 
-// isPartial reports whether a record is of the log's last transaction and some of that one's records are missing. The slot
-// sends the transaction again.
+// isPartial reports whether a record is of the log's last transaction, and that transaction is incomplete. The slot sends it again.
 func (p *Topics) isPartial(r *evidence.LogRecord) bool {
 	return p.LogEnd.More && r.Reach == p.LogEnd.Reach
 }
 
-// Newest is the position of the log's last record; the zero position for an empty log.
+// Newest returns the position of the log's last record; zero for an empty log.
 func (p *Topics) Newest() evidence.LogPosition {
 	if p.LogEnd == nil {
 		return evidence.LogPosition{}
@@ -239,7 +237,7 @@ func (p *Topics) Newest() evidence.LogPosition {
 	return p.LogEnd.LogPosition
 }
 
-// Equals says whether two readings found the same. What lies between the records (fences, foreign ones) does not count.
+// Equals reports whether two readings found the same. Records in between (fences, foreign ones) do not count.
 func (p *Topics) Equals(other *Topics) bool {
 	if p.lastOffset != other.lastOffset {
 		return false
@@ -254,7 +252,7 @@ func (p *Topics) Equals(other *Topics) bool {
 	return true
 }
 
-// empty says whether the topics have no event.
+// empty reports whether the topics have no event.
 func (p *Topics) empty() bool {
 	for _, tails := range p.tails {
 		for i := range tails {
@@ -266,8 +264,8 @@ func (p *Topics) empty() bool {
 	return true
 }
 
-// logRecordOf reads a record of the log; nil for a fence, and for what somebody else wrote into its topic. One of this database in
-// another format is an error: a later version wrote it.
+// logRecordOf parses a record of the log; nil for a fence, and for a foreign record. A record of this database in another format is an error, because a
+// later version wrote it.
 func logRecordOf(rec *schemas.Record, route *evidence.Route) (*evidence.LogRecord, error) {
 	if rec.IsFence() || rec.Header(schemas.HeaderOp) == "" {
 		return nil, nil
@@ -287,7 +285,7 @@ func logRecordOf(rec *schemas.Record, route *evidence.Route) (*evidence.LogRecor
 	return r, nil
 }
 
-// IsOurs tells events of this database, and records of its log, from what somebody else wrote into the topics.
+// IsOurs returns a function that tells events of this database, and records of its log, from foreign records.
 func IsOurs(route *evidence.Route) func(*schemas.Record) bool {
 	event := oursIn(&route.Source)
 	return func(rec *schemas.Record) bool {
@@ -299,7 +297,7 @@ func IsOurs(route *evidence.Route) func(*schemas.Record) bool {
 	}
 }
 
-// oursIn tells events from what somebody else wrote. One of another database is one too: it is refused by name.
+// oursIn tells events from foreign records. An event of another database counts as an event, so that it can be refused by name.
 func oursIn(source *evidence.Source) func(*schemas.Record) bool {
 	return func(rec *schemas.Record) bool {
 		_, err := positionOf(rec, source)
@@ -309,7 +307,7 @@ func oursIn(source *evidence.Source) func(*schemas.Record) bool {
 
 // walk reads the log backward, as far as a start needs it.
 type walk struct {
-	from    int64               // where to read forward from: everything before it is at or below the slot's position
+	from    int64               // offset to read forward from: everything before it is at or below the slot's position
 	beat    *evidence.LogRecord // the record of the newest heartbeat that was wanted; nil if the log has none
 	rewinds []rewound           // in the part that is read
 	lost    int                 // transactions after that heartbeat
@@ -322,8 +320,8 @@ type rewound struct {
 	fork   evidence.Reach
 }
 
-// walkBack goes back from the log's end until it is at or below floor, and a heartbeat was met that wanted takes. wanted is
-// nil if none is looked for. What a rewind took back is passed over.
+// walkBack reads the log backward until it is at or below floor, and has met a heartbeat that wanted accepts. wanted is nil if no heartbeat is wanted. It
+// skips records that a rewind revoked.
 func walkBack(
 	ctx context.Context, client store.Client, route *evidence.Route, p *Topics, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
 ) (*walk, error) {
@@ -354,14 +352,14 @@ func walkBack(
 	return w, nil
 }
 
-// note takes note of a record that is a rewind.
+// note records a rewind record.
 func (w *walk) note(offset int64, record *evidence.LogRecord) {
 	if c, is := record.Content.(*evidence.MarkerContent); is && c.Marker.Op == evidence.Rewind {
 		w.rewinds = append(w.rewinds, rewound{offset: offset, fork: c.Marker.From})
 	}
 }
 
-// dead says whether a record was taken back by a rewind after it.
+// dead reports whether a later rewind revoked a record.
 func (w *walk) dead(offset int64, record *evidence.LogRecord) bool {
 	for _, r := range w.rewinds {
 		if offset < r.offset && r.fork.Below(record.Reach) {

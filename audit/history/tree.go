@@ -11,14 +11,14 @@ import (
 	"lapse/schemas"
 )
 
-// ErrForeignLog is the reason where the log ends with a record that nobody who has the key has linked to the one before.
+// ErrForeignLog is the reason if the log ends with a record that was not linked to the one before under the log's key.
 var ErrForeignLog = errors.New("the log's end is not what this auditor's key has written")
 
-// ReadTree reads the log's tree, once nobody else writes the log: the last checkpoint, and along the chain what follows it. A log
-// without a checkpoint is read from its beginning; if none of its records has a place in a tree, all of them are taken as they are.
+// ReadTree reads the log's tree, once no other process writes the log: the last checkpoint, and along the chain what follows it. A log without a
+// checkpoint is read from its beginning; if none of its records has a place in a tree, all of them become leaves as they are.
 //
-// The log's last record must be the tree's last leaf, or nothing goes on: what is written next would follow a record that
-// the tree does not have.
+// The log's last record must be the tree's last leaf. Otherwise the audit stops, because what is written next would follow a record that the tree does
+// not have.
 func (p *Topics) ReadTree(ctx context.Context, client store.Client, key *tree.Key, route *evidence.Route) (*tree.Reader, error) {
 	t := &tree.Reader{Tree: tree.New(key)}
 	if p.LogEnd == nil {
@@ -78,11 +78,11 @@ func (p *Topics) ReadTree(ctx context.Context, client store.Client, key *tree.Ke
 // End is the end of the log, for ReadGrown.
 const End = math.MaxInt64
 
-// errGrown ends a reading that has come to its size.
+// errGrown ends a reading that has reached its size.
 var errGrown = errors.New("the tree has the size that was asked for")
 
-// ReadGrown reads the log's tree up to a size, with a span from another one: from the newest checkpoint that is not above it, along the
-// chain. It reads what the topic has from that size on twice, once backward.
+// ReadGrown reads the log's tree up to a size, with a span from another size: from the newest checkpoint not above that, along the chain. It reads the
+// topic from there on twice, once backward.
 func ReadGrown(ctx context.Context, client store.Client, key *tree.Key, route *evidence.Route, from, to int64) (*tree.Tree, error) {
 	log := route.Log.Name
 	bounds, err := client.Offsets(ctx, log)
@@ -126,7 +126,7 @@ func ReadGrown(ctx context.Context, client store.Client, key *tree.Key, route *e
 	return t.Tree, err
 }
 
-// RefuseCut is the refusal where a witness has seen more of the log than there is.
+// RefuseCut is the refusal if a witness has seen more of the log than exists.
 func RefuseCut(err error) error {
 	return &RefusalError{Reason: err, Fix: "records of the log are gone, or it is another one: find out who may delete records or topics of it " +
 		"(ACL: DELETE), or has restored an older copy, and put back what there was; else " + anotherLog}

@@ -55,7 +55,7 @@ type batch struct {
 	maxTime  int64     // milliseconds, of the youngest record
 	first    uint64    // number of the first record; 0 in a batch of nothing but a fence
 	records  int       // the caller's
-	payload  int       // their bytes: what counts against Config.MaxBuffered
+	payload  int       // their bytes, which count against Config.MaxBuffered
 	begun    time.Time // when its first record was added
 	follows  bool      // another record comes at once
 }
@@ -66,8 +66,7 @@ func (b *batch) reset() {
 	*b = batch{buf: append(b.buf[:0], prefix[:]...), packed: b.packed}
 }
 
-// size is the batch's length without compression. The broker counts what arrives against max.message.bytes, which is never
-// more.
+// size is the batch's length without compression. The broker compares the received length, which is never larger, with max.message.bytes.
 func (b *batch) size() int { return len(b.buf) - lengthSize }
 
 // sent is the sealed batch's length as it is sent.
@@ -115,12 +114,12 @@ func (b *batch) seal(codec compress.Codec, s session, base sequence) {
 	big.PutUint32(h[atCRC:], crc32.Checksum(h[atAttributes:], castagnoli))
 }
 
-// addFenceIfOld adds a fence with the time of now if all records of the batch are older than allowed.
+// addFenceIfOld adds a fence with the present time if all records of the batch are older than allowed.
 //
-// A broker forgets a producer by the timestamps of its records, not by its own clock. After a batch of records that are a
-// day old, the broker's next check (every ten minutes) drops sequence and epoch. Then it appends a second time a batch
-// whose answer was lost, and it accepts what a former publisher still sends. A publisher that catches up after a long
-// outage sends just such batches. One young record in each batch prevents that, whatever the topic's settings.
+// A broker forgets a producer by the timestamps of its records, not by its own clock. After a batch of records that are a day old, the broker's next
+// check (every ten minutes) drops sequence and epoch. Then it appends a second copy of a batch whose answer was lost, and accepts what a former
+// publisher still sends. A publisher that catches up after a long outage sends just such batches. One recent record in each batch prevents that,
+// whatever the topic's settings.
 func (b *batch) addFenceIfOld(now time.Time, allowed time.Duration, headers []schemas.Header) {
 	if now.UnixMilli()-b.maxTime < allowed.Milliseconds() {
 		return

@@ -27,8 +27,8 @@ type Client struct {
 	refreshed time.Time
 }
 
-// metadataAge is for how long a client goes on asking a leader that does not answer. After an answer "not the leader" it
-// asks for the new one at once: see refresh.
+// metadataAge is how long a client keeps asking a leader that does not answer. After an answer "not the leader" it asks for the new one at once: see
+// refresh.
 const metadataAge = 5 * time.Second
 
 // NewClient makes a client. It connects with the first request, and again whenever it must.
@@ -78,8 +78,8 @@ func (c *Client) refresh() {
 	c.transport.CloseIdleConnections()
 }
 
-// retry calls try until it succeeds, or fails with an error that does not pass, or ctx ends. Each call gets a context of
-// its own with the time limit of one request. what begins the error's text: the operation and its object.
+// retry calls try until it succeeds, fails with a permanent error, or ctx ends. Each call gets its own context with the time limit of one request. what
+// begins the error's text: the operation and its object.
 func (c *Client) retry(ctx context.Context, what string, try func(context.Context) error) error {
 	pauses := c.timing.backoff()
 	var last error
@@ -118,13 +118,12 @@ func (c *Client) once(ctx context.Context, try func(context.Context) error) erro
 	return try(ctx)
 }
 
-// backoff is the pauses between the attempts of one request.
+// backoff returns the pauses between the attempts of one request.
 func (t *timing) backoff() backoff.Backoff {
 	return backoff.Backoff{Min: t.backoffMin, Max: t.backoffMax}
 }
 
-// worthLogging picks the 4th, 8th, 16th … attempt. It usually takes fewer until a moved leader is found or a broker has
-// started.
+// worthLogging picks the 4th, 8th, 16th … attempt. Fewer attempts usually suffice until a moved leader is found or a broker has started.
 func worthLogging(attempt int) bool { return attempt >= 4 && attempt&(attempt-1) == 0 }
 
 // connections are the open ones. kafka-go leaves an abandoned request running until its deadline, with its connection and

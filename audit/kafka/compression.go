@@ -11,8 +11,8 @@ import (
 	"github.com/segmentio/kafka-go/compress/zstd"
 )
 
-// Compression is how batches are compressed. Each batch says it itself, so that consumers need no setting, and a topic may
-// have batches of every kind.
+// Compression is how batches are compressed. Each batch names its compression, so consumers need no setting, and a topic may have batches of every
+// kind.
 type Compression string
 
 // The kinds of compression. "" is Snappy: with it a broker spends 38 % less of its CPU on our events than without, and the
@@ -24,7 +24,7 @@ const (
 	None   Compression = "none"
 )
 
-// codec is what compresses; nil compresses nothing.
+// codec returns the codec; nil for no compression.
 func (c Compression) codec() (compress.Codec, error) {
 	switch c {
 	case Snappy, "":
@@ -40,8 +40,8 @@ func (c Compression) codec() (compress.Codec, error) {
 	}
 }
 
-// pack compresses the records of the batch into its second buffer, after room for the header. It returns nil where that
-// is not shorter: such a batch is sent as it is, and none is larger than its records.
+// pack compresses the records of the batch into its second buffer, after room for the header. It returns nil if that is not shorter: then the batch is
+// sent uncompressed.
 func (b *batch) pack(codec compress.Codec) []byte {
 	if codec == nil {
 		return nil

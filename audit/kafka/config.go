@@ -20,15 +20,15 @@ import (
 type Topic struct {
 	Name string
 
-	// Partitions is how many are published to, and how many a created topic gets. A topic with fewer is refused. In a topic
-	// with more, the others are left alone: no fence, no tail. 0 takes all there are, and cannot be created.
+	// Partitions is how many are published to, and how many a created topic gets. A topic with fewer is refused. In a topic with more, the others get
+	// no records and no fence, and their tails are not read. 0 means all existing ones, and cannot be created.
 	Partitions int
 
 	// Replication that the topic is made with; 0 leaves it to the brokers. An existing topic with less is warned of.
 	Replication int
 
-	// Safe has Open refuse an existing topic with fewer replicas than Replication, or with a smaller min.insync.replicas than
-	// Configs says, by an *UnsafeError. A topic that becomes so while the publisher runs is warned of all the same.
+	// Safe makes Open refuse, with an *UnsafeError, an existing topic with fewer replicas than Replication, or with a smaller min.insync.replicas than
+	// in Configs. If a topic becomes so while the publisher runs, that is only logged.
 	Safe bool
 
 	// Create makes the topic if it is missing.
@@ -38,9 +38,8 @@ type Topic struct {
 	// for a caller that sends again what is above its last record.
 	Tail int
 
-	// Largest is how many bytes a record that is published here may have. A topic whose max.message.bytes takes less is refused by a
-	// *SizeError, and warned of if it becomes so while the publisher runs, which ends with ErrTooLarge when the first such record comes.
-	// 0: it is not checked.
+	// Largest is the size of the largest record that is published here. Open refuses a topic whose max.message.bytes is too small, with a *SizeError. If
+	// it becomes so while the publisher runs, that is logged, and the publisher ends with ErrTooLarge at the first such record. 0: not checked.
 	Largest int
 
 	// Forever refuses a topic that deletes records by age or size, with a *RetentionError. A compacted topic is always
@@ -50,8 +49,8 @@ type Topic struct {
 	// Compression of this topic's batches; "" is Config.Compression.
 	Compression Compression
 
-	// Configs are settings for the topic if it is made here, for instance retention.ms=-1. An existing topic with a smaller
-	// min.insync.replicas than this is warned of, or refused.
+	// Configs are settings for the topic if it is created here, for instance retention.ms=-1. An existing topic with a smaller min.insync.replicas than
+	// this is logged, or refused.
 	Configs map[string]string
 }
 
@@ -66,8 +65,8 @@ type Config struct {
 	// Dial opens connections; nil means a plain dialer with a timeout of three seconds.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// TransactionalID is the name under which publishers take over from one another: of two with the same name only the
-	// one that was opened last goes on.
+	// TransactionalID is the name under which publishers take over from each other: of two with the same name only the one that was opened last
+	// continues.
 	TransactionalID string
 
 	// Topics that are published to. A Client may leave it empty: it then keeps track of all topics of the cluster.
@@ -76,9 +75,8 @@ type Config struct {
 	// FenceHeaders are put on every fence, after lapse-op.
 	FenceHeaders []schemas.Header
 
-	// Ours tells our records from those of others, who ought not to write here. Open asks it about the records at the end
-	// of each partition, other than fences, to find the tail that Publisher.Last returns. It must be safe for concurrent
-	// use. nil takes every record.
+	// Ours tells our records from foreign ones. Open calls it for the records at the end of each partition, other than fences, to find the tail that
+	// Publisher.Last returns. It must be safe for concurrent use. nil accepts every record.
 	Ours func(*schemas.Record) bool
 
 	// MaxBatchBytes is the largest batch that is sent, and so the largest record. 0 means 900 KiB: a broker takes 1 MiB by
@@ -104,18 +102,18 @@ type Config struct {
 // timing holds the durations on which the promise of one copy depends, and linger. They fit the brokers' default of a day for
 // producer.id.expiration.ms; doc.go says how.
 type timing struct {
-	request    time.Duration // one request without answer is given up, and sent again
+	request    time.Duration // after that, an unanswered request is sent again
 	backoffMin time.Duration
 	backoffMax time.Duration
-	missing    time.Duration // a topic unknown for that long counts as missing
+	missing    time.Duration // a topic that is unknown for so long counts as missing
 
-	oldRecords    time.Duration // a batch of nothing but older records gets a fence: see batch.addFenceIfOld
-	maxUnanswered time.Duration // a batch without answer for longer is not sent again
-	renewEvery    time.Duration // the session is
+	oldRecords    time.Duration // a batch whose records are all older gets a fence: see batch.addFenceIfOld
+	maxUnanswered time.Duration // a batch that is unanswered for longer is not sent again
+	renewEvery    time.Duration // how often the session is renewed
 	maxUnrenewed  time.Duration // a session that was not renewed for longer sends nothing
-	linger        time.Duration // a batch that is not full waits so long since the one before was sent
-	endsEvery     time.Duration // the ends of all partitions are checked: see Publisher.watch
-	settingsEvery time.Duration // the topics' settings are checked
+	linger        time.Duration // a batch that is not full is sent so long after the one before
+	endsEvery     time.Duration // how often the ends of all partitions are checked: see Publisher.watch
+	settingsEvery time.Duration // how often the topics' settings are checked
 }
 
 var defaultTiming = timing{
@@ -157,7 +155,7 @@ func (c *Config) withDefaults() Config {
 	return full
 }
 
-// check refuses what cannot work, all of it at once.
+// check returns everything that is wrong with the configuration at once.
 func (c *Config) check() error {
 	var errs []error
 	if c.TransactionalID == "" {

@@ -1,5 +1,5 @@
-// Package kafka puts exactly one copy of each record into its topic, over crashes of this process and of the brokers. It
-// knows nothing of PostgreSQL.
+// Package kafka puts exactly one copy of each record into its topic, despite crashes of this process and of the brokers. It knows
+// nothing about PostgreSQL.
 //
 // # What it promises
 //
@@ -7,7 +7,7 @@
 // were appended for that partition before it, and all replicas in sync have it. Lost requests, lost answers, brokers that
 // die and leaders that move do not change that.
 //
-// Over the death of this process the promise needs the caller: see "After a restart".
+// If this process dies, the promise needs the caller's help: see "After a restart".
 //
 // # The life of a publisher
 //
@@ -42,19 +42,19 @@
 //     after an hour; and a session that was not renewed for 18 hours sends nothing.
 //   - The coordinator forgets a transactional id seven days after the last request for it. So the session is renewed every
 //     six hours, under its own epoch. A publisher that was replaced learns of it then at the latest.
-//   - A coordinator that forgot all the same, or lost what it knew, gives another producer, or an epoch that somebody had. So Open
-//     asks the partitions too who wrote last: see former.go.
+//   - A coordinator that nevertheless forgot, or lost its state, gives another producer, or an epoch that was used before. So Open
+//     also asks the partitions who wrote last: see former.go.
 //
 // It does not work with producer.id.expiration.ms below a day or transactional.id.expiration.ms below a week, their
 // defaults.
 //
 // # After a restart
 //
-// A record whose answer was lost with the process is in the topic or not. The tail tells which:
+// A record whose answer was lost with the process is in the topic or not. The tail shows which:
 //
 //	partition   … 41  42  43  F  44   45  x  F'│ 46 …
 //	                          │       │      └ this publisher's fence: below it nothing changes any more
-//	                          │       └ Last: 45, the newest record of ours; x is somebody else's and is stepped over
+//	                          │       └ Last: 45, the newest record of ours; x is foreign and skipped
 //	                          └ the former publisher's fence
 //
 // Open fences first and reads then, so the tail cannot be out of date. The caller needs a source that can be read again in
@@ -62,8 +62,8 @@
 // record that is at or below the newest of its partition's tail, and appends the others. What was sent before 45 is in the
 // partition too, since one sender sends in order.
 //
-// Topic.Tail asks for more than the newest record: for a caller that has to rebuild what it knew of the end of a topic, or
-// to compare it. Last returns these records oldest first, with their offsets, within 1 MiB of memory for each partition.
+// Topic.Tail asks for more than the newest record, for a caller that rebuilds or compares the end of a topic. Last returns these records oldest
+// first, with their offsets, within 1 MiB of memory for each partition.
 //
 //	the partition has fewer of ours     Last has these
 //	retention has deleted the tail      Last is empty, or begins later
@@ -71,9 +71,9 @@
 //	nothing but fences and others'      Last is empty
 //	the tail takes more than 1 MiB      Last has the newest that fit, and at least one; Client.Backward reads on
 //
-// # What fails, and what comes of it
+// # When something fails
 //
-//	what fails                              what comes of it
+//	what fails                              what follows
 //	broker dies before the append           the batch is sent to it or its successor until it is appended
 //	broker dies after the append            its successor, or itself from its log, knows the sequence: no second copy
 //	request or answer lost, connection cut  the same bytes again; appended once
@@ -95,7 +95,7 @@
 //	acknowledged records are lost           ErrRestart with the next batch (45), or ErrTopicReplaced: unclean leader election, or
 //	                                        fewer than two replicas in sync when a disk dies. A caller that has kept the Ends
 //	                                        asks Client.Has before it opens another publisher
-//	somebody else writes into the topic     Open steps over records after the newest of ours; a warning, and a metric
+//	somebody else writes into the topic     Open skips records after the newest of ours; a warning, and a metric
 //	somebody adds partitions                nothing is published there; a warning
 //	somebody sets a topic to lose records   RetentionError, within an hour
 //	somebody takes replicas away            a warning each hour
@@ -106,24 +106,23 @@
 //
 // # Refusals
 //
-// A topic with fewer partitions than configured: nobody but its owner adds some. A topic with fewer copies than a person has
-// asked for, or whose acknowledged records would be on fewer brokers (UnsafeError). A topic of events that is compacted, and a topic
-// that must keep its records forever and has other settings, as far as the settings may be read (RetentionError); one that does not take
-// the largest record (SizeError); Open
-// checks, and the publisher checks again each hour. A record without time.
+// Open refuses a topic with fewer partitions than configured, because only its owner should add some; a topic with fewer copies than configured, or with
+// a lower min.insync.replicas (UnsafeError); a topic of events that is compacted, and a topic that must keep its records forever but has other
+// settings, as far as the settings may be read (RetentionError); and one that does not accept the largest record (SizeError). The publisher
+// repeats these checks each hour. Append refuses a record without time.
 //
 // A record whose time is a minute ahead of our clock is published as of now: brokers refuse what is an hour ahead of theirs.
 //
 // # Errors
 //
-// A text begins with what was being done and to which topic or partition. No error of kafka-go's leaves the package: those
-// are net.Errors, and a caller that grades by that takes "fenced" for a broken connection and fences back. Terminal tells
-// which errors another Open would not fix. gradeOf decides what is tried again.
+// A text begins with what was being done and to which topic or partition. No error of kafka-go leaves the package: those are net.Errors, and a caller
+// that grades by that would take "fenced" for a broken connection and fence back. Terminal says which errors another Open would not fix. gradeOf
+// decides what is retried.
 //
 // # Reading
 //
-// Client and Reader are for reading topics back: the check of a log, lapse events, lapse verify. Client.Backward reads the
-// end of a topic before anybody is fenced.
+// Client and Reader read topics back: for the check of a log, lapse events and lapse verify. Client.Backward reads the end of a topic before it is
+// fenced.
 //
 // # Where to add
 //

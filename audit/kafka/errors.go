@@ -14,25 +14,23 @@ var (
 	// not acknowledged may be in the topic or not; the other publisher has read the tails.
 	ErrFenced = errors.New("fenced by another publisher with the same transactional id")
 
-	// ErrRestart: it is no longer safe to send the last batches again. Close, Open another publisher, and go on from the
-	// tails. That is safe at any time.
+	// ErrRestart: it is no longer safe to send the last batches again. Close, Open another publisher, and continue from the tails. That is safe at any
+	// time.
 	ErrRestart = errors.New("the publisher must be opened again")
 
 	// ErrTooLarge: a record is larger than what its topic takes. It was not published, and nothing after it is.
 	ErrTooLarge = errors.New("record larger than the topic allows")
 
-	// ErrTopicReplaced: acknowledged records are no longer in their partition. Somebody has deleted the topic and made it
-	// again, or a broker without these records was elected. Consumers will never get those they had not read; nobody here
-	// knows how many these are.
+	// ErrTopicReplaced: acknowledged records are no longer in their partition. Somebody has deleted the topic and created it again, or a broker
+	// without these records was elected. Consumers will never get those that they had not read; how many these are is not known.
 	ErrTopicReplaced = errors.New("acknowledged records are gone")
 
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("publisher closed")
 )
 
-// refusedError is a broker's refusal, by the number that Kafka's protocol gives it. It stands for kafka-go's error outside
-// this package. kafka-go's says of itself that it is a net.Error, so a caller that asks for that first takes "fenced" and
-// "not authorised" for a broken connection.
+// refusedError is a broker's refusal, by the number that Kafka's protocol gives it. It replaces kafka-go's error outside this package, because that is a
+// net.Error: a caller that checks for it first would take "fenced" and "not authorised" for a broken connection.
 type refusedError struct {
 	code int
 	text string
@@ -49,7 +47,7 @@ func (e *refusedError) As(target any) bool {
 	return ok
 }
 
-// refusal is err for use outside this package: a *refusedError if a broker has refused.
+// refusal converts err for use outside this package: to a *refusedError if a broker refused.
 func refusal(err error) error {
 	var already *refusedError
 	var code kafkago.Error
@@ -67,9 +65,8 @@ func withAdvice(err error) error {
 	return refusal(err)
 }
 
-// Terminal tells whether err is a refusal, of this package or of a broker, after which the caller must not open another
-// publisher: that would not fix it, or do harm. A fenced publisher that is opened again fences the one that fenced it.
-// Terminal is false for ErrRestart and for a context that has ended.
+// Terminal reports whether err is a refusal, of this package or of a broker, that another publisher would not fix, or would make worse: a fenced
+// publisher that is opened again fences the one that fenced it. It is false for ErrRestart and for a context that has ended.
 func Terminal(err error) bool {
 	for _, end := range []error{ErrFenced, ErrTooLarge, ErrTopicReplaced, ErrClosed} {
 		if errors.Is(err, end) {
@@ -95,14 +92,14 @@ type grade int
 const (
 	gradeDone    grade = iota // it is in the topic
 	gradeRetry                // send the same bytes again
-	gradeFenced               // somebody else has taken over
+	gradeFenced               // another publisher has taken over
 	gradeRestart              // the broker's memory and ours differ: new epoch, fence, tails
 	gradeLarge                // the broker will not take a batch of this size
 	gradeStop                 // a person must act
 )
 
-// gradeOf decides from the broker's error code. An error without a code is tried again: a refused or broken connection, a
-// timeout, a leader that is not known yet.
+// gradeOf decides from the broker's error code. An error without a code is retried: a refused or broken connection, a timeout, a leader that is not known
+// yet.
 func gradeOf(err error) grade {
 	if err == nil {
 		return gradeDone
@@ -127,7 +124,7 @@ func gradeOf(err error) grade {
 		return gradeLarge
 	case kafkago.Unknown, kafkago.BrokerNotAvailable, kafkago.ReplicaNotAvailable, kafkago.ConcurrentTransactions,
 		kafkago.TransactionCoordinatorFenced, kafkago.SASLAuthenticationFailed:
-		// SASLAuthenticationFailed: kafka-go reports it too when a broker goes down during a login.
+		// SASLAuthenticationFailed: kafka-go also reports it if a broker shuts down during a login.
 		return gradeRetry
 	}
 	if code.Temporary() {

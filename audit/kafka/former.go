@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Who published before is known to the coordinator, which gives the next epoch of the same producer, and to the partitions. A
-// coordinator that has lost its state gives another producer, whose fences fence nobody, or an epoch that somebody had: a
-// fence that a partition has already is not appended again, and below it there is more than the tail would have.
+// Two sides know who published before: the coordinator, which gives the next epoch of the same producer, and the partitions. A coordinator that has lost
+// its state gives another producer, whose fences fence nothing, or an epoch that was used before: a partition does not append a fence again that it
+// already has, so there is more below it than the tail would show.
 //
-//	the same producer, no higher epoch    a coordinator that lost its end: asked again until the epoch is higher
-//	another producer                      it lost all, or forgot after a week: the former producer is fenced in its own name
+//	the same producer, no higher epoch    the coordinator lost its newest state: ask again until the epoch is higher
+//	another producer                      it lost everything, or forgot after a week: fence the former producer in its own name
 
 // formers are the highest epochs of the producers that have written the last record of a partition, by producer.
 type formers map[int64]int16
 
-// readFormers asks each partition whose its last record is. One of somebody else's is nobody to fence.
+// readFormers asks each partition who wrote its last record. A foreign producer is not fenced.
 func (p *Publisher) readFormers(ctx context.Context) (formers, error) {
 	found := formers{}
 	var mu sync.Mutex
@@ -45,7 +45,7 @@ func (p *Publisher) readFormers(ctx context.Context) (formers, error) {
 	return found, group.Wait()
 }
 
-// lastPublisher is whose the last record of a partition is; producer -1 if there is none, or if it is somebody else's.
+// lastPublisher returns who wrote the last record of a partition; producer -1 if there is none, or if it is foreign.
 func (p *Publisher) lastPublisher(ctx context.Context, s *sender) (by session, err error) {
 	nobody := session{producer: -1}
 	bounds, err := p.client.offsets(ctx, s.topic, s.partition)
@@ -66,7 +66,7 @@ func (p *Publisher) lastPublisher(ctx context.Context, s *sender) (by session, e
 	return nobody, err
 }
 
-// openSession gets a session above those of all former publishers.
+// openSession gets a session with a higher epoch than all former publishers.
 func (p *Publisher) openSession(ctx context.Context, before formers) (s session, err error) {
 	for {
 		s, err = p.client.openSession(ctx, p.cfg.TransactionalID)
@@ -80,8 +80,8 @@ func (p *Publisher) openSession(ctx context.Context, before formers) (s session,
 
 // fenceAll gets a session and fences all former publishers.
 //
-// Another publisher may have fenced this producer in its own name, under the very epoch that the coordinator gives next. Its fence is not
-// the partition's last record, and the partition takes ours for it: so the next epoch is asked for.
+// Another publisher may have fenced this producer in its own name, under the very epoch that the coordinator gives next. Its fence is not the partition's
+// last record, and the partition takes ours for a repetition of it: then fenceAll asks for the next epoch.
 func (p *Publisher) fenceAll(ctx context.Context, before formers) error {
 	for {
 		s, err := p.openSession(ctx, before)
@@ -98,12 +98,11 @@ func (p *Publisher) fenceAll(ctx context.Context, before formers) error {
 	}
 }
 
-// fenceFormers fences producers that are not this publisher's, each in its own name: a partition refuses a producer with
-// an older epoch.
+// fenceFormers fences the producers of former publishers, each in its own name: a partition refuses a producer with an older epoch.
 func (s *sender) fenceFormers(ctx context.Context, before formers) error {
 	for _, producer := range slices.Sorted(maps.Keys(before)) {
 		if producer == s.p.session.Load().producer || before[producer] == math.MaxInt16 {
-			continue // of the last epoch there is no next; no coordinator gives it
+			continue // there is no epoch after the last, and no coordinator gives the last
 		}
 		s.session, s.seq = session{producer: producer, epoch: before[producer] + 1}, 0
 		if _, err := s.sendFence(ctx); err != nil {

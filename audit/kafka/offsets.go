@@ -25,8 +25,7 @@ func (c *Client) Offsets(ctx context.Context, topic string) ([]Offsets, error) {
 	return offsets, nil
 }
 
-// Known says whether the brokers know a topic at this moment. A topic that was just made, or whose broker has just started,
-// may be unknown for a while.
+// Known reports whether the brokers know a topic now. A topic that was just created, or whose broker has just started, may be unknown for a while.
 func (c *Client) Known(ctx context.Context, topic string) (bool, error) {
 	_, err := c.partitions(ctx, topic, 0, 0)
 	var missing *MissingTopicError
@@ -79,7 +78,7 @@ func (c *Client) partitions(ctx context.Context, topic string, first int, patien
 	return found.partitions, err
 }
 
-// layout is how a topic lies on the brokers.
+// layout describes a topic on the brokers.
 type layout struct {
 	partitions int
 	replicas   int // the fewest that one of the first partitions has
@@ -106,7 +105,7 @@ func (c *Client) layout(ctx context.Context, topic string, first int, patience t
 		seen = layout{partitions: len(found.Partitions)}
 		for _, p := range found.Partitions {
 			if first != 0 && p.ID >= first {
-				continue // added by somebody; nothing of ours is there
+				continue // an added partition, with no records of ours
 			}
 			if p.Error != nil {
 				return fmt.Errorf("partition %d: %w", p.ID, p.Error)

@@ -44,7 +44,7 @@ type Publisher struct {
 // Open takes the topics over. It tries again until the brokers answer or ctx ends.
 //
 //	crash after step 2    the topics exist; nothing else has changed
-//	crash after step 3    the epoch is higher; a publisher that still runs goes on in partitions without a new fence
+//	crash after step 3    the epoch is higher; a publisher that still runs continues in partitions without a new fence
 //	crash within step 4   some partitions are fenced: a former publisher gets ErrFenced there; the next Open fences all
 //	crash after step 4    one more fence in every partition, which consumers skip
 func Open(ctx context.Context, cfg Config) (*Publisher, error) {
@@ -82,7 +82,7 @@ func (p *Publisher) takeOver(ctx context.Context) error {
 		t := &p.cfg.Topics[i]
 		codec, err := cmp.Or(t.Compression, p.cfg.Compression).codec()
 		if err != nil {
-			return err // Config.check has seen it
+			return err // Config.check has checked it
 		}
 		p.warn(t, topics[t.Name])
 		limit := p.limit(batchLimit(topics[t.Name].settings, p.cfg.MaxBatchBytes))
@@ -216,7 +216,7 @@ func (p *Publisher) renew(ctx context.Context) {
 	}
 }
 
-// sender is the one of a partition, or nil.
+// sender returns the sender of a partition, or nil.
 func (p *Publisher) sender(topic string, partition int32) *sender {
 	all := p.byTopic[topic]
 	if partition < 0 || int(partition) >= len(all) {
@@ -250,9 +250,9 @@ func (p *Publisher) End(topic string, partition int32) End {
 	return End{}
 }
 
-// aheadAtMost is how far a record's time may be ahead of our clock. A broker refuses one that is an hour ahead of its own, and with
-// it everything after it: a server whose clock was wrong for a moment would stop its audit until its time has come. Two hosts'
-// clocks differ by less, and within that the same record has the same time whenever it is published.
+// aheadAtMost is how far a record's time may be ahead of our clock. A broker refuses a record that is an hour ahead of its own clock, and with it everything
+// after it: if a server's clock was wrong for a moment, its audit would stop until that time. Two hosts' clocks differ by less, and within that the
+// same record has the same time whenever it is published.
 const aheadAtMost = time.Minute
 
 // Append takes a record to be published, and never blocks. It numbers the records 1, 2, 3 … over all partitions, and
@@ -298,7 +298,7 @@ func (p *Publisher) Acked() uint64 { return p.acked.Load() }
 // Several signals may be delivered as one: check all three.
 func (p *Publisher) Progress() <-chan struct{} { return p.progress }
 
-// Stalled is for how long the oldest batch under way has no answer, over all its attempts; 0 if none is under way.
+// Stalled is how long the oldest batch under way has been unanswered, over all its attempts; 0 if none is under way.
 func (p *Publisher) Stalled() time.Duration {
 	longest := time.Duration(0)
 	for _, s := range p.senders {
@@ -309,7 +309,7 @@ func (p *Publisher) Stalled() time.Duration {
 	return longest
 }
 
-// Awaits says what is waited for when Stalled grows.
+// Awaits tells a person what is missing while Stalled grows.
 func (p *Publisher) Awaits() string { return "Kafka has not answered" }
 
 // Err is nil while the publisher works or tries again. Otherwise the publisher has ended and sends nothing more: see
@@ -369,9 +369,8 @@ func (p *Publisher) delivered(s *sender, b *batch) {
 	p.signal()
 }
 
-// advance raises Acked. It reads the number of the last record first: every record up to that number has reached its
-// sender by then, so one that is not acknowledged is found there. Several senders may advance at the same time: each value
-// that is found stays true.
+// advance raises Acked. It first reads the number of the last record: every record up to that number has reached its sender by then, so an unacknowledged
+// one is found there. Several senders may advance at the same time, and each value that they find is right.
 func (p *Publisher) advance() {
 	upTo := p.appended.Load()
 	for _, s := range p.senders {

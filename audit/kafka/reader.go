@@ -15,8 +15,8 @@ import (
 	"lapse/schemas"
 )
 
-// Reader reads one partition in order, written by anybody, compressed or not. It ignores transactions of other producers:
-// an aborted record is a record. For one goroutine. There is nothing to close.
+// Reader reads one partition in order, whoever wrote it, compressed or not. It ignores transactions of other producers: an aborted record is a record.
+// Use it in one goroutine. It need not be closed.
 type Reader struct {
 	client    *Client
 	topic     string
@@ -91,8 +91,8 @@ func (r *Reader) fetch(ctx context.Context) error {
 	return nil
 }
 
-// outOfRange is the error with the offsets that there are. A leader that was elected a moment ago may not know yet how far
-// its log is acknowledged. So an offset between the first and the end is worth another try.
+// outOfRange is the error with the existing offsets. A leader that was just elected may not know yet how far its log is acknowledged, so an offset
+// between the first and the end is tried again.
 func (r *Reader) outOfRange(ctx context.Context) error {
 	bounds, err := r.client.offsets(ctx, r.topic, r.partition)
 	if err != nil {

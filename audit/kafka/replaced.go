@@ -10,15 +10,15 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// checkOffset compares the offset at which a batch was acknowledged with the batch before.
+// checkOffset compares the offset at which a batch was acknowledged with that of the batch before.
 //
-// A topic that was deleted and made again takes the next batch as if nothing had happened: it has not seen the producer
-// before, and accepts any sequence number from it (tried on Kafka 4.3.1). The offset tells:
+// A topic that was deleted and created again accepts the next batch as if nothing had happened: it does not know the producer, and accepts any sequence
+// number from it (tried on Kafka 4.3.1). The offset shows what happened:
 //
-//	the next offset        nobody else was here
+//	the next offset        nothing
 //	one at or below        another topic, or one whose end was lost with a broker: ErrTopicReplaced
-//	one far above          somebody else has written in between, or it is another topic that has grown beyond the old
-//	                       offset meanwhile. In the latter the record at the old offset is not of this publisher
+//	one far above          a foreign producer has written in between, or it is another topic that has grown beyond the
+//	                       old offset meanwhile: then the record at the old offset is not this publisher's
 //
 // Another topic that has grown to just the old offset is found by Publisher.watch.
 func (s *sender) checkOffset(ctx context.Context, b *batch, offset int64) error {
@@ -51,8 +51,7 @@ func topicReplaced(topic string, partition int32, what string, args ...any) erro
 		fmt.Sprintf(what, args...), ErrTopicReplaced)
 }
 
-// checkRecord makes sure that the record at an acknowledged offset is of the producer that wrote it. A record that
-// retention has deleted passes.
+// checkRecord checks that the record at an acknowledged offset is of the producer that wrote it. A record that retention has deleted passes.
 func (s *sender) checkRecord(ctx context.Context, offset, by int64) error {
 	producer, _, err := s.p.client.producerOf(ctx, s.topic, s.partition, offset)
 	var gone *OffsetError
@@ -69,8 +68,7 @@ func (s *sender) checkRecord(ctx context.Context, offset, by int64) error {
 	return nil
 }
 
-// Has says whether a partition with these bounds still has what was acknowledged up to an end. What retention has deleted
-// counts as there.
+// Has reports whether a partition with these bounds still has what was acknowledged up to an end. Records that retention has deleted count as present.
 func (c *Client) Has(ctx context.Context, topic string, partition int32, bounds Offsets, end End) (bool, error) {
 	newest := end.Offset - 1
 	switch {
@@ -87,8 +85,8 @@ func (c *Client) Has(ctx context.Context, topic string, partition int32, bounds 
 	return producer == end.Producer && int32(epoch) == end.Epoch, err
 }
 
-// producerOf is the producer that has written the record at an offset, and its epoch; -1 for one that is not idempotent. The
-// error for an offset that is not in the partition is an *OffsetError.
+// producerOf returns the producer that wrote the record at an offset, and its epoch; -1 for one that is not idempotent. If the offset is not in the
+// partition, the error is an *OffsetError.
 func (c *Client) producerOf(
 	ctx context.Context, topic string, partition int32, offset int64,
 ) (producer int64, epoch int16, err error) {
@@ -96,7 +94,7 @@ func (c *Client) producerOf(
 	return by.producer, by.epoch, err
 }
 
-// batchAt is the batch that has the record at an offset: whose it is, and its records; none for a control batch.
+// batchAt returns the batch with the record at an offset: its producer, and its records; none for a control batch.
 func (c *Client) batchAt(ctx context.Context, topic string, partition int32, offset int64) (by session, found []Stored, err error) {
 	begin := time.Now()
 	what := fmt.Sprintf("read the producer of %s/%d at %d", topic, partition, offset)
@@ -110,7 +108,7 @@ func (c *Client) batchAt(ctx context.Context, topic string, partition int32, off
 func (c *Client) askBatch(ctx context.Context, topic string, partition int32, offset int64) (by session, found []Stored, err error) {
 	resp, err := c.kafka.Fetch(ctx, &kafkago.FetchRequest{
 		Topic: topic, Partition: int(partition), Offset: offset,
-		MinBytes: 1, MaxBytes: 1, MaxWait: fetchWait, // a broker sends one batch at least, whole
+		MinBytes: 1, MaxBytes: 1, MaxWait: fetchWait, // a broker sends at least one whole batch
 	})
 	switch {
 	case err != nil:

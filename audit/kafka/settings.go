@@ -25,8 +25,8 @@ const (
 // keep its records forever deletes or compacts them.
 type RetentionError struct {
 	Topic    string
-	Forever  bool     // what was asked for
-	Settings []string // what removes records, as name=value
+	Forever  bool     // what was required
+	Settings []string // the settings that remove records, as name=value
 	Brokers  string
 }
 
@@ -46,7 +46,7 @@ func alter(brokers, topic, settings string) string {
 		brokers, topic, settings)
 }
 
-// checkRetention refuses a topic that would lose records that must be kept. nil settings are those that may not be read.
+// checkRetention refuses a topic that would lose records that must be kept. settings is nil if they may not be read.
 func (c *Client) checkRetention(t *Topic, settings map[string]string) error {
 	var wrong []string
 	policy := settings[settingCleanup]
@@ -84,8 +84,7 @@ type SizeError struct {
 
 func (e *SizeError) Error() string { return e.Problem }
 
-// checkSafe refuses the topics that must be safe and are not, and those that do not take every record, all of them at once. Settings that
-// may not be read pass.
+// checkSafe refuses the topics that are not as safe as configured, or do not accept every record, all of them at once. Settings that may not be read pass.
 func (c *Client) checkSafe(topics []Topic, seen map[string]topicState) error {
 	var errs []error
 	for i := range topics {
@@ -100,7 +99,7 @@ func (c *Client) checkSafe(topics []Topic, seen map[string]topicState) error {
 	return errors.Join(errs...)
 }
 
-// safetyWarnings are about a topic that keeps fewer copies of a record than it was configured to.
+// safetyWarnings returns warnings about a topic that keeps fewer copies of a record than configured.
 func (c *Client) safetyWarnings(t *Topic, seen layout, settings map[string]string) []string {
 	var warnings []string
 	if seen.replicas < t.Replication {
@@ -117,8 +116,8 @@ func (c *Client) safetyWarnings(t *Topic, seen layout, settings map[string]strin
 	return warnings
 }
 
-// readSettings is settings for a login that may lack the right to read them, DESCRIBE_CONFIGS. Then settings is nil and
-// refused is the reason. err is not nil only when ctx has ended.
+// readSettings is settings for a login that may lack the right to read them, DESCRIBE_CONFIGS. Then settings is nil and refused is the reason. err is only
+// set if ctx has ended.
 func (c *Client) readSettings(ctx context.Context, topic string) (settings map[string]string, refused, err error) {
 	settings, err = c.settings(ctx, topic)
 	switch {
@@ -130,7 +129,7 @@ func (c *Client) readSettings(ctx context.Context, topic string) (settings map[s
 	return settings, nil, nil
 }
 
-// errNoSettings: the broker has answered without settings.
+// errNoSettings: the broker answered without settings.
 var errNoSettings = errors.New("the broker names no settings")
 
 // settings asks for a topic's settings, the brokers' defaults included.
@@ -167,7 +166,7 @@ func (c *Client) settings(ctx context.Context, topic string) (map[string]string,
 	return values, err
 }
 
-// sizeWarning is about a topic that does not take every record that may be published to it, or "".
+// sizeWarning is a warning about a topic that does not accept every record, or "".
 func (c *Client) sizeWarning(t *Topic, settings map[string]string) string {
 	limit, err := strconv.Atoi(settings[settingBatch])
 	if err != nil || limit >= t.Largest {
@@ -178,8 +177,8 @@ func (c *Client) sizeWarning(t *Topic, settings map[string]string) string {
 		alter(c.kafka.Addr.String(), t.Name, fmt.Sprintf("%s=%d", settingBatch, t.Largest)))
 }
 
-// batchLimit is the largest batch for a topic: wanted, or the topic's own limit if that is known and lower. Where it is not
-// known, the broker refuses a batch that is too large.
+// batchLimit is the largest batch for a topic: wanted, or the topic's own limit if that is known and lower. If it is not known, the broker refuses a batch
+// that is too large.
 func batchLimit(settings map[string]string, wanted int) int {
 	if limit, err := strconv.Atoi(settings[settingBatch]); err == nil && limit > 0 {
 		return min(wanted, limit)

@@ -11,8 +11,8 @@ import (
 // tail is the end of what was published into a partition.
 type tail struct {
 	records   []Stored // the newest records of ours, ascending; empty if there are none
-	foreign   int      // records above the newest of ours that are neither ours nor fences: somebody else has written them
-	uncounted int      // of these, the ones above tailRequest.counted
+	foreign   int      // foreign records above the newest of ours
+	uncounted int      // the foreign records above tailRequest.counted
 }
 
 // tailRequest says which tail is wanted.
@@ -30,9 +30,9 @@ type tailRequest struct {
 // partitions of the default configuration 13 MiB in the worst case.
 const tailBytes = 1 << 20
 
-// tail reads the newest records of ours below an offset. It steps over fences and over any number of foreign records. It
-// may run before anybody is fenced; what it finds then may be out of date at once. Below an end that the partition has not
-// reached it waits for the records until ctx ends. The error for a topic that is not there is a *MissingTopicError.
+// tail reads the newest of our records below an offset. It skips fences and any number of foreign records. It may run before the topic is fenced; then the
+// result may be out of date at once. If the partition has not reached the offset, it waits for the records until ctx ends. The error for a missing
+// topic is a *MissingTopicError.
 //
 // It reads in windows that grow. In most cases the record just below the end is the newest of ours, and after many starts
 // with nothing published there are as many fences above it. Of a window only records of ours are kept, so a million
@@ -66,7 +66,7 @@ func (c *Client) tail(ctx context.Context, r tailRequest) (tail, error) {
 		}
 		complete := older.dropped
 		if len(kept.records) > 0 && older.bytes > older.maxBytes {
-			older = newest{} // a single record larger than the room that is left
+			older = newest{} // a single record is larger than the remaining room
 			complete = true
 		}
 		kept.records = append(older.records, kept.records...)
@@ -115,7 +115,7 @@ func (c *Client) Backward(
 // events since the last heartbeat had 226 MB at most; with these, 81 MB.
 const windowBytes = 2 << 20
 
-// window is a range of offsets. A caller that kept only the upper part of it raises from.
+// window is a range of offsets. A caller that kept only its upper part raises from.
 type window struct{ from, to int64 }
 
 // windows calls each with ranges of offsets, from end down to the first offset, until each returns false. A range is four
@@ -153,7 +153,7 @@ func (c *Client) windows(
 	return nil
 }
 
-// newest keeps the newest of the records that are added: as many as it may, and always the last.
+// newest keeps the newest of the added records: as many as it may, and always the last.
 type newest struct {
 	maxRecords int // 0: any number
 	maxBytes   int
@@ -174,7 +174,7 @@ func (n *newest) add(s Stored) {
 	}
 }
 
-// footprint is about what a record takes in memory.
+// footprint estimates the memory of a record.
 func footprint(rec *schemas.Record) int {
 	const structure = 200
 	n := structure + len(rec.Key) + len(rec.Value)

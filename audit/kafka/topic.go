@@ -14,7 +14,7 @@ import (
 type topicState struct {
 	layout
 	settings map[string]string // nil if they may not be read
-	refused  error             // why they may not
+	refused  error             // why they may not be read
 }
 
 // ensureTopics makes the topics that are missing and may be made, and returns the state of each. It refuses topics that
@@ -27,7 +27,7 @@ func (c *Client) ensureTopics(ctx context.Context, topics []Topic) (map[string]t
 	for i := range topics {
 		t := &topics[i]
 		err := c.ensureTopic(ctx, t)
-		if err == nil { // inspected also if just made: somebody else may have made it
+		if err == nil { // inspected even if just made, because another process may have made it
 			all[t.Name], err = c.inspect(ctx, t)
 		}
 		errs = append(errs, err)
@@ -39,7 +39,7 @@ func (c *Client) ensureTopics(ctx context.Context, topics []Topic) (map[string]t
 func (c *Client) ensureTopic(ctx context.Context, t *Topic) error {
 	patience := c.timing.missing
 	if t.Create {
-		patience = 0 // asking for a topic that is there after all is harmless
+		patience = 0 // creating a topic that exists after all is harmless
 	}
 	_, err := c.partitions(ctx, t.Name, t.Partitions, patience)
 	var missing *MissingTopicError
@@ -56,8 +56,8 @@ func (c *Client) ensureTopic(ctx context.Context, t *Topic) error {
 	return err
 }
 
-// inspect returns the state of a topic, and refuses one that cannot be used. Partitions that somebody has added are left
-// alone: keys stay in their partition, and Kafka cannot take partitions away.
+// inspect returns the state of a topic, and refuses an unusable one. Added partitions are not used: keys stay in their partition, and Kafka cannot remove
+// partitions.
 func (c *Client) inspect(ctx context.Context, t *Topic) (topicState, error) {
 	seen, err := c.layout(ctx, t.Name, t.Partitions, c.timing.missing)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *Client) createTopic(ctx context.Context, t *Topic) error {
 		if err := resp.Errors[t.Name]; !errors.Is(err, kafkago.TopicAlreadyExists) {
 			return err
 		}
-		return nil // an attempt whose answer was lost, or somebody else
+		return nil // created by an attempt whose answer was lost, or by another process
 	})
 	if err == nil {
 		c.log.Info("topic created", "topic", t.Name, "partitions", t.Partitions)

@@ -109,8 +109,8 @@ func (p *Publisher) checkSettings(ctx context.Context) error {
 	return nil
 }
 
-// notes are what was found wrong with each topic at the last check, in sentences: fewer replicas than configured, a smaller
-// min.insync.replicas, partitions that somebody has added, settings that may not be read.
+// notes are the problems of each topic at the last check, in sentences: fewer replicas than configured, a smaller min.insync.replicas, added partitions,
+// settings that may not be read.
 type notes struct {
 	mu      sync.Mutex
 	byTopic map[string][]string
@@ -128,8 +128,7 @@ func (n *notes) replace(topic string, found []string) []string {
 	return before
 }
 
-// warn logs what is wrong with a topic, and notes it. What endangers records is logged each time, the rest
-// once.
+// warn logs the problems of a topic, and notes them. Problems that endanger records are logged each time, the others once.
 func (p *Publisher) warn(t *Topic, seen topicState) {
 	var lasting []string
 	if t.Partitions != 0 && seen.partitions > t.Partitions {
