@@ -6,7 +6,7 @@
 //   - Exactly the rows that the policy's kind calls due are deleted, and no value raises an error inside a scan: see planner/expiry,
 //     which has a file per kind. Pick, delete, survey and plan use one condition from there: due, and where, and not held.
 //   - A policy version never changes. Two equal definitions give the same text, byte for byte.
-//   - A deletion function deletes due rows of its policy's table and nothing else, whoever calls it and whatever the settings; it writes
+//   - A deletion function deletes due rows of its policy's table and nothing else, for any caller and under any settings; it writes
 //     its ledger row first and its result last, and accepts only a claim of its own transaction.
 //   - The executor's login may call the functions, and may do nothing else with a user's table.
 //   - Each due row of a run is picked, or in a range counted, once, in the order of (column, key). A row that was locked or moved during

@@ -37,7 +37,7 @@ type Hide struct {
 }
 
 // HideUnder hides what is due under a definition: the same condition as in its functions, at the present time. If the definition sets a column,
-// it hides rows in which the column is set, whoever set it.
+// it hides rows in which the column is set, by anyone.
 func HideUnder(d *functions.Definition) *Hide {
 	h := &Hide{condition: d.Condition()}
 	if d.Soft == nil {

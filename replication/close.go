@@ -12,10 +12,10 @@ var (
 	terminate = []byte{'X', 0, 0, 0, 4}
 )
 
-// Close tells the server the confirmed position, ends the stream and closes the connection. What was received and not
-// delivered is thrown away; the slot keeps it. When it returns nil the slot is free. When the server did not answer
-// within a second, or before ctx ended, the connection is closed all the same and the slot is free as soon as the
-// server notices. Closing a stream that has failed returns nil, and so does closing it twice.
+// Close sends the server the confirmed position, ends the stream and closes the connection. What was received but not delivered is
+// dropped; the slot keeps it. If it returns nil the slot is free. If the server does not answer within a second, or before ctx ends, the
+// connection is closed nevertheless, and the slot is free as soon as the server notices. Closing a stream that has failed returns nil, and
+// so does closing it twice.
 func (s *Stream) Close(ctx context.Context) error {
 	if s.err != nil {
 		return nil
@@ -32,7 +32,7 @@ func (s *Stream) Close(ctx context.Context) error {
 	return err
 }
 
-// drain throws away what the server still sends, until it says that it is done.
+// drain discards what the server still sends, until it ends the copy.
 func (s *Stream) drain(ctx context.Context) error {
 	until := time.Now().Add(closeWithin)
 	for {
@@ -43,7 +43,7 @@ func (s *Stream) drain(ctx context.Context) error {
 		if ok || f.size() > largeMessage {
 			s.wire.skip(f)
 			switch f.kind {
-			case 'Z', 'C', 'E': // ready, complete, or an error: the slot has been let go in any case
+			case 'Z', 'C', 'E': // ready, complete, or an error: the slot is free in any case
 				return nil
 			}
 			continue
@@ -53,7 +53,7 @@ func (s *Stream) drain(ctx context.Context) error {
 		}
 		switch err := s.read(ctx, until, nil); {
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return nil // the server's process is gone, and has let go
+			return nil // the server's process has ended, and the slot is free
 		case err != nil:
 			return err
 		}

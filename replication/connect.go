@@ -11,10 +11,10 @@ import (
 	"lapse/schemas"
 )
 
-// connect makes a replication connection that still speaks SQL, and the wire below it.
+// connect makes a replication connection that still accepts SQL, and the wire below it.
 //
-// The settings of every session of ours pin the text form of every type: the same log gives the same bytes, whatever the
-// role, the database or the server's configuration says. client_encoding alone is set again, to the database's.
+// The settings of our sessions pin the text form of every type: the same log gives the same bytes, whatever the role, the database or the
+// server's configuration says. Only client_encoding is set again, to the database's.
 func connect(ctx context.Context, c StreamConfig) (*pgx.Conn, *wire, error) {
 	config, err := pgx.ParseConfig(c.ConnString)
 	if err != nil {
@@ -42,8 +42,8 @@ func connect(ctx context.Context, c StreamConfig) (*pgx.Conn, *wire, error) {
 	return conn, wire(), nil
 }
 
-// allowLongTransactions lifts the one timeout of the server that ends a stream: to it the decoding of a transaction is one. Before
-// 17 there is no such setting, so it cannot be among those that a connection begins with.
+// allowLongTransactions lifts transaction_timeout, the one server setting that would end a stream: the server counts the decoding of a
+// transaction as one. Before PostgreSQL 17 there is no such setting, so it cannot be a startup parameter.
 func allowLongTransactions(ctx context.Context, conn *pgx.Conn) error {
 	const query = `select pg_catalog.set_config(s.name, '0', false) from pg_catalog.pg_settings s where s.name = 'transaction_timeout'`
 	if _, err := conn.Exec(ctx, query); err != nil {
@@ -52,8 +52,8 @@ func allowLongTransactions(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// senderTimeout is how long the server waits for a sign of life. It sees to it that this is not forever, nor longer than
-// we want to wait for one of the server.
+// senderTimeout returns how long the server waits for a message of ours. It makes sure that this is neither forever nor longer than we want to
+// wait for the server's.
 func senderTimeout(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
 	var milliseconds int64
 	const query = `select s.setting::bigint from pg_catalog.pg_settings s where s.name = 'wal_sender_timeout'`

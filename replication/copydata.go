@@ -12,9 +12,9 @@ import (
 	"lapse/schemas"
 )
 
-// headOrWhole decides about a large message as soon as its head is there: it is buffered until it is whole, or delivered by its
-// head, and the rest of it thrown away as it comes. Length and head alone decide, however much has been received, so that
-// a transaction that is sent again gives the same changes.
+// headOrWhole decides about a large message as soon as its head has arrived: either it is buffered until it is complete, or its head is delivered
+// and the rest is discarded on arrival. Only length and head decide, however much has arrived, so a transaction that is sent again gives the
+// same changes.
 func (s *Stream) headOrWhole(f frame, whole bool) (frame, bool, error) {
 	const head = dataHeader + changeHead
 	switch {
@@ -30,8 +30,7 @@ func (s *Stream) headOrWhole(f frame, whole bool) (frame, bool, error) {
 	}
 }
 
-// messageType is the type of the message inside a frame: pgoutput's letter, or that of the frame itself; zero if there is no
-// frame.
+// messageType is the type of the message inside a frame: pgoutput's letter, or the frame's own; zero if there is no frame.
 func (f frame) messageType(ok bool) byte {
 	switch {
 	case !ok:
@@ -75,7 +74,7 @@ func (s *Stream) handle(f frame) (*Message, error) {
 	}
 }
 
-// data decodes one message of the output plugin, or no more than the head of it.
+// data decodes one message of the output plugin, or only its head.
 func (s *Stream) data(c *cursor, headOnly bool) (*Message, error) {
 	at := c.lsn()
 	c.take(dataHeader - 9)
@@ -125,8 +124,8 @@ func (s *Stream) takeKeepalive(c *cursor, f frame) (*Message, error) {
 	return &s.keepalive, nil
 }
 
-// notice reads a notice. Since PostgreSQL 18 a publication that is missing at the stream's position is not an error but a
-// warning, and the changes of its tables are left out. Nothing else says so.
+// notice reads a notice. Since PostgreSQL 18, if a publication did not exist at the stream's position, the server only sends a warning, and omits
+// the changes of its tables. Nothing else shows that.
 func (s *Stream) notice(body []byte) error {
 	var notice pgproto3.NoticeResponse
 	if err := notice.Decode(body); err != nil {
@@ -146,9 +145,8 @@ func (s *Stream) notice(body []byte) error {
 	return nil
 }
 
-// waitsForStandby reports whether PostgreSQL 17 or later says that it waits for a slot of synchronized_standby_slots: in a warning, or
-// in an error when it stops meanwhile. The SQLSTATE says other things too, and the text is translated; the name of the function that
-// says it is not.
+// waitsForStandby reports whether PostgreSQL 17 or later says that it waits for a slot of synchronized_standby_slots: in a warning, or in an error if
+// it stops meanwhile. It checks the name of the server's function, because the SQLSTATE has other meanings too, and the text is translated.
 func waitsForStandby(err *pgconn.PgError) bool { return err.Routine == "StandbySlotsHaveCaughtup" }
 
 func publicationMissing(slot string, cause error) error {
@@ -159,7 +157,7 @@ func publicationMissing(slot string, cause error) error {
 	}
 }
 
-// streamError is what an error of the server in the middle of the stream means.
+// streamError interprets an error of the server in the middle of the stream.
 func (s *Stream) streamError(err error) error {
 	if server := (*pgconn.PgError)(nil); errors.As(err, &server) && waitsForStandby(server) {
 		return fmt.Errorf("%w, while it waited for a standby: %w", errServerStopped, err)
@@ -173,7 +171,7 @@ func (s *Stream) streamError(err error) error {
 			Fix: fixLost(s.slot),
 		}
 	case schemas.SQLStateProgramLimitExceeded, schemas.SQLStateInternalError:
-		// What PostgreSQL says of a row that it cannot send, among other things.
+		// PostgreSQL reports a row that it cannot send by these SQLSTATEs, among other things.
 		return fmt.Errorf("read slot %q: %w; if that is about a length or a request size, a deleted row is longer than PostgreSQL can send: see docs/limits.md",
 			s.slot, &redactedError{err})
 	default:

@@ -7,8 +7,8 @@ import (
 	"lapse/schemas"
 )
 
-// cursor walks over one message without ever leaving it. A read beyond the end gives a zero and sets short; the caller
-// checks short once, after its last read, and inside every loop whose length came from the wire.
+// cursor reads one message and never beyond it. A read past the end returns zero and sets short. The caller checks short once, after its last read,
+// and inside every loop whose length came from the wire.
 type cursor struct {
 	rest  []byte
 	short bool

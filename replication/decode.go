@@ -9,8 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// What can be wrong with a message. An error says nothing else about the content: bytes of a message
-// are rows of somebody's table.
+// What can be wrong with a message. An error says nothing else about the content, because a message contains rows of a user's table.
 var (
 	errShort         = errors.New("it ends too early")
 	errTrailing      = errors.New("it is longer than its content")
@@ -29,37 +28,36 @@ var (
 	errTooLong       = errors.New("it is longer than any message of its type can be")
 )
 
-// decoder turns pgoutput's messages (protocol 1, text) into Messages, in place: one Message, one Change and two rows are
-// used again and again, and values point into the bytes they were decoded from. It holds the relations and the open
-// transaction, so messages must come in the order of the stream. After an error it must not be used further.
+// decoder turns pgoutput's messages (protocol 1, text) into Messages, in place: it reuses one Message, one Change and two rows, and values point
+// into the bytes from which they were decoded. It keeps the relations and the open transaction, so messages must come in the order of the stream.
+// After an error it must not be used again.
 type decoder struct {
 	timelineOf func(schemas.LSN) schemas.Timeline
 	history    schemas.History // of transactions from here on
 
-	types     map[uint32]TypeName // of relations that are still to be described
+	types     map[uint32]TypeName // of relations that follow
 	relations map[uint32]*Relation
-	last      *Relation // of the last change, which most often is that of the next one too
+	last      *Relation // of the last change, and usually of the next one too
 
 	tx      *Tx    // open transaction
 	ordinal uint64 // of its next change
-	begun   bool   // KindBegin is still to be delivered
+	begun   bool   // KindBegin is not delivered yet
 
 	message   Message
 	change    Change
 	old, new  []Value
-	truncated []*Relation // tables of the last truncate that are still to be delivered
+	truncated []*Relation // tables of the last truncate that are not delivered yet
 }
 
 func newDecoder(timelineOf func(schemas.LSN) schemas.Timeline) *decoder {
 	return &decoder{timelineOf: timelineOf, types: map[uint32]TypeName{}, relations: make(map[uint32]*Relation)}
 }
 
-// open says whether a transaction has begun and not ended.
+// open reports whether a transaction has begun and not ended.
 func (d *decoder) open() bool { return d.tx != nil }
 
-// pending returns the message that is to be delivered before anything else is decoded, or nil. next is the type of the
-// message that follows, or zero while that is unknown. The begin of a transaction waits for it: the replication origin,
-// if there is one, comes as the message after the begin.
+// pending returns the message to deliver before anything else is decoded, or nil. next is the type of the following message, or zero if unknown. The
+// begin of a transaction waits for it, because the replication origin, if there is one, comes as the message after the begin.
 func (d *decoder) pending(next byte) *Message {
 	switch {
 	case d.begun && next != 0 && next != byte(pglogrepl.MessageTypeOrigin):
@@ -77,7 +75,7 @@ func (d *decoder) pending(next byte) *Message {
 	}
 }
 
-// decode reads one message. It returns nil where there is nothing to deliver; pending must be asked again after it.
+// decode reads one message. It returns nil if there is nothing to deliver; call pending again after it.
 func (d *decoder) decode(data []byte) (*Message, error) {
 	c := cursor{rest: data}
 	var m *Message

@@ -1,27 +1,26 @@
-// Package replication reads committed changes from a PostgreSQL logical slot: publication, slot, stream, decoding,
-// positions. It knows nothing of policies or of Kafka, and is of use without the rest of Lapse: see the example of Open.
+// Package replication reads committed changes from a PostgreSQL logical slot: publication, slot, stream, decoding, positions. It knows nothing
+// about policies or Kafka, and can be used without the rest of Lapse: see the example of Open.
 //
 // # What it promises
 //
 //   - Every committed change of a published table above the slot's position, in commit order, whole transactions only,
 //     each at a Position that is the same however often it is sent.
 //   - A change may come again. After a crash of either side the slot goes back to a position that was confirmed before.
-//     Only a Position tells whether a change has been seen.
-//   - The slot moves only over what the caller has confirmed. No status carries any other position, and none beyond
+//     Only a Position tells whether a change was seen before.
+//   - The slot advances only over what the caller has confirmed. No status contains any other position, and none beyond
 //     what this server has sent on this stream.
-//   - A transaction of any size passes through in constant memory, and so does a row of any size. Values of more than 1 MiB
-//     are buffered only where they are wanted (keys, rows of schema lapse, updates, and an insert at once after a delete
-//     from another table, which may be a row that moved), up to 16 MiB. Of other rows the change is delivered without values.
-//   - A server that shuts down hears of no position that is not durable, and is not kept waiting: the caller is told.
-//   - A server that says nothing is asked each ten seconds, and given up after a minute without an answer.
+//   - A transaction of any size needs constant memory, and so does a row of any size. Values of more than 1 MiB are buffered
+//     only if they are needed (keys, rows of schema lapse, updates, and an insert directly after a delete from another
+//     table, which may be a row that moved), up to 16 MiB. The change of any other row is delivered without values.
+//   - A server that shuts down gets no position that is not durable, and does not have to wait: the caller is told.
+//   - A silent server is asked for an answer every ten seconds, and given up after a minute without one.
 //   - Wake, and the end of a context, interrupt a call at once and lose nothing.
 //
 // # What it refuses
 //
-// To skip anything. What cannot be decoded, a publication that is missing, a slot that was lost: each ends the stream
-// with an error that says so (see GradeOf: Stop). To make a slot by itself: EnsureSlot is for setup. To publish
-// a table whose own deletes would then fail (CheckIdentity). To read from a standby. To show a row's values in an error
-// or a log.
+// To skip anything: a message that cannot be decoded, a missing publication, a lost slot each end the stream with an error that says so (see
+// GradeOf: Stop). To make a slot by itself: EnsureSlot is for setup. To publish a table whose own deletes would then fail (CheckIdentity). To read
+// from a standby. To show a row's values in an error or a log.
 //
 // # Order
 //
@@ -32,8 +31,8 @@
 //	  Confirm(tx.EndLSN)                                     sent with the next status
 //	Close                                                    the slot is free
 //
-// A keepalive's WALEnd may be confirmed when no transaction is open (Message.Open) and everything before it is durable:
-// that is how the slot moves over what is not published.
+// A keepalive's WALEnd may be confirmed if no transaction is open (Message.Open) and everything before it is durable. In this way the slot
+// advances over what is not published.
 //
 // # States of a stream
 //
@@ -48,15 +47,14 @@
 //
 // # One goroutine, two things to wait for
 //
-// A stream belongs to one goroutine, which often waits for something else too: acknowledgements, a deadline. What ends that
-// wait calls Wake, from any goroutine, and the Next or Wait that waits, or the next one, returns ErrWoken. Wakes that are
-// not yet taken count as one, so check everything after one. Where nothing can be taken from the stream meanwhile, call
-// Wait, or During with the work itself: both keep answering the server.
+// A stream belongs to one goroutine, which often waits for something else too: acknowledgements, a deadline. To end that wait, call Wake, from any
+// goroutine: the waiting Next or Wait, or the next one, returns ErrWoken. Several unread wakes count as one, so check everything after one. While
+// nothing can be taken from the stream, call Wait, or During with the work itself: both keep answering the server.
 //
 // # Patience
 //
-// All times are in patience.go. A server that is told to stop sends all that it has, and then waits until everything is
-// confirmed. It asks for an answer, and asks again as soon as it has one; it gives no other sign.
+// All times are in patience.go. A server that is told to stop sends everything that it has, and then waits until all of it is confirmed. It asks for
+// an answer, and asks again as soon as it has one; it gives no other sign.
 //
 //	the server                                  who notices                        what happens
 //	asks twice within 100 ms                    Next: Message.Stopping             answered each 20 ms with the confirmed position
@@ -73,10 +71,10 @@
 //	During                                      asks by itself                     cancels its work after 2 s, returns the error
 //	Close                                                                          waits a second for the server's end of copy
 //
-// A sign that is older than 10 s was something else: a busy server asks twice now and then.
+// A sign older than 10 s had another cause: a busy server asks twice now and then.
 //
-// A server that says nothing is asked each 10 s (Stream.Idle) and given up after a minute. One that reads a transaction and
-// sends nothing of it answers when half of wal_sender_timeout has passed; Open sees to it that this is 20 s at most.
+// A silent server is asked every 10 s (Stream.Idle) and given up after a minute. A server that reads a transaction and sends nothing of it answers
+// when half of wal_sender_timeout has passed; Open makes sure that this is at most 20 s.
 //
 // # When something fails
 //
@@ -101,14 +99,13 @@
 //
 // # Speed
 //
-// The decoder works in place: no allocation per row. The server makes a send per row, so what decides is how rarely the
-// reader is woken: reads are large, and nothing is done per message that could be done per read.
+// The decoder works in place: no allocation per row. The server makes a send per row, so speed depends on how rarely the reader is woken: reads are
+// large, and work is done per read, not per message, wherever possible.
 //
 // # Where things are
 //
-// One file each: patience with a server (patience.go), the wake (wake.go), waiting (wait.go), reading bytes (wire.go, read.go),
-// messages of the replication protocol (copydata.go), of pgoutput (decode.go, transaction.go, relation.go, row.go), statuses
-// (status.go), opening (open.go, connect.go, start.go), the sides of the catalog (publication.go, membership.go, slot.go,
-// replicaidentity.go, synchronous.go, system.go). Another message of pgoutput goes into a file of its own, with a case in
-// decoder.decode; another check before a stream into prepare.
+// One file each: patience with a server (patience.go), the wake (wake.go), waiting (wait.go), reading bytes (wire.go, read.go), messages of the
+// replication protocol (copydata.go), of pgoutput (decode.go, transaction.go, relation.go, row.go), statuses (status.go), opening (open.go,
+// connect.go, start.go), the catalog (publication.go, membership.go, slot.go, replicaidentity.go, synchronous.go, system.go). Another message of
+// pgoutput goes into a file of its own, with a case in decoder.decode; another check before a stream goes into prepare.
 package replication

@@ -8,21 +8,21 @@ import (
 	"lapse/schemas"
 )
 
-// What a caller may want to branch on. All but errClosed come wrapped in an error that says what to do.
+// Errors for callers to branch on. All but errClosed come wrapped in an error that says what to do.
 var (
-	// ErrSlotActive: another connection streams from the slot. The slot is the mutex, so this is how an auditor learns
-	// that another one is at work, or that the server has not yet noticed its own last connection's end.
+	// ErrSlotActive: another connection streams from the slot. The slot is the mutex: another auditor is at work, or the server has not yet noticed
+	// that its own last connection has ended.
 	ErrSlotActive = errors.New("the slot is in use")
-	// errSlotMissing: there is no such slot. What was deleted since it was there cannot be known: a gap.
+	// errSlotMissing: there is no such slot. What was deleted since it was dropped cannot be known: a gap.
 	errSlotMissing = errors.New("the slot does not exist")
-	// ErrSlotLost: the server has given up the slot, because it held back more log than it was allowed to. A gap.
+	// ErrSlotLost: the server has invalidated the slot, because it held back more log than allowed. A gap.
 	ErrSlotLost = errors.New("the slot is lost")
-	// errSlotForeign: the slot is another program's: another plugin, another database, or a temporary one.
+	// errSlotForeign: the slot belongs to another program: it has another plugin or database, or is temporary.
 	errSlotForeign = errors.New("the slot is not one of ours")
-	// errPublicationMissing: a publication does not exist, or did not at the slot's position. The second kind stays for
-	// ever: publications are made before the slot.
+	// errPublicationMissing: a publication does not exist, or did not at the slot's position. The second cannot be repaired: publications must be
+	// made before the slot.
 	errPublicationMissing = errors.New("a publication does not exist")
-	// errPublicationDiffers: a publication is there and publishes something else than Lapse relies on.
+	// errPublicationDiffers: a publication exists but publishes something else than Lapse relies on.
 	errPublicationDiffers = errors.New("a publication is not as it must be")
 	// errNotLogical: wal_level is below logical.
 	errNotLogical = errors.New("the server does not write a log that can be decoded")
@@ -55,8 +55,8 @@ func (e *SlotError) Error() string {
 
 func (e *SlotError) Unwrap() error { return e.Reason }
 
-// decodeError is a message that was not understood. The stream ends with it: what follows could be misread too. It
-// never holds the message's bytes, which are somebody's row.
+// decodeError says that a message was not understood. It ends the stream, because what follows could be misread too. It never contains the
+// message's bytes, which are a user's row.
 type decodeError struct {
 	Type   byte        // pgoutput's letter, or that of the message around it
 	LSN    schemas.LSN // the message's position, as the server said
@@ -70,7 +70,7 @@ func (e *decodeError) Error() string {
 
 func (e *decodeError) Unwrap() error { return e.Reason }
 
-// redactedError hides the text of an error of class 22 (data exception): it quotes the value.
+// redactedError hides the text of an error of class 22 (data exception), which quotes the value.
 type redactedError struct{ cause error }
 
 func (e *redactedError) Error() string {

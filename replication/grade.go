@@ -14,7 +14,7 @@ import (
 // Grade says what to do about an error of this package.
 type Grade int
 
-// The grades. Nothing here is ever skipped: a change that cannot be read is not passed over.
+// The grades. No grade skips anything: a change that cannot be read stops the audit.
 const (
 	// Stop: the same would happen again, or something has been lost; a person must act.
 	Stop Grade = iota
@@ -30,7 +30,7 @@ func (g Grade) String() string {
 	return "stop"
 }
 
-// GradeOf decides from SQLSTATE and SafeToRetry, never from the text. A cancelled context is Stop: the caller wanted it so.
+// GradeOf decides by SQLSTATE and SafeToRetry, never by the text. A canceled context is Stop, because the caller wanted it.
 func GradeOf(err error) Grade {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -41,7 +41,7 @@ func GradeOf(err error) Grade {
 	case isOurs(err):
 		return Stop
 	case errors.Is(err, pgconn.ErrReadOnlyConnection), errors.Is(err, pgconn.ErrStandbyConnection):
-		return Retry // target_session_attrs: none of the servers is a primary, as between one's end and the next one's promotion
+		return Retry // target_session_attrs: none of the servers is a primary, for instance before a promotion
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -55,7 +55,7 @@ func GradeOf(err error) Grade {
 	return Stop
 }
 
-// isOurs is true for refusals of this package, whatever they wrap.
+// isOurs reports whether an error is a refusal of this package, whatever it wraps.
 func isOurs(err error) bool {
 	var decode *decodeError
 	var slot *SlotError

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Join publishes a policy's table in Deletes, and takes it out of Changes if it is there. It first takes the table, and all
-// its partitions, SHARE ROW EXCLUSIVE: without that lock, of a transaction that is deleting right then one delete would
-// be missed and the next seen. The lock waits for writers and makes others wait, so set lock_timeout in the transaction
-// (SQLSTATE 55P03 is Retry). It then refuses a table whose own deletes the publication would break (CheckIdentity).
+// Join publishes a policy's table in Deletes, and removes it from Changes if it is there. It first locks the table, and all its partitions, SHARE
+// ROW EXCLUSIVE: without that lock, of a transaction that is just deleting, one delete would be missed and the next seen. The lock waits for
+// writers and makes others wait, so set lock_timeout in the transaction (SQLSTATE 55P03 is Retry). Join then refuses a table whose own
+// deletes the publication would break (CheckIdentity).
 //
-// Published from the commit of tx on. A table that is there already is only locked and checked.
+// The table is published from the commit of tx on. If it is published already, it is only locked and checked.
 func Join(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	t, err := lockTable(ctx, tx, relation)
 	if err != nil {
@@ -29,7 +29,7 @@ func Join(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	return removeTable(ctx, tx, Changes, t)
 }
 
-// JoinChanges is Join for a table whose updates are wanted too: it is published in Changes, and taken out of Deletes.
+// JoinChanges is Join for a table whose updates are needed too: it is published in Changes, and removed from Deletes.
 func JoinChanges(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	t, err := lockTable(ctx, tx, relation)
 	if err != nil {
@@ -44,7 +44,7 @@ func JoinChanges(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	return removeTable(ctx, tx, Deletes, t)
 }
 
-// JoinLedger publishes a table of evidence in Ledger. Only inserts are published, so no replica identity is asked for.
+// JoinLedger publishes a table of evidence in Ledger. Only inserts are published, so it needs no replica identity.
 func JoinLedger(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	t, err := lockTable(ctx, tx, relation)
 	if err != nil {
@@ -63,8 +63,8 @@ func JoinCatalog(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	return addTable(ctx, tx, Catalog, t)
 }
 
-// Leave takes a table out of Deletes and Changes, under the same lock. What was deleted before the
-// commit of tx is still delivered. A table that is in none is not an error.
+// Leave removes a table from Deletes and Changes, under the same lock. What was deleted before the commit of tx is still delivered. A table that is
+// in neither is not an error.
 func Leave(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	t, err := lockTable(ctx, tx, relation)
 	if err != nil {
@@ -85,7 +85,7 @@ type table struct {
 
 const kindPartitioned = "p"
 
-// lockTable locks a table, and makes sure that the name it locked is still that of the relation.
+// lockTable locks a table, and checks that the name that it locked still belongs to the relation.
 func lockTable(ctx context.Context, tx pgx.Tx, relation uint32) (table, error) {
 	before, err := readTable(ctx, tx, relation)
 	if err != nil {
@@ -166,7 +166,7 @@ type Member struct {
 	Partitioned bool
 }
 
-// Members lists the tables of all Lapse's publications, in order. A partitioned table stands for its partitions.
+// Members lists the tables of all Lapse's publications, in order. A partitioned table includes its partitions.
 func Members(ctx context.Context, q Querier) ([]Member, error) {
 	const query = `
 select p.pubname::text, c.oid, n.nspname::text, c.relname::text, c.relkind = 'p'

@@ -77,18 +77,17 @@ type Message struct {
 	// is: the rest of the transaction would be lost.
 	Open bool
 
-	// WALEnd is set on KindKeepalive only: how far the server has read its log for this slot. No published change
-	// that has not been delivered lies below it, provided that no transaction is open.
+	// WALEnd is set on KindKeepalive only: how far the server has read its log for this slot. If no transaction is open, every published change
+	// below it was delivered.
 	WALEnd schemas.LSN
 
-	// ReplyRequested says that the server asked for an answer. Next has answered already, with the confirmed
-	// position; who can confirm WALEnd should, with Confirm: a server that shuts down waits for it.
+	// ReplyRequested says that the server asked for an answer. Next has answered already, with the confirmed position. If the caller can confirm
+	// WALEnd it should, because a server that shuts down waits for it.
 	ReplyRequested bool
 
-	// Stopping says that the server shuts down and waits for this stream: see Stream.CheckStop. Between transactions it
-	// means that the server asked twice within 100 ms, which is what one that shuts down does, and hardly any other; it
-	// goes on asking until everything is confirmed or the stream is closed. Where WALEnd is zero a transaction is open, and
-	// a connection beside the stream was refused for that reason.
+	// Stopping says that the server shuts down and waits for this stream: see Stream.CheckStop. Between transactions it means that the server
+	// asked twice within 100 ms, as hardly any other server does; it keeps asking until everything is confirmed or the stream is closed. If WALEnd
+	// is zero, a transaction is open, and another connection was refused because of the shutdown.
 	Stopping bool
 }
 
@@ -98,25 +97,25 @@ type Tx struct {
 	CommitLSN  schemas.LSN
 	CommitTime time.Time        // UTC, in microseconds
 	Origin     string           // replication origin; empty for what was written here
-	History    schemas.History  // what Stream.SetHistory said; zero if it was not called
-	Timeline   schemas.Timeline // on which CommitLSN falls
+	History    schemas.History  // set by Stream.SetHistory; zero if it was not called
+	Timeline   schemas.Timeline // the timeline of CommitLSN
 
-	// EndLSN is what to confirm once everything of this transaction is durable. Known at KindCommit only; zero before.
+	// EndLSN is what to confirm once everything of this transaction is durable. Only known at KindCommit; zero before.
 	EndLSN schemas.LSN
 }
 
-// Position is the position of the change with this ordinal in the transaction.
+// Position returns the position of the change with this ordinal in the transaction.
 func (t *Tx) Position(ordinal uint32) Position {
 	return Position{History: t.History, Timeline: t.Timeline, Commit: t.CommitLSN, Ordinal: ordinal}
 }
 
-// Change is one row changed or one table truncated.
+// Change is one changed row or one truncated table.
 type Change struct {
 	Op       Op
 	Relation *Relation
 
-	// Old is the row before, as far as the replica identity goes; nil where the server sent none (inserts, truncates,
-	// updates that leave the identity alone).
+	// Old is the row before, as far as the replica identity shows; nil if the server sent none (inserts, truncates, updates that do not change
+	// the identity).
 	Old []Value
 	// New is the row after; nil for deletes and truncates.
 	New []Value
@@ -127,25 +126,24 @@ type Change struct {
 	// Ordinal counts the changes of the transaction from 0: a row is one, a truncate is one per table.
 	Ordinal uint32
 
-	// Cascade and RestartIdentity repeat the options of a TRUNCATE. One statement gives one Change per published
-	// table that it emptied; the tables that CASCADE took along are among them.
+	// Cascade and RestartIdentity repeat the options of a TRUNCATE. One statement gives one Change per published table that it emptied,
+	// including those reached by CASCADE.
 	Cascade         bool
 	RestartIdentity bool
 }
 
-// ValueKind says what is known of one column's value.
+// ValueKind says how much is known of one column's value.
 type ValueKind byte
 
 // The kinds of values.
 const (
 	// Null is SQL's NULL.
 	Null ValueKind = iota
-	// Unsent is a column outside the replica identity in an old row: the server sends the byte of a NULL there, but
-	// the value is simply not known. So is every value of a row of more than 1 MiB that nobody wants: inserted outside the
-	// tables of evidence and not at once after a delete from another table, or deleted under REPLICA IDENTITY FULL; and of
-	// any row of more than 16 MiB.
+	// Unsent is a column outside the replica identity in an old row: the server sends the byte of a NULL there, but the value is not known. So are
+	// all values of a row of more than 1 MiB that is not needed: inserted outside the tables of evidence and not directly after a delete from another
+	// table, or deleted under REPLICA IDENTITY FULL; and of any row of more than 16 MiB.
 	Unsent
-	// Unchanged is a large value that the update left alone and the server therefore did not send.
+	// Unchanged is a large value that the update did not change, and that the server therefore did not send.
 	Unchanged
 	// Text is the type's text form in the database's encoding, in Bytes.
 	Text

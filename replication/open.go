@@ -18,37 +18,36 @@ type StreamConfig struct {
 	ConnString string
 	// Slot is the slot to read. It must exist: a stream never makes one, because a slot that is made again is a gap.
 	Slot string
-	// Copy says to read a temporary copy of the slot, from the same position on, that is gone with the connection. The slot stays where
-	// it is, and may be read by somebody else meanwhile.
+	// Copy says to read a temporary copy of the slot, from the same position, which ends with the connection. The slot itself does not advance, and
+	// another process may read it meanwhile.
 	Copy bool
 	// Publications are the publications to read, by default Publications().
 	Publications []string
 	// StatusInterval is the longest pause between two statuses, by default 10 s, and never more than a third of the
 	// server's wal_sender_timeout. A position that moved is sent after a tenth of it.
 	StatusInterval time.Duration
-	// Admit is asked before anything else is done with a connection, which knows the simple protocol only. Its error ends
-	// Open; GradeOf says what becomes of it. nil admits everybody.
+	// Admit is called before anything else is done with a connection, which accepts only the simple protocol. Its error ends Open; GradeOf
+	// grades it. nil admits every connection.
 	Admit func(ctx context.Context, conn *pgconn.PgConn) error
-	// Inspect is called when the connection was found fit and before the stream starts, so that what it asks is answered by
-	// the very server that streams; also where the slot turns out to be in use. The connection knows the simple protocol
-	// only. Its error ends Open. nil: nothing is asked.
+	// Inspect is called after the checks of the connection and before the stream starts, so that the very server that streams answers its
+	// queries; it is also called if the slot turns out to be in use. The connection accepts only the simple protocol. Its error ends Open. nil:
+	// not called.
 	Inspect func(ctx context.Context, conn *pgx.Conn, identity *Identity) error
-	// Received is called with each number of bytes that came from the server, by the goroutine that reads the stream. nil: nobody counts.
+	// Received is called with each number of bytes that came from the server, by the goroutine that reads the stream. nil: not called.
 	Received func(bytes int)
-	// Logger gets what is worth knowing and no error; nil discards it.
+	// Logger gets what is worth knowing but no error; nil discards it.
 	Logger *slog.Logger
 }
 
-// defaultStatusInterval is that of PostgreSQL's own receivers.
+// defaultStatusInterval is the same as that of PostgreSQL's own receivers.
 const defaultStatusInterval = 10 * time.Second
 
-// Open connects and starts reading. When it returns without error the slot is ours, and stays ours until Close: the
-// server gives a slot to one connection at a time. ctx bounds the opening only.
+// Open connects and starts reading. If it returns without error the slot is ours until Close: the server gives a slot to one connection at a time.
+// ctx bounds only the opening.
 //
-// It asks for position 0/0, which is the slot's own: no client's idea of a position can skip anything.
+// Open asks for position 0/0, which means the slot's own: no wrong position of a client can skip anything.
 //
-// A slot in use is ErrSlotActive, one that is not there errSlotMissing, one that the server gave up ErrSlotLost; see
-// GradeOf for the rest.
+// A slot in use is ErrSlotActive, a missing one errSlotMissing, and one that the server has invalidated ErrSlotLost; GradeOf grades the rest.
 func Open(ctx context.Context, config StreamConfig) (*Stream, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -92,7 +91,7 @@ func open(ctx context.Context, config StreamConfig) (*Stream, error) {
 	return s, nil
 }
 
-// prepare does what must be asked before the stream starts, because nothing can be asked after.
+// prepare makes the queries that must precede the stream, because none can be made after.
 func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream, error) {
 	identity, err := readIdentity(ctx, conn)
 	if err != nil {
@@ -111,7 +110,7 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	if err != nil {
 		return nil, err
 	}
-	// Before the stream: the server must have no moment in which commits wait for us.
+	// Before the stream starts, so that commits never wait for us.
 	if err := CheckSynchronousNames(ctx, conn, applicationName(&conn.Config().Config)); err != nil {
 		return nil, err
 	}
@@ -133,13 +132,12 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 		}
 	}
 	if slot.Active && !config.Copy {
-		// START_REPLICATION would say so too. But were the other stream to end before it, the position read here would
-		// be older than the slot's.
+		// START_REPLICATION would report it too. But if the other stream ended just before, the position read here would be older than the slot's.
 		return nil, &SlotError{
 			Slot: config.Slot, Reason: ErrSlotActive, Detail: fmt.Sprintf("by server process %d", slot.ActivePID), Fix: fixActive,
 		}
 	}
-	// Last, because the simple protocol cannot carry parameters in every encoding.
+	// This comes last, because the simple protocol cannot carry parameters in every encoding.
 	if _, err := conn.Exec(ctx, "set client_encoding to "+schemas.Literal(identity.Encoding)); err != nil {
 		return nil, fmt.Errorf("set client_encoding: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Patience with a server, in both directions: how long it is waited for, and how long it is kept waiting.
+// Patience with a server, in both directions: how long we wait for it, and how long we let it wait.
 //
 //	the server             it is asked                              it is given up
 //	says nothing           each 10 s for an answer                  after a minute without a byte
@@ -16,33 +16,30 @@ import (
 //	transaction            the stream, after the first second
 //	does not end a Close   no                                       after a second
 const (
-	// askEvery is how long the server may say nothing before it is asked for an answer.
+	// askEvery is how long the server may be silent before we ask it for an answer.
 	askEvery = 10 * time.Second
-	// answerWithin is how long it may say nothing, though asked, before the stream is given up.
+	// answerWithin is how long it may be silent, though asked, before we give up the stream.
 	answerWithin = time.Minute
-	// senderTimeoutAtMost bounds wal_sender_timeout in our own session. A server that reads a transaction and sends nothing of
-	// it reads what we say, and answers, when half of that time has passed, and not before.
+	// senderTimeoutAtMost bounds wal_sender_timeout in our own session. A server that reads a transaction and sends nothing of it reads our
+	// messages, and answers, only when half of that time has passed.
 	senderTimeoutAtMost = 40 * time.Second
 
-	// answerPause is the least time between two answers to a server that asks. One that shuts down asks again the
-	// moment it is answered; without the pause both sides would spin.
+	// answerPause is the shortest time between two answers to a server that asks. A server that shuts down asks again as soon as it is answered;
+	// without the pause both sides would spin.
 	answerPause = 20 * time.Millisecond
 	// askedTwiceWithin is how close two requests of a server that shuts down are.
 	askedTwiceWithin = 100 * time.Millisecond
-	// probeEvery is how often the server is probed where its own sign cannot be seen, and how long a transaction must have
-	// been open for that.
+	// probeEvery is how often the server is probed if its own sign cannot be seen, and how long a transaction must have been open for that.
 	probeEvery = time.Second
 	// tellEvery is how often the caller is told again that the server shuts down.
 	tellEvery = 250 * time.Millisecond
-	// signsLast is how long a sign of a server that shuts down counts. One that is older was something else.
+	// signsLast is how long a sign of a shutdown counts. An older sign had another cause.
 	signsLast = 10 * time.Second
-	// StalledAtMost is how long what the caller waits for may make no progress while a server shuts down: it will not
-	// move in time.
+	// StalledAtMost is how long the caller's wait may make no progress while a server shuts down.
 	StalledAtMost = 2 * time.Second
-	// keptWaitingAtMost is how long a server that shuts down is kept waiting, whatever for.
+	// keptWaitingAtMost is how long a server that shuts down is kept waiting, whatever the reason.
 	keptWaitingAtMost = 3 * time.Second
-	// closeWithin is how long Close waits for the server. One that is in the middle of a large transaction does not look
-	// up before its end.
+	// closeWithin is how long Close waits for the server. A server in the middle of a large transaction reads nothing before its end.
 	closeWithin = time.Second
 )
 
@@ -51,21 +48,21 @@ var (
 	ErrStopping = errors.New("the server is shutting down and waits for this stream")
 	// errOverdue: the caller must close the stream, or the server cannot stop in time.
 	errOverdue = errors.New("the server is shutting down and can wait for this stream no longer")
-	// errNoAnswer: the server was asked for an answer and gave none. A frozen host, or a proxy without a server, looks like
-	// a quiet database as long as TCP holds.
+	// errNoAnswer: the server was asked for an answer and gave none. As long as TCP holds, a frozen host, or a proxy without a server, looks like a
+	// quiet database.
 	errNoAnswer = errors.New("the server does not answer on the stream")
 )
 
-// CheckStop returns an error, of grade Retry, when the server shuts down and can be kept waiting no longer: close the stream.
-// stalled is how long what the caller waits for has not moved. Call it after ErrStopping and after a message with Stopping.
+// CheckStop returns an error, of grade Retry, if the server shuts down and can wait no longer: close the stream. stalled is how long the caller's own wait
+// has made no progress. Call it after ErrStopping and after a message with Stopping.
 func (s *Stream) CheckStop(stalled time.Duration) error {
 	if s.stop.probe.found() {
-		return errOverdue // it would wait for the rest of a transaction, however long that is
+		return errOverdue // the server would wait for the rest of a transaction, however long
 	}
 	return s.stop.signs.check(time.Now(), stalled)
 }
 
-// stopSigns is when a server showed that it shuts down and waits for this stream.
+// stopSigns are the times when a server showed that it shuts down and waits for this stream.
 type stopSigns struct{ first, last time.Time }
 
 func (p *stopSigns) note(now time.Time) {
@@ -77,7 +74,7 @@ func (p *stopSigns) note(now time.Time) {
 
 func (p *stopSigns) recent(now time.Time) bool { return now.Sub(p.last) <= signsLast }
 
-// repeatAt is when the caller is to be told again, without another sign; zero for never.
+// repeatAt returns when to tell the caller again without another sign; zero for never.
 func (p *stopSigns) repeatAt(now time.Time) time.Time {
 	if !p.recent(now) {
 		return time.Time{}
@@ -92,8 +89,8 @@ func (p *stopSigns) check(now time.Time, stalled time.Duration) error {
 	return nil
 }
 
-// stopWatch is what a stream knows of a server that shuts down. While a transaction is open such a server sends the rest of
-// it first, however long that takes, and asks for nothing meanwhile: the stream shows no sign, so the server is probed.
+// stopWatch detects a server that shuts down. If a transaction is open, such a server first sends the rest of it, however long that takes, and asks for
+// nothing meanwhile. The stream shows no sign then, so the server is probed.
 type stopWatch struct {
 	signs  stopSigns
 	since  time.Time // when the transaction was first seen to be open; zero between transactions
@@ -101,7 +98,7 @@ type stopWatch struct {
 	toldAt time.Time // when the caller was last told what the probe found
 }
 
-// stopSeen is true when the caller must be told, from time to time, that a probe has found the server shutting down.
+// stopSeen reports, from time to time, that a probe has found the server shutting down, so that the caller is told.
 func (s *Stream) stopSeen(now time.Time) bool {
 	w := &s.stop
 	switch {
@@ -119,7 +116,7 @@ func (s *Stream) stopSeen(now time.Time) bool {
 	return true
 }
 
-// stopMessage is the message that tells of it, or nil.
+// stopMessage returns the message about it, or nil.
 func (s *Stream) stopMessage(now time.Time) *Message {
 	if !s.stopSeen(now) {
 		return nil
@@ -129,7 +126,7 @@ func (s *Stream) stopMessage(now time.Time) *Message {
 	return &s.keepalive
 }
 
-// foundBy is closed when p has found the server shutting down; nil if the caller was told of it a moment ago.
+// foundBy returns a channel that is closed when p has found the server shutting down; nil if the caller was told a moment ago.
 func (w *stopWatch) foundBy(p *probe, now time.Time) <-chan struct{} {
 	if now.Sub(w.toldAt) < tellEvery {
 		return nil
@@ -148,12 +145,12 @@ func (w *stopWatch) endTransaction() {
 	w.since, w.probe, w.toldAt = time.Time{}, nil, time.Time{}
 }
 
-// liveness is what the stream knows of a server that says nothing.
+// liveness is what the stream knows about a silent server.
 type liveness struct {
 	askEvery     time.Duration
 	answerWithin time.Duration
 
-	began   time.Time // the clock's zero: what is kept is monotonic
+	began   time.Time // the zero of the monotonic times below
 	askedAt time.Time // when the server was last asked
 	readAt  int64     // position in the connection where the reader last ran out of messages
 }
@@ -162,21 +159,20 @@ func newLiveness() liveness {
 	return liveness{askEvery: askEvery, answerWithin: answerWithin, began: time.Now()}
 }
 
-// Idle is the time since the last byte from the server. It stays below ten seconds or so: a server that says nothing
-// is asked; one that reads a transaction and sends nothing of it takes twenty to answer. It means nothing
-// while messages are here that have not been taken. Safe for concurrent use.
+// Idle is the time since the last byte from the server. It normally stays below about ten seconds, because a silent server is asked; one that reads a
+// transaction and sends nothing of it takes up to twenty to answer. It means nothing while received messages have not been taken. Safe for
+// concurrent use.
 func (s *Stream) Idle() time.Duration {
 	return time.Since(s.liveness.began) - time.Duration(s.receivedAt.Load())
 }
 
-// Ask has the server asked, with the next status, how far it has read. Its answer is a keepalive. Next and Wait send it
-// within a tenth of the status interval. Safe for concurrent use.
+// Ask makes the next status ask the server how far it has read. The answer is a keepalive. Next and Wait send the status within a tenth of the status
+// interval. Safe for concurrent use.
 func (s *Stream) Ask() { s.asking.Store(true) }
 
 func (s *Stream) received() { s.receivedAt.Store(int64(time.Since(s.liveness.began))) }
 
-// beforeRead is called before the stream waits for bytes. What was taken from the buffer since the last time took its own
-// time, in which nothing was read.
+// beforeRead is called before the stream waits for bytes. The time that the caller spent on received messages does not count as silence of the server.
 func (s *Stream) beforeRead() {
 	if at := s.wire.base + int64(s.wire.r); at != s.liveness.readAt {
 		s.liveness.readAt = at
@@ -184,13 +180,13 @@ func (s *Stream) beforeRead() {
 	}
 }
 
-// wantsAnswer says whether the next status asks for an answer, and must go out now because of it.
+// wantsAnswer reports whether the next status must ask for an answer, and must be sent now because of that.
 func (s *Stream) wantsAnswer(now time.Time) bool {
 	every := s.liveness.askEvery
 	return s.asking.Load() || every > 0 && s.Idle() >= every && now.Sub(s.liveness.askedAt) >= every
 }
 
-// checkAnswer returns an error when the server has not answered for too long.
+// checkAnswer returns an error if the server has not answered for too long.
 func (s *Stream) checkAnswer() error {
 	if idle := s.Idle(); s.liveness.answerWithin > 0 && idle >= s.liveness.answerWithin {
 		return fmt.Errorf("read slot %q: %w: nothing for %s", s.slot, errNoAnswer, idle.Round(time.Second))

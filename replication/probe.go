@@ -9,14 +9,14 @@ import (
 	"lapse/schemas"
 )
 
-// probe connects to a server, again and again, to see whether it still takes connections.
+// probe connects to a server repeatedly, to see whether it still accepts connections.
 type probe struct {
 	stopping chan struct{} // closed when the server says that it is shutting down
 	cancel   context.CancelFunc
 	done     chan struct{}
 }
 
-// startProbe connects for the first time after a while, and calls found, if it is not nil, when the server is shutting down.
+// startProbe connects for the first time after a while, and calls found, if it is not nil, if the server is shutting down.
 func startProbe(ctx context.Context, config *pgconn.Config, after time.Duration, found func()) *probe {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &probe{stopping: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
@@ -43,7 +43,7 @@ func startProbe(ctx context.Context, config *pgconn.Config, after time.Duration,
 	return p
 }
 
-// found says whether the server is shutting down. A probe that is nil has found nothing.
+// found reports whether the server is shutting down. A nil probe has found nothing.
 func (p *probe) found() bool {
 	if p == nil {
 		return false
@@ -62,8 +62,7 @@ func (p *probe) end() {
 	<-p.done
 }
 
-// isShuttingDown is true only if a server says so. It says "cannot connect now" while it starts too, but the caller has
-// a stream from it.
+// isShuttingDown is true only if a server says so. A starting server says the same, but this one has a stream already.
 func isShuttingDown(ctx context.Context, config *pgconn.Config) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeEvery)
 	defer cancel()

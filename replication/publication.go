@@ -15,20 +15,19 @@ import (
 // Publication is one of Lapse's publications.
 type Publication string
 
-// The publications. They are made once, before the slot, empty, never for all tables and never via a partition's root,
-// which would hide the partition. They are never dropped or made again: a change is decoded with the catalog of its own
-// time.
+// The publications. They are made once, before the slot, empty, never for all tables, and never via a partition's root, which would hide the
+// partition. They are never dropped or made again, because a change is decoded with the catalog of its own time.
 const (
-	// Deletes has the policies' tables, partitioned or not, and the tables that their foreign keys would take along.
+	// Deletes has the policies' tables, partitioned or not, and the tables in which their foreign keys would delete.
 	Deletes Publication = "lapse_deletes"
-	// Changes has the tables whose policy must see inserts and updates too. It is there before the first of them, because a
-	// publication has to be older than the slot. Inserts are published only where they are needed: PostgreSQL cannot send a
-	// row whose text has more than 1 GB, and the slot does not get past it.
+	// Changes has the tables whose policy must see inserts and updates too. It exists before the first of them, because a publication must be older than
+	// the slot. Inserts are published only if they are needed: PostgreSQL cannot send a row whose text has more than 1 GB, and the slot does not
+	// get past it.
 	Changes Publication = "lapse_changes"
-	// Ledger has the tables of evidence. Rows are only ever added to them.
+	// Ledger has the tables of evidence. Rows are only added to them.
 	Ledger Publication = "lapse_ledger"
-	// Catalog has the tables that say what is in force: policies, holds, the switch that stops everything. All that happens to their rows
-	// is published, so that the log has what somebody changes by hand too.
+	// Catalog has the tables of what is in force: policies, holds, the switch that stops everything. All changes of their rows are published, so that
+	// the log also shows changes made by hand.
 	Catalog Publication = "lapse_catalog"
 )
 
@@ -37,7 +36,7 @@ func Publications() []string {
 	return []string{string(Deletes), string(Changes), string(Ledger), string(Catalog)}
 }
 
-// published is what a publication lets through.
+// published says which operations a publication publishes.
 type published struct{ insert, update, delete, truncate bool }
 
 var publishes = map[Publication]published{
@@ -47,7 +46,7 @@ var publishes = map[Publication]published{
 	Catalog: {insert: true, update: true, delete: true, truncate: true},
 }
 
-// list is the value of the publish option.
+// list is the value of the option publish.
 func (p published) list() string {
 	var names []string
 	for _, option := range []struct {
@@ -93,9 +92,8 @@ func (e *PublicationError) Unwrap() []error {
 	return []error{e.Reason, e.cause}
 }
 
-// EnsurePublications makes the publications that are missing, with no table in them, and checks the others. It changes
-// none: what differs is a *PublicationError with errPublicationDiffers. It needs CREATE on the database. Safe to repeat,
-// and for two at once outside a transaction.
+// EnsurePublications makes missing publications, with no table in them, and checks the others. It changes none of those: a difference is a
+// *PublicationError with errPublicationDiffers. It needs CREATE on the database. It can be repeated, and run twice at once outside a transaction.
 func EnsurePublications(ctx context.Context, q Querier) error {
 	for _, name := range []Publication{Deletes, Changes, Ledger, Catalog} {
 		there, err := checkPublication(ctx, q, name)
@@ -160,7 +158,7 @@ select p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.p
 	}
 }
 
-// schemaIn returns a schema that somebody added whole to a publication, quoted, or nothing.
+// schemaIn returns a schema that somebody added as a whole to a publication, quoted, or "".
 func schemaIn(ctx context.Context, q Querier, name Publication) (string, error) {
 	version, err := serverVersion(ctx, q)
 	if err != nil || version < 150000 {
@@ -179,7 +177,7 @@ select coalesce(min(quote_ident(n.nspname)), '')
 	return schema, nil
 }
 
-// requirePublications returns an error that wraps errPublicationMissing unless all are there.
+// requirePublications returns an error that wraps errPublicationMissing unless all exist.
 func requirePublications(ctx context.Context, q Querier, names []string) error {
 	rows, err := q.Query(ctx, `select p.pubname::text from pg_catalog.pg_publication p`)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// receive waits for bytes, and sends statuses while it does. It returns nil without any when a status is due.
+// receive waits for bytes, and sends statuses meanwhile. It returns nil without bytes if a status is due.
 func (s *Stream) receive(ctx context.Context) error {
 	now := time.Now()
 	if err := s.tick(now); err != nil {
@@ -17,7 +17,7 @@ func (s *Stream) receive(ctx context.Context) error {
 	return s.receiveUntil(ctx, s.tickAt(now), s.wakeups)
 }
 
-// receiveUntil is read, but for errors that end the stream.
+// receiveUntil is read, except that errors end the stream.
 func (s *Stream) receiveUntil(ctx context.Context, until time.Time, wake <-chan struct{}) error {
 	err := s.read(ctx, until, wake)
 	if err == nil && !time.Now().Before(until) {
@@ -29,14 +29,14 @@ func (s *Stream) receiveUntil(ctx context.Context, until time.Time, wake <-chan 
 	return s.fail(err)
 }
 
-// read reads once, until the time given, until wake has something, or until ctx ends. Nothing read by then is not an error, and
-// neither is an interruption for nothing.
+// read reads once, until the given time, until wake receives, or until ctx ends. It is no error if nothing was read by then, or if the read was
+// interrupted without reason.
 func (s *Stream) read(ctx context.Context, until time.Time, wake <-chan struct{}) error {
 	s.watchContext(ctx)
 	if err := s.wire.SetReadDeadline(until); err != nil {
 		return err
 	}
-	// After the deadline, not before: a context that ended in between has interrupted the wire already, to no effect.
+	// After the deadline is set, not before: a context that ended in between interrupted the wire too early.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *Stream) read(ctx context.Context, until time.Time, wake <-chan struct{}
 	}
 }
 
-// watchContext has the end of ctx interrupt a read, at the price of nothing while the same context is used.
+// watchContext makes the end of ctx interrupt a read. It costs nothing while the same context is used.
 func (s *Stream) watchContext(ctx context.Context) {
 	done := ctx.Done()
 	if done == s.watched {

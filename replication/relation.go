@@ -46,8 +46,8 @@ func (d *decoder) find(oid uint32) (*Relation, error) {
 	return rel, nil
 }
 
-// Relation is a table as the server described it before the change at hand. A later description, after ALTER TABLE or
-// a rename, is another Relation with the same OID. For a partition it is the partition.
+// Relation is a table as the server described it before the present change. A later description, after ALTER TABLE or a rename, is another Relation
+// with the same OID. For a row of a partition it is the partition.
 type Relation struct {
 	OID             uint32
 	Schema          string
@@ -65,5 +65,5 @@ type Column struct {
 	Key     bool     // part of the replica identity
 }
 
-// TypeName is the name of a column's type, for a domain that of the type that it is made of. Schema is empty for pg_catalog.
+// TypeName is the name of a column's type; for a domain, of the type under it. Schema is empty for pg_catalog.
 type TypeName struct{ Schema, Name string }

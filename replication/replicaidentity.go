@@ -31,12 +31,12 @@ const (
 	filteredByUs      identityReason = "one of Lapse's publications has a row filter or column list for it"
 )
 
-// IdentityError names a table that would be harmed by being published, or would not show its deletions.
+// IdentityError names a table that publishing would harm, or whose deletions would not show.
 type IdentityError struct {
 	Table  string // quoted, with its schema; the partition, if it is one of many
 	Reason identityReason
 	Fix    string // SQL, where SQL helps
-	Others int    // so many further partitions cannot be published either
+	Others int    // the number of further partitions that cannot be published either
 	Theirs bool   // it is published by others, and its deletions fail
 }
 
@@ -160,7 +160,7 @@ select distinct t.oid
 	return broken, nil
 }
 
-// facts is what decides about one table or partition.
+// facts are the properties of one table or partition that CheckIdentity judges.
 type facts struct {
 	OID         uint32
 	Name        string

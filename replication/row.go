@@ -5,17 +5,16 @@ import (
 	"slices"
 )
 
-// wantedSchema has the tables of evidence: of other tables' large inserts and updates the values are not wanted.
+// wantedSchema has the tables of evidence. The values of other tables' large inserts and updates are not needed.
 const wantedSchema = "lapse"
 
 // changeHead is the part of a change that says what it is about: type, table, and kind of the row that follows.
 const changeHead = 1 + 4 + 1
 
-// wants says whether a large change is to be read whole, given its head and its size. What is not wanted is delivered
-// without values: inserts of tables that are no evidence, and rows deleted under REPLICA IDENTITY FULL, which
-// are not published. An insert at once after a delete from another table is wanted: by an update that moves a row to another
-// partition both are one. The ledger's columns are bounded, and so are keys, which are in an index: what is longer than
-// maxBuffered all the same proves nothing, and must not stop who reads it.
+// wants reports whether to read a large change whole, given its head and its size. Otherwise it is delivered without values: inserts into tables that are
+// no evidence, and rows deleted under REPLICA IDENTITY FULL, which are not published. An insert directly after a delete from another table is needed:
+// together they may be an update that moves a row to another partition. The ledger's columns are bounded, and so are keys, which are in an index: a
+// change that is longer than maxBuffered nevertheless proves nothing, and must not stop the reader.
 func (d *decoder) wants(head []byte, size int64) bool {
 	c := cursor{rest: head}
 	op, oid, kind := Op(c.byte()), c.uint32(), c.byte()
@@ -32,12 +31,12 @@ func (d *decoder) wants(head []byte, size int64) bool {
 	}
 }
 
-// mayMove says whether an insert into a table may be the second half of an update that moves a row.
+// mayMove reports whether an insert into a table may be the second half of an update that moves a row.
 func (d *decoder) mayMove(oid uint32) bool {
 	return d.ordinal > 0 && d.change.Op == OpDelete && d.change.Relation.OID != oid
 }
 
-// decodeHead reads a change with nothing but its head there. Its values are all Unsent.
+// decodeHead decodes a change from its head alone. All its values are Unsent.
 func (d *decoder) decodeHead(head []byte) (*Message, error) {
 	c := cursor{rest: head}
 	op := Op(c.byte())
@@ -57,7 +56,7 @@ func (d *decoder) decodeHead(head []byte) (*Message, error) {
 	return d.rowDone(), nil
 }
 
-// unsent makes a row of columns that are not known.
+// unsent returns a row of columns that are not known.
 func unsent(values []Value, count int) []Value {
 	values = slices.Grow(values[:0], count)[:count]
 	for i := range values {
@@ -66,8 +65,8 @@ func unsent(values []Value, count int) []Value {
 	return values
 }
 
-// rowHead reads what an insert, update or delete begins with, and makes it the change at hand. kind is that of the row
-// that follows: a key, an old row or a new one.
+// rowHead reads the beginning of an insert, update or delete, and makes it the present change. kind is that of the row that follows: a key, an old row or
+// a new one.
 func (d *decoder) rowHead(c *cursor, op Op) (kind byte, err error) {
 	if !d.open() {
 		return 0, errNoTransaction
@@ -91,7 +90,7 @@ func (d *decoder) rowHead(c *cursor, op Op) (kind byte, err error) {
 	return kind, nil
 }
 
-// rowDone ends a change, which has its place among those of the transaction from then on.
+// rowDone ends a change, and gives it its ordinal in the transaction.
 func (d *decoder) rowDone() *Message {
 	d.ordinal++
 	d.message = Message{Kind: KindChange, Tx: d.tx, Change: &d.change, Open: true}
@@ -127,7 +126,7 @@ func (d *decoder) row(c *cursor, op Op) (*Message, error) {
 	return d.rowDone(), nil
 }
 
-// tuple reads one row into values, which it grows to the table's width once.
+// tuple reads one row into values, which it extends to the table's width once.
 func (d *decoder) tuple(c *cursor, rel *Relation, values []Value, keyOnly bool) ([]Value, error) {
 	count := int(c.uint16())
 	if c.short {

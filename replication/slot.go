@@ -14,18 +14,18 @@ import (
 // outputPlugin is the output plugin that Lapse's slots use. It is part of PostgreSQL.
 const outputPlugin = "pgoutput"
 
-// Querier is what the catalog side needs of a connection, a transaction or a pool.
+// Querier is the part of a connection, a transaction or a pool that catalog queries need.
 type Querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// walLost is the value of pg_replication_slots.wal_status for a slot that has been given up. From unreserved it is one
-// checkpoint to lost, and there may be no poll in between: watch SafeWALSize.
+// walLost is the value of pg_replication_slots.wal_status for an invalidated slot. From unreserved it takes one checkpoint to become lost, perhaps without
+// a poll in between: watch SafeWALSize.
 const walLost = "lost"
 
-// SlotState is what the server says of a slot at one moment.
+// SlotState is what the server says about a slot at one moment.
 type SlotState struct {
 	Name      string
 	Exists    bool // everything below is zero if not
@@ -38,18 +38,18 @@ type SlotState struct {
 	Active    bool
 	ActivePID int32 // of the server process that streams from it
 
-	// Confirmed is where the next stream starts. It goes back when the server crashes: the server saves it with the
-	// slot, not with each confirmation.
+	// Confirmed is where the next stream starts. It can go back when the server crashes, because the server saves it with the slot, not with each
+	// confirmation.
 	Confirmed schemas.LSN
-	// Restart is where the server's log must be kept from. A transaction left open in any database holds it back
-	// while Confirmed moves on: two separate alarms.
+	// Restart is the position from which the server must keep its log. A transaction left open in any database holds it back while Confirmed
+	// advances: two separate alarms.
 	Restart schemas.LSN
 	// Current is the end of the server's log.
 	Current schemas.LSN
 
 	WALStatus string // pg_replication_slots.wal_status
-	// SafeWALSize is how much more log may be written before the slot is in danger, nil if there is no limit
-	// (max_slot_wal_keep_size is -1) or nothing left to lose.
+	// SafeWALSize is how much more log may be written before the slot is in danger; nil if there is no limit (max_slot_wal_keep_size is -1) or
+	// nothing left to lose.
 	SafeWALSize *int64
 	// Invalidation is the reason that PostgreSQL 17 and later give for a lost slot.
 	Invalidation string
@@ -61,13 +61,12 @@ func (s SlotState) Behind() int64 { return int64(s.Current) - int64(s.Confirmed)
 // Held is how much log the server keeps because of this slot.
 func (s SlotState) Held() int64 { return int64(s.Current) - int64(s.Restart) }
 
-// Lost says whether a stream can no longer be had from the slot.
+// Lost reports whether the slot can no longer be streamed.
 func (s SlotState) Lost() bool { return s.WALStatus == walLost || s.Invalidation != "" }
 
-// ReadSlot asks for a slot. A slot that does not exist is a state, not an error.
+// ReadSlot reads the state of a slot. A slot that does not exist is a state, not an error.
 func ReadSlot(ctx context.Context, q Querier, name string) (SlotState, error) {
-	// Columns that only later servers have are looked up by name in the row's JSON form, so that one statement serves
-	// all of them.
+	// Columns that only later servers have are read by name from the row's JSON form, so that one statement works on all of them.
 	const query = `
 select s.plugin, coalesce(s.database::text, ''), s.temporary,
        coalesce((to_jsonb(s) ->> 'two_phase')::boolean, false),
@@ -96,8 +95,8 @@ select s.plugin, coalesce(s.database::text, ''), s.temporary,
 	return s, nil
 }
 
-// CheckSlot returns a *SlotError if a stream in this database cannot be had from the slot. That it is in use is not
-// checked: only START_REPLICATION can tell.
+// CheckSlot returns a *SlotError if a stream in this database cannot use the slot. It does not check whether the slot is in use: only
+// START_REPLICATION can tell.
 func CheckSlot(s SlotState, database string) error {
 	refuse := func(reason error, detail, fix string) error {
 		return &SlotError{Slot: s.Name, Reason: reason, Detail: detail, Fix: fix}
@@ -130,18 +129,18 @@ type slotOptions struct {
 // SlotOption changes how a slot is made.
 type SlotOption func(*slotOptions)
 
-// WithFailover has the slot copied to standbys, so that it survives a promotion. PostgreSQL 17 and later; refused by
-// earlier servers. The standby's copy becomes usable only once the slot has moved past the standby's own start.
+// WithFailover makes the server copy the slot to standbys, so that it survives a promotion. Servers before PostgreSQL 17 refuse it. The standby's copy
+// becomes usable only once the slot has advanced past the standby's own start.
 func WithFailover() SlotOption { return func(o *slotOptions) { o.failover = true } }
 
-// CreateSlot makes a logical slot and returns its consistent point: every transaction that commits after it will be
-// delivered, none that committed before. Durable when it returns.
+// CreateSlot makes a logical slot and returns its consistent point: every transaction that commits after it will be delivered, none that committed
+// before. Durable when it returns.
 //
-// It refuses while a publication is missing. A slot decodes a change with the catalog as it was at that change, so a
-// publication that is younger than the slot leaves it stuck for good on the first change before it.
+// It refuses while a publication is missing. A slot decodes a change with the catalog as it was at that change, so with a publication that is younger
+// than the slot, it would be stuck forever on the first change before the publication.
 //
-// The server waits for every transaction that is open in the cluster at the start; let ctx or statement_timeout bound
-// that. It must not run in a transaction that has written.
+// The server waits for every transaction that is open in the cluster at the start; bound that by ctx or statement_timeout. It must not run in a
+// transaction that has written.
 func CreateSlot(ctx context.Context, q Querier, name string, options ...SlotOption) (schemas.LSN, error) {
 	o := slotOptions{publications: Publications()}
 	for _, option := range options {
@@ -179,7 +178,7 @@ func CreateSlot(ctx context.Context, q Querier, name string, options ...SlotOpti
 
 var errFailover = errors.New("failover slots need PostgreSQL 17")
 
-// EnsureSlot makes the slot unless it is there, and checks it if it is. made says which.
+// EnsureSlot makes the slot, or checks it if it exists. made says which.
 func EnsureSlot(ctx context.Context, q Querier, name string, options ...SlotOption) (s SlotState, made bool, err error) {
 	if s, err = ReadSlot(ctx, q, name); err != nil {
 		return s, false, err
@@ -217,8 +216,7 @@ func copySlot(ctx context.Context, q Querier, from, name string) (SlotState, err
 	return ReadSlot(ctx, q, name)
 }
 
-// DropSlot removes the slot, and with it every deletion that was not read. A slot that is not there is not an error; one
-// in use is ErrSlotActive.
+// DropSlot removes the slot, and with it every deletion that was not read. A missing slot is not an error; one in use is ErrSlotActive.
 func DropSlot(ctx context.Context, q Querier, name string) error {
 	_, err := q.Exec(ctx, `select pg_catalog.pg_drop_replication_slot($1)`, name)
 	switch schemas.StateOf(err) {
@@ -233,7 +231,7 @@ func DropSlot(ctx context.Context, q Querier, name string) error {
 	return nil
 }
 
-// CheckWALLevel returns an error that wraps errNotLogical unless the server writes what decoding needs.
+// CheckWALLevel returns an error that wraps errNotLogical unless wal_level allows decoding.
 func CheckWALLevel(ctx context.Context, q Querier) error {
 	var level string
 	if err := q.QueryRow(ctx, `select pg_catalog.current_setting('wal_level')`).Scan(&level); err != nil {
@@ -255,7 +253,7 @@ func serverVersion(ctx context.Context, q Querier) (int, error) {
 	return version, nil
 }
 
-// End is the end of the server's log as far as it is on its disk. Nothing beyond it can come on a stream.
+// End returns the end of the server's log on its disk. A stream sends nothing beyond it.
 func End(ctx context.Context, q Querier) (end schemas.LSN, err error) {
 	if err := q.QueryRow(ctx, `select pg_catalog.pg_current_wal_flush_lsn()::text`).Scan(&end); err != nil {
 		return 0, fmt.Errorf("read the end of the log: %w", err)

@@ -13,9 +13,9 @@ import (
 	"lapse/schemas"
 )
 
-// start has the server stream. It asks for protocol 1, in text, without emitted messages (any role can emit one, of any size)
-// and without transactions in progress: the server puts them together, so one of any size passes through in constant memory.
-// A notice before the stream says nothing of publications: the server looks for them with the first change.
+// start starts the stream. It asks for protocol 1, in text, without emitted messages (any role can emit one, of any size) and without transactions in
+// progress: the server assembles them, so one of any size needs constant memory here. A notice before the stream says nothing about publications,
+// because the server looks them up at the first change.
 func (s *Stream) start(ctx context.Context, publications []string) error {
 	names := make([]string, len(publications))
 	for i, name := range publications {
@@ -35,15 +35,15 @@ func (s *Stream) start(ctx context.Context, publications []string) error {
 
 const fixActive = "one slot serves one stream; the other one must end first"
 
-// fixMissing says how to go on without the slot.
+// fixMissing says how to continue without the slot.
 const fixMissing = "run lapse init --new-slot: the topics stay, and what was deleted in between is a gap in them"
 
-// fixLost says how to go on with another slot.
+// fixLost says how to continue with another slot.
 func fixLost(slot string) string {
 	return fmt.Sprintf("select pg_drop_replication_slot(%s), then %s", schemas.Literal(slot), fixMissing)
 }
 
-// refused is what an error of START_REPLICATION means. The slot was checked a moment ago: it was there, and it was ours.
+// refused interprets an error of START_REPLICATION. The slot was checked a moment before: it existed, and was ours.
 func (s *Stream) refused(err error) error {
 	refuse := func(reason error, fix string) error {
 		detail := ""
@@ -65,7 +65,7 @@ func (s *Stream) refused(err error) error {
 	}
 }
 
-// serverError turns the body of an ErrorResponse into what pgconn would have made of it.
+// serverError converts the body of an ErrorResponse as pgconn would.
 func serverError(body []byte) error {
 	var response pgproto3.ErrorResponse
 	if err := response.Decode(body); err != nil {

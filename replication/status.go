@@ -10,8 +10,8 @@ import (
 	"lapse/schemas"
 )
 
-// statusUpdate is the one place where a status update is made. The three positions of the protocol (written, flushed,
-// applied) are all the durable one: a server that finds flushed empty takes written for it, and throws the rest away.
+// statusUpdate is the only place that makes status updates. The three positions of the protocol (written, flushed, applied) are all the durable one: if
+// flushed is empty, a server uses written, and removes the log before it.
 func statusUpdate(durable schemas.LSN, ask bool, now time.Time) pglogrepl.StandbyStatusUpdate {
 	at := pglogrepl.LSN(durable)
 	return pglogrepl.StandbyStatusUpdate{
@@ -19,7 +19,7 @@ func statusUpdate(durable schemas.LSN, ask bool, now time.Time) pglogrepl.Standb
 	}
 }
 
-// statuses is when to send the next status. Only the goroutine that owns the stream uses it.
+// statuses schedules the next status. Only the goroutine that owns the stream uses it.
 type statuses struct {
 	interval time.Duration
 
@@ -29,8 +29,8 @@ type statuses struct {
 	askedAt  time.Time   // the last request
 }
 
-// due returns when the next status must go out, given the position that it would carry. A position that moved goes
-// out sooner: what is confirmed is what the executor's safety rule and the server's disk wait for.
+// due returns when to send the next status, given its position. A changed position is sent sooner: the executor's safety rule and the server's disk wait
+// for it.
 func (t *statuses) due(position schemas.LSN) time.Time {
 	wait := t.interval
 	if position != t.sent {
@@ -43,7 +43,7 @@ func (t *statuses) due(position schemas.LSN) time.Time {
 	return at
 }
 
-// asked notes a request for an answer and plans the answer. It reports whether the server shows that it shuts down.
+// asked records a request for an answer and schedules the answer. It reports whether the server shows that it shuts down.
 func (t *statuses) asked(now time.Time) (stopping bool) {
 	stopping = !t.askedAt.IsZero() && now.Sub(t.askedAt) <= askedTwiceWithin
 	t.askedAt = now
@@ -53,17 +53,17 @@ func (t *statuses) asked(now time.Time) (stopping bool) {
 	return stopping
 }
 
-// report returns the position that may be told to the server: the confirmed one, but never beyond what this server has
-// sent. A position from an earlier life of the server, which its log no longer reaches, would skip what it writes next.
+// report returns the position to tell the server: the confirmed one, but never beyond what this server has sent. A position from before a crash of the
+// server, which its log no longer reaches, would skip what it writes next.
 func (s *Stream) report() schemas.LSN { return min(schemas.LSN(s.confirmed.Load()), s.sent) }
 
-// tickAt is when tick must be called again. Confirm may move the position from another goroutine at any time, so it is after
-// a tenth of the interval at the latest.
+// tickAt returns when to call tick again: after a tenth of the interval at the latest, because Confirm may advance the position from another goroutine at
+// any time.
 func (s *Stream) tickAt(now time.Time) time.Time {
 	return earlier(s.status.due(s.report()), now.Add(s.status.interval/10))
 }
 
-// tick sends a status if one is due, or an answer is wanted.
+// tick sends a status if one is due, or if an answer is needed.
 func (s *Stream) tick(now time.Time) error {
 	if now.Before(s.status.due(s.report())) && !s.wantsAnswer(now) {
 		return nil

@@ -11,13 +11,13 @@ import (
 	"lapse/schemas"
 )
 
-// Stream reads one slot. All methods but Confirm, Wake, Idle and Ask belong to one goroutine, which must call Next, Wait or
-// During at least once in the server's wal_sender_timeout (40 s at most), or the server ends the stream.
+// Stream reads one slot. All methods but Confirm, Wake, Idle and Ask belong to one goroutine, which must call Next, Wait or During at least once in the
+// server's wal_sender_timeout (at most 40 s), or the server ends the stream.
 //
-// The first error is the last: the connection is closed with it, and every later call returns it again. A context that
-// ends is no such error, and neither are ErrWoken and ErrStopping: the stream can go on.
+// The first error is the last: it closes the connection, and every later call returns it again. The end of a context is no such error, and neither are
+// ErrWoken and ErrStopping: the stream can continue.
 type Stream struct {
-	conn    *pgconn.PgConn // for what is sent; what comes is read from wire
+	conn    *pgconn.PgConn // for sending; wire receives
 	wire    *wire
 	plain   *pgconn.Config // for probes
 	slot    string
@@ -28,7 +28,7 @@ type Stream struct {
 	startedAt schemas.LSN
 
 	confirmed atomic.Uint64 // durable position
-	sent      schemas.LSN   // what this server has sent; no position beyond it is told to the server
+	sent      schemas.LSN   // what this server has sent; the server is told no position beyond it
 	status    statuses
 
 	senderTimeout time.Duration // of the server, for this session
@@ -55,20 +55,18 @@ func (s *Stream) Identity() Identity { return s.identity }
 // StartedAt is the slot's confirmed position when it was opened. Everything that ends above it will be delivered.
 func (s *Stream) StartedAt() schemas.LSN { return s.startedAt }
 
-// SetHistory says to which history of the database the transactions belong that are delivered from here on. Call it
-// between transactions.
+// SetHistory sets the history that the transactions from here on belong to. Call it between transactions.
 func (s *Stream) SetHistory(history schemas.History) { s.decoder.history = history }
 
-// ServerPID is the server process that serves this stream.
+// ServerPID is the process id of the server process that serves this stream.
 func (s *Stream) ServerPID() uint32 { return s.conn.PID() }
 
-// Confirm says that everything that ends at or below the position is durable elsewhere and need never be sent again.
-// Positions only go forward; lower ones are ignored. It may be called from any goroutine. The server learns of it with
-// the next status: from Next and Wait within a tenth of the status interval. The server's own copy
-// of it may be older after it crashed.
+// Confirm says that everything that ends at or below the position is durable elsewhere and need never be sent again. Positions only go forward; lower ones
+// are ignored. Call it from any goroutine. The server learns it with the next status: from Next and Wait within a tenth of the status interval. After a
+// crash, the server's own copy may be older.
 //
-// For a transaction the position is its EndLSN: the commit's own position would have it sent again. For a keepalive
-// it is WALEnd, and only while no transaction is open or on its way.
+// For a transaction the position is its EndLSN: after the commit's own position it would be sent again. For a keepalive it is WALEnd, and only while no
+// transaction is open or under way.
 func (s *Stream) Confirm(position schemas.LSN) {
 	for {
 		was := s.confirmed.Load()
@@ -78,12 +76,11 @@ func (s *Stream) Confirm(position schemas.LSN) {
 	}
 }
 
-// Confirmed is the highest position that was confirmed, or StartedAt.
+// Confirmed is the highest confirmed position, or StartedAt.
 func (s *Stream) Confirmed() schemas.LSN { return schemas.LSN(s.confirmed.Load()) }
 
-// Next returns the next message. It waits for one as long as it takes, sends statuses meanwhile, and answers a server
-// that asks for one, always with the confirmed position. A context that ends, and a Wake, interrupt it at once and lose
-// nothing: the next call goes on where this one stopped.
+// Next returns the next message. It waits for one as long as it takes, sends statuses meanwhile, and answers a server that asks, always with the confirmed
+// position. The end of a context, and a Wake, interrupt it at once and lose nothing: the next call continues where this one stopped.
 //
 // The message and its bytes are valid until the next call.
 func (s *Stream) Next(ctx context.Context) (*Message, error) {
@@ -133,8 +130,7 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	}
 }
 
-// fail ends the stream. The socket is closed here and not in Close, so that a server which shuts down does not wait
-// for a reader that has given up.
+// fail ends the stream. It closes the socket at once, not in Close, so that a server that shuts down does not wait for a reader that has given up.
 func (s *Stream) fail(err error) error {
 	if s.err != nil {
 		return s.err

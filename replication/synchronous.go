@@ -11,12 +11,11 @@ import (
 	"lapse/schemas"
 )
 
-// ErrSynchronous means that the server takes the stream for a synchronous standby. Commits would wait until Kafka has
-// acknowledged what they deleted.
+// ErrSynchronous means that the server treats the stream as a synchronous standby. Commits would wait until Kafka has acknowledged their deletions.
 var ErrSynchronous = errors.New("synchronous_standby_names makes the audit's stream a synchronous standby: commits would wait for Kafka")
 
-// synchronous says which setting does it, and how to fix it. GradeOf is Retry: once it is fixed, the stream opens. state is the stream's
-// sync_state, "" where it is not known.
+// synchronous says which setting causes it, and how to fix it. Its grade is Retry: once it is fixed, the stream opens. state is the stream's sync_state, ""
+// if not known.
 func synchronous(setting, applicationName, state string) error {
 	if state != "" {
 		state = " (sync_state " + state + ")"
@@ -26,7 +25,7 @@ func synchronous(setting, applicationName, state string) error {
 		ErrSynchronous, state, schemas.Literal(setting), schemas.Literal(applicationName), applicationName)
 }
 
-// ApplicationName is what a stream with this connection string is called on the server.
+// ApplicationName returns the application_name of a stream with this connection string.
 func ApplicationName(connString string) (string, error) {
 	config, err := pgconn.ParseConfig(connString)
 	if err != nil {
@@ -42,8 +41,7 @@ func applicationName(config *pgconn.Config) string {
 	return "lapse"
 }
 
-// CheckSynchronousNames returns ErrSynchronous if the server would take a stream of this application_name for a
-// synchronous standby. It needs no stream.
+// CheckSynchronousNames returns ErrSynchronous if the server would treat a stream of this application_name as a synchronous standby. It needs no stream.
 func CheckSynchronousNames(ctx context.Context, q Querier, applicationName string) error {
 	var setting string
 	err := q.QueryRow(ctx, `select pg_catalog.current_setting('synchronous_standby_names')`).Scan(&setting)
@@ -56,12 +54,12 @@ func CheckSynchronousNames(ctx context.Context, q Querier, applicationName strin
 	return nil
 }
 
-// CheckAsync returns ErrSynchronous unless the stream that a server process serves (Stream.ServerPID) is an
-// asynchronous standby. It needs a connection for SQL.
+// CheckAsync returns ErrSynchronous unless the stream that a server process serves (Stream.ServerPID) is an asynchronous standby. It needs a connection for
+// SQL.
 //
-// pg_stat_replication shows sync_state to members of pg_read_all_stats only, not even to its own login, and has it at
-// async until the stream has told a position. So the setting decides with it, which everybody may read, and the name of
-// the stream. A stream that is gone is not an error: its reader will notice.
+// Only members of pg_read_all_stats see sync_state in pg_stat_replication, not even the stream's own login, and it is async until the stream has sent a
+// position. So the setting, which every role may read, and the name of the stream decide too. A stream that has ended is not an error: its reader will
+// notice.
 func CheckAsync(ctx context.Context, q Querier, pid uint32, applicationName string) error {
 	const query = `
 select pg_catalog.current_setting('synchronous_standby_names'),
@@ -76,9 +74,9 @@ select pg_catalog.current_setting('synchronous_standby_names'),
 	return synchronous(setting, applicationName, state)
 }
 
-// namesStandby says whether a value of synchronous_standby_names fits an application_name. The server has checked its
-// form: names with commas between, or FIRST n (names), ANY n (names), n (names). Any place in the list makes a standby
-// sync, quorum or potential, and * fits everything, quoted or not.
+// namesStandby reports whether a value of synchronous_standby_names matches an application_name. The server has checked its form: names separated by commas,
+// or FIRST n (names), ANY n (names), n (names). Any place in the list makes a standby sync, quorum or potential, and * matches everything, quoted or
+// not.
 func namesStandby(setting, applicationName string) bool {
 	for _, name := range standbyNames(setting) {
 		if name == "*" || strings.EqualFold(name, applicationName) {
@@ -106,7 +104,7 @@ func standbyNames(setting string) (names []string) {
 			quoted = !quoted
 		case quoted:
 			name.WriteByte(c)
-		case c == '(': // what was before it is the method and the number
+		case c == '(': // before it are the method and the number
 			names = nil
 			name.Reset()
 		case c == ',' || c == ')':

@@ -16,8 +16,8 @@ import (
 	"lapse/schemas"
 )
 
-// Identity says which database a stream reads. The system identifier alone does not: the databases of one cluster share
-// it, and so does a copy made by CREATE DATABASE … TEMPLATE or from a backup.
+// Identity says which database a stream reads. The system identifier alone does not: the databases of one cluster share it, and so does a copy made by CREATE
+// DATABASE … TEMPLATE or from a backup.
 type Identity struct {
 	SystemIdentifier uint64
 	DatabaseOID      uint32
@@ -30,7 +30,7 @@ type Identity struct {
 	Encoding         string           // of all values and names: the database's
 }
 
-// readIdentity asks a replication connection who is there. A standby is refused.
+// readIdentity reads the identity over a replication connection. It refuses a standby.
 func readIdentity(ctx context.Context, conn *pgx.Conn) (Identity, error) {
 	system, err := pglogrepl.IdentifySystem(ctx, conn.PgConn())
 	if err != nil {
@@ -58,7 +58,7 @@ select d.oid, d.datname::text, current_setting('server_version_num')::integer,
 	return id, nil
 }
 
-// TimelineOf is the timeline on which a position falls.
+// TimelineOf returns the timeline of a position.
 func (id *Identity) TimelineOf(position schemas.LSN) schemas.Timeline {
 	return id.Ancestry.TimelineOf(id.Timeline, position)
 }
@@ -72,7 +72,7 @@ type Switch struct {
 	At       schemas.LSN
 }
 
-// End is the first position that is not a timeline's own, if the cluster went through it and left it.
+// End returns the first position after a timeline, if the cluster was on it and left it.
 func (a Ancestry) End(timeline schemas.Timeline) (at schemas.LSN, found bool) {
 	for _, s := range a {
 		if s.Timeline == timeline {
@@ -82,9 +82,8 @@ func (a Ancestry) End(timeline schemas.Timeline) (at schemas.LSN, found bool) {
 	return 0, false
 }
 
-// TimelineOf returns the timeline on which the position falls; current is that of what lies above the last switch. A slot
-// that comes over a promotion still has transactions of the former timeline to send, while the server already calls
-// itself the new one.
+// TimelineOf returns the timeline of a position; current is the timeline above the last switch. After a promotion a slot may still have transactions of the
+// former timeline to send, while the server already is on the new one.
 func (a Ancestry) TimelineOf(current schemas.Timeline, position schemas.LSN) schemas.Timeline {
 	for _, s := range a {
 		if position < s.At {

@@ -8,14 +8,13 @@ import (
 )
 
 const (
-	// peerTimeout is after how long a machine that is simply gone (no power, no network) is given up. Without it an
-	// idle stream would wait for it for hours.
+	// peerTimeout is the time after which a machine that disappeared (no power, no network) is given up. Without it an idle stream would wait for
+	// hours.
 	peerTimeout = time.Minute
 	peerProbes  = 3
 )
 
-// setTimeouts has the kernel notice a machine that is gone, which no message will ever tell. Connections that do not leave
-// this machine need none of it.
+// setTimeouts makes the kernel notice a machine that disappeared, which no message announces. Connections within this machine do not need it.
 func setTimeouts(conn net.Conn) error {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()

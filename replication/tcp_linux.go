@@ -9,7 +9,7 @@ import (
 // tcpUserTimeout is TCP_USER_TIMEOUT of linux/tcp.h.
 const tcpUserTimeout = 18
 
-// setUserTimeout bounds how long what we sent may stay unacknowledged. Keepalive does not look then.
+// setUserTimeout bounds how long sent data may stay unacknowledged, which keepalive does not check.
 func setUserTimeout(tcp *net.TCPConn, limit time.Duration) error {
 	raw, err := tcp.SyscallConn()
 	if err != nil {

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUserTimeout is for Linux only. Elsewhere the system's own limit for what stays unacknowledged holds.
+// setUserTimeout exists only on Linux. Elsewhere the system's own limit for unacknowledged data applies.
 func setUserTimeout(*net.TCPConn, time.Duration) error { return nil }

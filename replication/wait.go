@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// beforeReading is how long Wait waits before it reads at all. What the caller waits for nearly always comes sooner.
+	// beforeReading is how long Wait waits before it reads at all. The caller's wait nearly always ends sooner.
 	beforeReading = 100 * time.Millisecond
 	// lookAhead is how much Wait reads, and keeps, to see whether the server asks for something.
 	lookAhead = 1 << 20
 )
 
-// Wait is for the time when nothing can be taken from the stream because what consumes it does not move. It waits for
-// Wake, sends statuses meanwhile, and delivers nothing. It returns ErrWoken then.
+// Wait is for the time when nothing can be taken from the stream because its consumer is stalled. It waits for Wake, sends statuses meanwhile, and delivers
+// nothing. Then it returns ErrWoken.
 //
-// It returns ErrStopping when the server shuts down and waits for this stream, and again each 250 ms while that is so. The
-// stream is whole: CheckStop says whether the caller may wait on.
+// It returns ErrStopping if the server shuts down and waits for this stream, and again every 250 ms while that lasts. The stream stays intact: CheckStop
+// says whether the caller may continue to wait.
 func (s *Stream) Wait(ctx context.Context) error {
 	return s.waitFor(ctx, s.wakeups, &s.stop.signs)
 }
 
-// During runs work in a goroutine of its own and answers the server until work returns. It returns what work returns.
-// Where the stream fails, ctx ends or the server can be kept waiting no longer, it cancels work's context, waits until work
-// has returned, and returns that error instead. work must not use the stream. A Wake is left to the call that follows.
+// During runs work in a goroutine of its own and answers the server until work returns. It returns work's result. If the stream fails, ctx ends, or the server
+// can wait no longer, it cancels work's context, waits until work has returned, and returns that error instead. work must not use the stream. A Wake is
+// left for the next call.
 func (s *Stream) During(ctx context.Context, work func(ctx context.Context) error) error {
 	if s.err != nil {
 		return s.err
@@ -60,7 +60,7 @@ func (s *Stream) During(ctx context.Context, work func(ctx context.Context) erro
 	}
 }
 
-// waitFor waits until wake has something or is closed. Who puts something there must interrupt the wire afterwards.
+// waitFor waits until wake receives or is closed. The sender must interrupt the wire afterwards.
 func (s *Stream) waitFor(ctx context.Context, wake <-chan struct{}, signs *stopSigns) error {
 	if s.err != nil {
 		return s.err
@@ -92,8 +92,8 @@ func (s *Stream) waitFor(ctx context.Context, wake <-chan struct{}, signs *stopS
 	return ErrStopping
 }
 
-// readAhead waits until wake has something, the server shows that it shuts down, or repeat (if it is not zero) has come.
-// stopping tells the latter two apart. It keeps what it reads for Next.
+// readAhead waits until wake receives, the server shows that it shuts down, or repeat (if not zero) has come. stopping is true for the second. It keeps
+// what it reads for Next.
 func (s *Stream) readAhead(ctx context.Context, wake <-chan struct{}, repeat time.Time) (stopping bool, err error) {
 	for {
 		now := time.Now()
@@ -120,7 +120,7 @@ func (s *Stream) readAhead(ctx context.Context, wake <-chan struct{}, repeat tim
 	}
 }
 
-// earlier is at, or limit if that comes sooner and is not zero.
+// earlier returns at, or limit if that is sooner and not zero.
 func earlier(at, limit time.Time) time.Time {
 	if !limit.IsZero() && limit.Before(at) {
 		return limit
@@ -128,7 +128,7 @@ func earlier(at, limit time.Time) time.Time {
 	return at
 }
 
-// noteRequests looks for requests in what has been received and not delivered. Each is noted once, here or by Next.
+// noteRequests looks for requests in received, undelivered messages. Each is counted once, here or by Next.
 func (s *Stream) noteRequests(now time.Time) (stopping bool, err error) {
 	s.noted = max(s.noted, s.wire.base+int64(s.wire.r))
 	for {
@@ -148,8 +148,8 @@ func (s *Stream) noteRequests(now time.Time) (stopping bool, err error) {
 	}
 }
 
-// waitProbing is readAhead when nothing more may be read. A request of the server, if there is one, comes after data that
-// it cannot even send. So it is probed.
+// waitProbing is readAhead for the time when no more may be read. A request of the server would come after data that it cannot even send, so the server is
+// probed.
 func (s *Stream) waitProbing(ctx context.Context, wake <-chan struct{}, repeat time.Time) (stopping bool, err error) {
 	p := s.stop.probe
 	if p == nil {
@@ -158,7 +158,7 @@ func (s *Stream) waitProbing(ctx context.Context, wake <-chan struct{}, repeat t
 	}
 	for {
 		now := time.Now()
-		s.received() // a server whose messages are not read owes no answer
+		s.received() // a server whose messages are not read need not answer
 		if err := s.tick(now); err != nil {
 			return false, err
 		}

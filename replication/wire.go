@@ -14,39 +14,38 @@ import (
 )
 
 const (
-	// readBuffer is how much is asked of the socket at once. The server makes a send per row; what decides the speed
-	// of a slot is how rarely its reader is woken, and that needs room.
+	// readBuffer is how much is read from the socket at once. The server makes a send per row, so the speed of a slot depends on how rarely its reader is
+	// woken, and that needs space.
 	readBuffer = 256 << 10
 	// maxMessage is beyond what the server can build (MaxAllocSize, 1 GB). A longer one is damage, not data.
 	maxMessage = 1<<30 + 64
-	// largeMessage is what is read whole without a question. What is longer is buffered only if somebody wants what is
-	// in it; else it is thrown away as it comes in.
+	// largeMessage is the size up to which every message is read whole. A longer one is buffered only if its contents are needed; otherwise it is
+	// discarded on arrival.
 	largeMessage = 1 << 20
-	// maxBuffered is the longest message that is buffered at all. No row that anybody wants is so long.
+	// maxBuffered is the longest message that is buffered at all. No row that is needed is longer.
 	maxBuffered = 16 << 20
 	// headerSize is a message's type byte and its length.
 	headerSize = 5
-	// writeTimeout bounds each write. The server reads what we send even while it sends, so this is generous.
+	// writeTimeout bounds each write. It is generous: the server reads our messages even while it sends.
 	writeTimeout = 10 * time.Second
 )
 
 var errFrame = errors.New("the length of a message is impossible: the connection does not speak PostgreSQL's protocol")
 
-// wire is the connection's framing, below pgconn while the connection is made and below the stream after that.
+// wire is the connection's framing, below pgconn while the connection is made, and below the stream after that.
 //
-// pgconn reads as much as it gets. If it did so on the socket, rows that follow the answer to START_REPLICATION would
-// end in its private buffer. So Read gives it one message at a time and keeps the rest, and the stream takes over a
-// wire that has lost nothing.
+// pgconn reads as much as it can get. On the socket itself it would swallow rows that follow the answer to START_REPLICATION into its private buffer. So Read
+// gives it one message at a time and keeps the rest, and the stream takes over a wire that has lost nothing.
 type wire struct {
 	net.Conn
 
-	reading sync.Mutex // pgconn may read from a goroutine of its own; the stream takes the lock once, for good
-	remain  int        // what Read has still to hand out of the message that it began
+	reading sync.Mutex // pgconn may read from a goroutine of its own; the stream takes the lock once and keeps it
+	remain  int        // the rest of the message that Read has begun to hand out
 
 	buf  []byte
-	r, w int   // buf[r:w] has been received and not used
+	r, w int   // buf[r:w] was received and not used yet
 	base int64 // position of buf[0] in the connection
-	drop int64 // so many bytes that are still to come belong to a message that was skipped; buf[r:w] is empty until then
+	drop int64 // the number of bytes to come that belong to a skipped message; until then buf[r:w] is empty
 }
 
 // attachWire makes config's connection a wire. get returns it once connected.
@@ -63,7 +62,7 @@ func newWire(conn net.Conn) *wire {
 	return &wire{Conn: conn, buf: make([]byte, readBuffer)}
 }
 
-// Read is pgconn's: at most the rest of one message.
+// Read is for pgconn: it returns at most the rest of one message.
 func (w *wire) Read(p []byte) (int, error) {
 	w.reading.Lock()
 	defer w.reading.Unlock()
@@ -97,14 +96,13 @@ func (w *wire) takeOver() error {
 	return w.SetReadDeadline(time.Time{})
 }
 
-// frame returns the next whole message, type and body, and its position in the connection, or ok false if it is not
-// all there: the frame has then what there is of its body, and is the zero frame as long as its length is not known. The
-// body stays in place until fill is called; skip moves past it.
+// frame returns the next whole message, type and body, and its position in the connection. ok is false if it is incomplete: then the frame has what there is of
+// its body, and is the zero frame if its length is not known yet. The body stays in place until fill is called; skip moves past it.
 func (w *wire) frame() (f frame, ok bool, err error) {
 	return w.frameAt(w.base + int64(w.r))
 }
 
-// frameAt is frame for a message further on, which must have begun at position at.
+// frameAt is frame for a later message, which begins at position at.
 func (w *wire) frameAt(at int64) (f frame, ok bool, err error) {
 	have := w.buf[int(at-w.base):w.w]
 	if len(have) < headerSize {
@@ -125,13 +123,13 @@ type frame struct {
 	kind       byte
 	body       []byte
 	start, end int64 // its place in the connection
-	headOnly   bool  // the body is no more than the head of a change; the rest is not wanted
+	headOnly   bool  // the body is only the head of a change; the rest is not needed
 }
 
-// size is the whole message's, however much of it is there.
+// size is the length of the whole message, however much of it has arrived.
 func (f frame) size() int64 { return f.end - f.start }
 
-// skip moves past a message. What of it is still to come is thrown away by fill, in the buffer's usual size.
+// skip moves past a message. fill discards the part that has not arrived, in the buffer's usual size.
 func (w *wire) skip(f frame) {
 	if have := w.base + int64(w.w); f.end > have {
 		w.r, w.drop = w.w, f.end-have
@@ -140,15 +138,14 @@ func (w *wire) skip(f frame) {
 	w.r = int(f.end - w.base)
 }
 
-// end is the position in the connection up to which bytes have come.
+// end is the position in the connection up to which bytes have arrived.
 func (w *wire) end() int64 { return w.base + int64(w.w) }
 
-// room says whether fill may keep reading ahead without making the buffer larger than limit.
+// room reports whether fill may read ahead without making the buffer larger than limit.
 func (w *wire) room(limit int) bool { return w.w-w.r < limit }
 
-// fill reads once, whatever there is, or waits for it until the read deadline. It moves what is there to the front of the
-// buffer, so bodies of frames are not valid after it. The buffer doubles while a message, or what Wait reads ahead, does
-// not fit, and goes back to its usual size when it is empty.
+// fill reads once, whatever there is, or waits for bytes until the read deadline. It moves unused bytes to the front of the buffer, so bodies of frames become
+// invalid. The buffer doubles while a message, or what Wait reads ahead, does not fit, and returns to its usual size when it is empty.
 func (w *wire) fill() error {
 	w.base += int64(w.r)
 	w.w = copy(w.buf, w.buf[w.r:w.w])
@@ -177,10 +174,10 @@ func (w *wire) fill() error {
 	return err
 }
 
-// interrupt interrupts a read that waits, or the one that comes next. Who is interrupted for nothing reads again.
+// interrupt interrupts a waiting read, or the next one. A read that is interrupted without reason reads again.
 func (w *wire) interrupt() { _ = w.SetReadDeadline(time.Unix(1, 0)) }
 
-// send writes a message of ours whole, or fails: half a message ends the connection.
+// send writes a whole message, or fails: half a message ends the connection.
 func (w *wire) send(message []byte) error {
 	if err := w.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err

@@ -11,19 +11,19 @@ import (
 	"lapse/schemas"
 )
 
-// Client reads a folder's topics, beside a publisher or without one. It changes nothing and holds no lock. What a publisher has written
-// and not yet made durable it sees: the publisher syncs all of it before it acknowledges anything.
+// Client reads a folder's topics, while a publisher runs or without one. It changes nothing and takes no lock. It also sees what a publisher has written but
+// not yet made durable: the publisher syncs all of that before it acknowledges anything.
 type Client struct{ dir string }
 
 var _ store.Client = (*Client)(nil)
 
-// NewClient makes a client. It reads nothing.
+// NewClient returns a client. It reads nothing.
 func NewClient(dir string) *Client { return &Client{dir: dir} }
 
-// Close frees nothing: files are open only while they are read.
+// Close does nothing: files are open only while they are read.
 func (c *Client) Close() {}
 
-// Known says whether a topic is there.
+// Known reports whether a topic exists.
 func (c *Client) Known(_ context.Context, name string) (bool, error) {
 	n, err := c.partitions(name)
 	return n > 0, err
@@ -38,7 +38,7 @@ func (c *Client) partitions(name string) (int, error) {
 	return n, fileError(err)
 }
 
-// partition is the folder of a partition.
+// partition returns the folder of a partition.
 func (c *Client) partition(name string, partition int32) string {
 	return filepath.Join(c.dir, topicsDir, name, strconv.Itoa(int(partition)))
 }
@@ -61,7 +61,7 @@ func (c *Client) Offsets(ctx context.Context, name string) ([]store.Offsets, err
 	return all, nil
 }
 
-// bounds reads a partition's last segment up to where it has whole records.
+// bounds reads a partition's last segment as far as it has whole records.
 func (c *Client) bounds(ctx context.Context, name string, partition int32) (store.Offsets, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -88,7 +88,7 @@ func (c *Client) bounds(ctx context.Context, name string, partition int32) (stor
 	}
 }
 
-// Has says whether a partition still has what was acknowledged up to an end. What retention has deleted counts as there.
+// Has reports whether a partition still has what was acknowledged up to an end. Records that retention has deleted count as present.
 func (c *Client) Has(ctx context.Context, name string, partition int32, bounds store.Offsets, end store.End) (bool, error) {
 	newest := end.Offset - 1
 	switch {
@@ -174,7 +174,7 @@ func backwardIn(
 	return true, nil
 }
 
-// brokenIn is the error for a segment that is not the last, and does not end where the next one begins.
+// brokenIn returns the error for a segment that is not the last, and does not end where the next one begins.
 func brokenIn(path string, found *scanned) error {
 	return corrupt(path, "after offset %d, at byte %d: %s: put it back from a copy of the folder", found.next-1, found.good, whyCut(found.cut))
 }

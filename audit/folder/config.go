@@ -8,28 +8,27 @@ import (
 	"lapse/schemas"
 )
 
-// Topic says which topic is kept.
+// Topic describes a topic.
 type Topic struct {
 	Name       string
 	Partitions int
-	// Retention is for how long records are kept, counted from when they were published; 0 or less: as long as nobody deletes them. Whole
-	// segments are deleted, and never the last one.
+	// Retention is how long records are kept, from their publication; 0 or less: forever. Whole segments are deleted, and never the last one.
 	Retention time.Duration
 	// Forever refuses a topic that has lost its beginning.
 	Forever bool
-	// Tree says that its records are the log's: their tree is published in TreeDir.
+	// Tree says that the topic is the log: its tree is published in TreeDir.
 	Tree bool
 }
 
 // Config of a Publisher.
 type Config struct {
-	// Dir is made if it is not there, with mode 0700.
+	// Dir is created with mode 0700 if it does not exist.
 	Dir    string
 	Topics []Topic
 
 	// FenceHeaders are put on every fence, after lapse-op.
 	FenceHeaders []schemas.Header
-	// Ours tells our records from those of others for Publisher.Last. nil takes every record that is no fence.
+	// Ours tells our records from foreign ones for Publisher.Last. nil accepts every record that is no fence.
 	Ours func(*schemas.Record) bool
 
 	// MaxBuffered is how many bytes of records may wait to be durable. 0 means 4 MiB.
@@ -44,10 +43,10 @@ type Config struct {
 type disk struct {
 	write        func(file *os.File, b []byte, at int64) (int, error)
 	sync         func(file *os.File) error
-	segment      int64         // a segment of that length is the last one no more
-	retry        time.Duration // between two tries where there is no room
+	segment      int64         // from this length on, a segment is followed by another
+	retry        time.Duration // between two tries while there is no room
 	lockPatience time.Duration
-	sweep        time.Duration // between two looks at what retention deletes
+	sweep        time.Duration // between two checks for what retention deletes
 }
 
 func systemDisk() *disk {

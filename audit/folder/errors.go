@@ -13,9 +13,9 @@ import (
 var (
 	// ErrLocked: another process publishes into this folder.
 	ErrLocked = errors.New("another process publishes into this folder")
-	// ErrReplaced: a file is not what this publisher has left: somebody else has written it, cut it, or put another in its place.
+	// ErrReplaced: a file is not as this publisher left it: somebody else has written to it, cut it, or put another in its place.
 	ErrReplaced = errors.New("somebody else has changed the folder")
-	// ErrNotDurable: the system could not say that bytes are on disk. What it says of them afterwards means nothing, so it is not asked again.
+	// ErrNotDurable: a sync failed. What the system says about these bytes afterwards means nothing, so it is not asked again.
 	ErrNotDurable = errors.New("the system does not say that what was written is on disk")
 	// ErrTooLarge: a record is larger than any that the audit makes.
 	ErrTooLarge = errors.New("record too large")
@@ -43,8 +43,8 @@ func corrupt(path, format string, args ...any) error {
 	return &CorruptError{Path: path, Why: fmt.Sprintf(format, args...)}
 }
 
-// Terminal tells whether err is one of this package after which nobody should try again before a person has looked. The system's errors
-// say of themselves that they are net.Errors: a caller that asks for that first takes a broken disk for a broken connection.
+// Terminal reports whether err is an error of this package after which a person must act before anything is tried again. The system's errors are net.Errors,
+// so a caller that checks for those first takes a broken disk for a broken connection.
 func Terminal(err error) bool {
 	for _, end := range []error{ErrLocked, ErrReplaced, ErrNotDurable, ErrTooLarge, ErrClosed, errFile} {
 		if errors.Is(err, end) {
@@ -58,10 +58,10 @@ func Terminal(err error) bool {
 	return errors.As(err, &place) || errors.As(err, &broken) || errors.As(err, &missing) || errors.As(err, &offset)
 }
 
-// errFile marks what the system said of a file.
+// errFile marks an error of the system about a file.
 var errFile = errors.New("the folder cannot be used")
 
-// fileError marks an error of the system's. What else there is passes: that somebody has stopped to wait, for one.
+// fileError marks an error of the system. Other errors pass unmarked, for instance that the caller has stopped waiting.
 func fileError(err error) error {
 	var path *fs.PathError
 	var number syscall.Errno

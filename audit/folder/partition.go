@@ -15,7 +15,7 @@ import (
 	"lapse/internal/backoff"
 )
 
-// partition is one of a topic's, as its publisher has it.
+// partition is a partition of a topic, as its publisher has it.
 type partition struct {
 	p      *Publisher
 	topic  *Topic
@@ -25,7 +25,7 @@ type partition struct {
 
 	// Under the publisher's mutex: what was appended.
 	waiting []byte
-	spare   []byte // memory for what is appended while the former is written
+	spare   []byte // memory for records that are appended while waiting is written
 	next    int64  // the offset of the next record
 
 	// Of the one goroutine that writes.
@@ -40,13 +40,13 @@ type partition struct {
 	end   atomic.Pointer[store.End]
 }
 
-// recover opens a partition where the publisher before has left it.
+// recover opens a partition as the former publisher left it.
 //
-//	crash within a record              it is cut off: nobody was told that it is there
-//	crash while a segment was made     a last segment without whole header is made again
-//	crash after that                   what is whole is kept and made durable: the next start finds it in the tail
+//	crash within a record              it is cut off: it was never acknowledged
+//	crash while a segment was made     a last segment without a whole header is made again
+//	crash after that                   whole records are kept and made durable: the next start finds them in the tail
 //
-// What a failed fsync of the process before has left in the system's memory is dropped, so that only what is on disk counts.
+// It drops what a failed fsync of the former process left in the system's memory, so that only what is on disk counts.
 func (t *partition) recover(ctx context.Context) (epoch int32, err error) {
 	all, err := listSegments(t.dir)
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *partition) makeSegment(ctx context.Context, base, before, beforeLength 
 	return t.p.disk.syncDir(t.dir)
 }
 
-// awaitRoom waits where there was no room, and is any other error.
+// awaitRoom waits if err means that there is no room, and returns any other error.
 func (t *partition) awaitRoom(ctx context.Context, err error) error {
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
@@ -147,9 +147,9 @@ func (t *partition) awaitRoom(ctx context.Context, err error) error {
 	return backoff.Sleep(ctx, t.p.disk.retry)
 }
 
-// write appends frames and makes them durable, up to the offset next. While there is no room it waits and tries again.
+// write appends frames and makes them durable, up to the offset next. While there is no room it waits and retries.
 //
-//	crash within it    some of them are whole and on disk, or not: recover
+//	crash within it    some of them are whole and on disk, or none: see recover
 func (t *partition) write(ctx context.Context, frames []byte, next int64) error {
 	if t.length >= t.p.disk.segment || t.isOld() {
 		if err := t.makeSegment(ctx, t.synced, t.base, t.length); err != nil {
@@ -164,7 +164,7 @@ func (t *partition) write(ctx context.Context, frames []byte, next int64) error 
 		if err == nil {
 			break
 		}
-		// What of it was written is cut off: a reader would take it for the partition's end.
+		// A partial record is cut off: a reader would take it for the partition's end.
 		if cut := t.file.Truncate(t.length); cut != nil {
 			return errors.Join(err, cut)
 		}
@@ -180,7 +180,7 @@ func (t *partition) write(ctx context.Context, frames []byte, next int64) error 
 	return nil
 }
 
-// sync makes the file durable. It is not tried again: after an error the system takes for written what is not.
+// sync makes the file durable. It does not retry: after an error the system may report data as written that is not.
 func (t *partition) sync() error {
 	if err := t.p.disk.sync(t.file); err != nil {
 		return fmt.Errorf("sync %s: %w: %w: see to the disk, and start again: what was not acknowledged is sent again", t.file.Name(), ErrNotDurable, err)
@@ -188,7 +188,7 @@ func (t *partition) sync() error {
 	return nil
 }
 
-// checkFile wants the file to be as it was left, and in its place.
+// checkFile checks that the file is as the publisher left it, and in its place.
 func (t *partition) checkFile() error {
 	is, err := t.file.Stat()
 	if err != nil {

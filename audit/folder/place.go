@@ -21,19 +21,19 @@ const (
 	identityFile = "sink.json"
 	lockName     = "lock"
 	topicsDir    = "topics"
-	// TreeDir has the log's tree, as C2SP's tlog-tiles. Nothing in it says which row was deleted.
+	// TreeDir has the log's tree, as C2SP's tlog-tiles. It does not show which rows were deleted.
 	TreeDir = "tree"
 
 	format = 1
 )
 
-// identity is what identityFile says.
+// identity is the content of identityFile.
 type identity struct {
 	Format int       `json:"format"`
 	ID     uuid.UUID `json:"id"` // of this folder, and of its copies
 }
 
-// producer is the id as the log names who wrote.
+// producer is the id that names the writer in the log.
 func (i *identity) producer() int64 {
 	var n uint64
 	for _, b := range i.ID[:8] {
@@ -73,7 +73,7 @@ func readIdentity(dir string) (*identity, error) {
 
 // makeIdentity makes the folder one that keeps topics.
 //
-//	crash before it is written    nothing is there but an empty folder
+//	crash before it is written    there is only an empty folder
 func makeIdentity(dir string) (*identity, error) {
 	i, err := readIdentity(dir)
 	if err != nil || i != nil {
@@ -87,8 +87,8 @@ func makeIdentity(dir string) (*identity, error) {
 	return i, durable.Write(filepath.Join(dir, identityFile), append(text, '\n'))
 }
 
-// Check says what is wrong with a place for topics; nil if a publisher may be opened there. One that is not there is made by the
-// publisher, if its parent is there. warning is about a place that works, and that a person should know of.
+// Check says what is wrong with a place for topics; nil if a publisher may be opened there. If the folder does not exist the publisher creates it, if its parent
+// exists. warning is about a place that works, but that a person should know about.
 func Check(dir string) (warning string, err error) {
 	info, err := os.Stat(dir)
 	if isGone(err) {
@@ -110,8 +110,8 @@ func Check(dir string) (warning string, err error) {
 	return checkSystem(dir)
 }
 
-// checkOwner refuses a folder that others may read or write: its records say who was deleted, and somebody who may write here may write
-// the log. A group that may read it was given it on purpose.
+// checkOwner refuses a folder that others may read or write: its records say who was deleted, and a writer there could write the log. A group with read
+// access is allowed, because it was granted on purpose.
 func checkOwner(dir string, info fs.FileInfo) error {
 	if perm := info.Mode().Perm(); perm&0o027 != 0 {
 		return &PlaceError{dir, fmt.Sprintf("others may use it (mode %04o): run chmod 700 %s; 0750 where a group is to read it", perm, dir)}
@@ -122,7 +122,7 @@ func checkOwner(dir string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkInside refuses what is in the folder and not of it: links, and what is mounted there.
+// checkInside refuses links in the folder, and file systems mounted there.
 func checkInside(dir, path string) error {
 	root, err := os.Stat(dir)
 	if err != nil {
@@ -184,7 +184,7 @@ func topicPath(dir, topic string) (string, error) {
 	return filepath.Join(dir, topicsDir, topic), nil
 }
 
-// partitionsOf is how many partitions a topic has: folders that are numbered from 0 on.
+// partitionsOf returns how many partitions a topic has: folders numbered from 0.
 func partitionsOf(path string) (n int, err error) {
 	for ; ; n++ {
 		if info, err := os.Lstat(filepath.Join(path, strconv.Itoa(n))); isGone(err) {

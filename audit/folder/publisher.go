@@ -33,9 +33,9 @@ type Publisher struct {
 	mu       sync.Mutex
 	appended uint64    // number of the last record that was taken
 	buffered int       // bytes that wait, or are being written
-	oldest   time.Time // since when something has waited; zero for nothing
+	oldest   time.Time // since when records have waited; zero if none wait
 	full     error     // why there is no room; nil while there is
-	told     time.Time // when it was last said
+	told     time.Time // when that was last logged
 
 	acked    atomic.Uint64
 	progress chan struct{}
@@ -78,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (_ *Publisher, err error) {
 	return p, nil
 }
 
-// takeFolder checks the place, locks it, and learns which folder it is.
+// takeFolder checks the place, locks it, and reads its identity.
 func (p *Publisher) takeFolder(ctx context.Context) error {
 	dir := p.cfg.Dir
 	warning, err := Check(dir)
@@ -108,7 +108,7 @@ func (p *Publisher) takeFolder(ctx context.Context) error {
 	return p.disk.makeDir(dir, filepath.Join(dir, TreeDir))
 }
 
-// openTopics opens all partitions, and finds the epoch after all that there were.
+// openTopics opens all partitions, and determines the epoch after all former ones.
 func (p *Publisher) openTopics(ctx context.Context) error {
 	for i := range p.cfg.Topics {
 		topic := &p.cfg.Topics[i]
@@ -168,7 +168,7 @@ func (p *Publisher) start(ctx context.Context) {
 	}
 }
 
-// Last returns the newest record of ours in a partition below this publisher's fence; none where there is none.
+// Last returns the newest of our records in a partition below this publisher's fence, if there is one.
 func (p *Publisher) Last(topic string, partition int32) []store.Record {
 	if t := p.partition(topic, partition); t != nil {
 		return t.tail
@@ -176,7 +176,7 @@ func (p *Publisher) Last(topic string, partition int32) []store.Record {
 	return nil
 }
 
-// End is the end of what is durable in a partition; the zero End for one that this publisher does not have.
+// End returns the end of what is durable in a partition; the zero End for a partition that this publisher does not have.
 func (p *Publisher) End(topic string, partition int32) store.End {
 	if t := p.partition(topic, partition); t != nil {
 		return *t.end.Load()
@@ -192,8 +192,8 @@ func (p *Publisher) partition(topic string, partition int32) *partition {
 	return all[partition]
 }
 
-// Append takes a record without blocking, and numbers it above those before it. Its memory is the caller's again. ok is false if it was
-// not taken: where Err is nil the buffer is full, and any other error is final.
+// Append takes a record without blocking, and numbers it above those before it. The caller may reuse its memory. ok is false if it was not taken: if Err is nil
+// the buffer is full, and any other error is final.
 func (p *Publisher) Append(rec schemas.Record) (number uint64, ok bool) {
 	if p.err.Load() != nil {
 		return 0, false
@@ -227,7 +227,7 @@ func (p *Publisher) Append(rec schemas.Record) (number uint64, ok bool) {
 	return p.appended, true
 }
 
-// run writes what was appended, in rounds: all that waits at the beginning of one is durable at its end.
+// run writes appended records in rounds: everything that waits at the beginning of a round is durable at its end.
 func (p *Publisher) run(ctx context.Context) {
 	for {
 		select {
@@ -284,7 +284,7 @@ func (p *Publisher) round(ctx context.Context) (any bool) {
 	return true
 }
 
-// noRoom takes note that there is no room, and says so each minute.
+// noRoom records that there is no room, and logs it each minute.
 func (p *Publisher) noRoom(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -303,7 +303,7 @@ func (p *Publisher) Acked() uint64 { return p.acked.Load() }
 // Progress receives when Acked has moved, when the buffer has room again, and when the publisher has ended with an error.
 func (p *Publisher) Progress() <-chan struct{} { return p.progress }
 
-// Stalled is for how long the oldest record has waited; 0 if none waits.
+// Stalled is how long the oldest record has waited; 0 if none waits.
 func (p *Publisher) Stalled() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -313,7 +313,7 @@ func (p *Publisher) Stalled() time.Duration {
 	return time.Since(p.oldest)
 }
 
-// Awaits says what is waited for when Stalled grows.
+// Awaits tells a person what is missing while Stalled grows.
 func (p *Publisher) Awaits() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -331,7 +331,7 @@ func (p *Publisher) Err() error {
 	return nil
 }
 
-// Close stops writing and gives the folder free. It does not wait for acknowledgements.
+// Close stops writing and unlocks the folder. It does not wait for acknowledgements.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.fail(ErrClosed)
 	done := make(chan struct{})
@@ -348,7 +348,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	}
 }
 
-// release closes all files; what was locked is free.
+// release closes all files, which also releases the lock.
 func (p *Publisher) release() {
 	for _, t := range p.all {
 		if t.file != nil {

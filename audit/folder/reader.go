@@ -21,15 +21,15 @@ type reader struct {
 	offset    int64 // of the next record
 	to        int64
 
-	segment segment // that is read; the zero segment before the first
+	segment segment // the present segment; the zero segment before the first
 	at      int64   // of its file: where buf ends
-	seen    int64   // the offset after the last record of it that was read
-	buf     []byte  // read, and not cut into records
+	seen    int64   // the offset after the last record read from it
+	buf     []byte  // read bytes that are not cut into records yet
 }
 
 const (
 	readBytes = 256 << 10
-	// pollEvery is how often a reader looks whether a partition has grown.
+	// pollEvery is how often a reader checks whether a partition has grown.
 	pollEvery = 100 * time.Millisecond
 )
 
@@ -68,12 +68,12 @@ func (r *reader) next(ctx context.Context) (stored, error) {
 	}
 }
 
-// cut takes the next wanted record from what is read. errShort says that more is to be read.
+// cut takes the next wanted record from the read bytes. errShort says that more must be read.
 func (r *reader) cut() (stored, error) {
 	for {
 		frame, rest, err := cutFrame(r.buf)
 		if err != nil {
-			return stored{}, errShort // a broken one may be half written: fill knows
+			return stored{}, errShort // a broken record may be half written: fill decides
 		}
 		offset, err := offsetOf(frame)
 		if err != nil || offset > r.offset {
@@ -91,7 +91,7 @@ func (r *reader) cut() (stored, error) {
 	}
 }
 
-// fill reads on. more is false at the partition's end.
+// fill reads more. more is false at the partition's end.
 func (r *reader) fill() (more bool, err error) {
 	if r.segment.path != "" {
 		read, err := r.fillFrom()
@@ -122,7 +122,7 @@ func (r *reader) fill() (more bool, err error) {
 			}
 			return false, nil
 		}
-		// It is not the last any more, so that it is whole: it was not when it was read.
+		// The segment is no longer the last one, so it is complete now: it was not when it was read.
 		if read, err := r.fillFrom(); read || err != nil {
 			return read, err
 		}
@@ -137,8 +137,8 @@ func (r *reader) fill() (more bool, err error) {
 	return true, nil
 }
 
-// fillFrom reads more of the segment. read is false where there is no whole record more in it. What looked broken may have been half
-// written when it was read: it is read again.
+// fillFrom reads more of the segment. read is false if there is no further whole record in it. A record that looked broken may have been half written when it
+// was read, so it is read again.
 func (r *reader) fillFrom() (read bool, err error) {
 	file, err := os.Open(r.segment.path)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// sweep deletes what retention lets go.
+// sweep deletes records whose retention has ended.
 func (p *Publisher) sweep(ctx context.Context) {
 	tick := time.NewTicker(p.disk.sweep)
 	defer tick.Stop()
@@ -27,13 +27,13 @@ func (p *Publisher) sweep(ctx context.Context) {
 	}
 }
 
-// isOld reports whether a segment with records is begun early so that the former can be deleted in time.
+// isOld reports whether to begin another segment early, so that this one can be deleted in time.
 func (t *partition) isOld() bool {
 	keep := t.topic.Retention
 	return keep > 0 && t.synced > t.base && time.Since(t.made) > keep/10
 }
 
-// expire deletes segments that were finished longer ago than retention says. The last one stays: it has the partition's tail.
+// expire deletes segments that were finished longer ago than the retention. The last one stays, because it has the partition's tail.
 func (t *partition) expire(before time.Time) error {
 	all, err := listSegments(t.dir)
 	if err != nil {

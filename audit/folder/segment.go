@@ -17,14 +17,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// A partition is a folder of segments. Each is named by the offset of its first record, and begins with a header that names the segment
-// before it and that one's length: one that was taken out of the middle, cut, or brought from elsewhere shows without reading the others.
-// Records are only in the last segment appended; the others never change.
+// A partition is a folder of segments. Each is named by the offset of its first record, and begins with a header that names the segment before it and that one's
+// length: so a segment that was removed from the middle, cut, or brought from elsewhere is detected without reading the others. Records are only appended to the
+// last segment; the others never change.
 
 const (
 	segmentSuffix = ".seg"
 	headerSize    = 72
-	noSegment     = -1 // there is none before the first
+	noSegment     = -1 // the first segment has none before it
 )
 
 var magic = [8]byte{'l', 'a', 'p', 's', 'e', 's', 'e', 'g'}
@@ -39,7 +39,7 @@ func segmentPath(dir string, base int64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d%s", base, segmentSuffix))
 }
 
-// listSegments lists a partition's segments by their first offset. What is no segment by its name is left out.
+// listSegments lists a partition's segments by their first offset. It ignores files whose names are no segment's.
 func listSegments(dir string) ([]segment, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -58,7 +58,7 @@ func listSegments(dir string) ([]segment, error) {
 	return all, nil
 }
 
-// header is what a segment begins with.
+// header is the beginning of a segment.
 type header struct {
 	folder       uuid.UUID // of the folder that it was made in
 	place        uint32    // of its topic and partition
@@ -68,7 +68,7 @@ type header struct {
 	made         time.Time
 }
 
-// placeOf tells one partition's segments from another's.
+// placeOf distinguishes the segments of different partitions.
 func placeOf(topic string, partition int32) uint32 {
 	return crc32.Checksum(fmt.Appendf(nil, "%s/%d", topic, partition), castagnoli)
 }
@@ -85,7 +85,7 @@ func (h *header) bytes() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// parseHeader reads a header; ok is false for bytes that are none.
+// parseHeader reads a header; ok is false if the bytes are none.
 func parseHeader(b []byte) (h header, ok bool) {
 	if len(b) < headerSize || [8]byte(b) != magic || binary.LittleEndian.Uint32(b[8:]) != format ||
 		binary.LittleEndian.Uint32(b[headerSize-4:]) != crc32.Checksum(b[:headerSize-4], castagnoli) {
@@ -98,9 +98,9 @@ func parseHeader(b []byte) (h header, ok bool) {
 	}, true
 }
 
-// checkChain wants the segments of a partition to be those that publishers of this folder have made, each after the one before. Of events
-// retention may have deleted the first ones. It reads headers only, and says the last one. torn says that the last one has no whole
-// header, and nothing else: the process ended while it made it.
+// checkChain checks that the segments of a partition are those that publishers of this folder have made, each after the one before. Retention may have deleted the
+// first ones of a topic of events. It reads only headers, and returns the last one. torn: the last segment has an incomplete header and nothing else, because the
+// process ended while it made the segment.
 func checkChain(all []segment, id uuid.UUID, place uint32, forever bool) (last header, torn bool, err error) {
 	for i, s := range all {
 		size, head, err := readHead(s.path)
@@ -126,7 +126,7 @@ func checkChain(all []segment, id uuid.UUID, place uint32, forever bool) (last h
 	return last, false, nil
 }
 
-// follows wants a segment to be after the one before it.
+// follows checks that a segment comes after the one before it.
 func follows(all []segment, i int, h *header, forever bool) error {
 	path := all[i].path
 	if i == 0 {
@@ -149,7 +149,7 @@ func follows(all []segment, i int, h *header, forever bool) error {
 	return nil
 }
 
-// readHead reads a file's length and its header, as far as it is there. What is no file is refused.
+// readHead reads a file's length and its header, as far as it exists. It refuses anything that is not a regular file.
 func readHead(path string) (size int64, head []byte, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -171,12 +171,12 @@ func readHead(path string) (size int64, head []byte, err error) {
 	return info.Size(), head[:n], err
 }
 
-// scanned is what a segment has.
+// scanned is the result of reading a segment.
 type scanned struct {
 	frames [][]byte
 	next   int64 // the offset after its last record
-	good   int64 // the length of the file up to where it has whole records
-	cut    error // why nothing more is read: nil at its end
+	good   int64 // the length of the file's part with whole records
+	cut    error // why reading stopped: nil at the end
 }
 
 // scan reads a segment's records from its bytes.
@@ -204,7 +204,7 @@ func scan(content []byte, base int64) scanned {
 	return s
 }
 
-// readSegment reads a segment whole. One that retention has deleted meanwhile is fs.ErrNotExist.
+// readSegment reads a whole segment. If retention has deleted it meanwhile, the error is fs.ErrNotExist.
 func readSegment(path string) ([]byte, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -216,5 +216,5 @@ func readSegment(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// isGone reports whether a file is not there.
+// isGone reports whether a file does not exist.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

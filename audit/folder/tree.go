@@ -14,9 +14,8 @@ import (
 	"lapse/schemas"
 )
 
-// treePublisher publishes the log's tree at each checkpoint, as far as it is durable. It reads the records back from the log, so that the
-// publisher does not wait for it, and what it writes can be made again. The checkpoint's signature is not its business: it only puts
-// files beside it that come to the same root.
+// treePublisher publishes the log's tree at each checkpoint, as far as it is durable. It reads the records back from the log, so the publisher does not wait for it,
+// and what it writes can be made again. It does not check the checkpoint's signature: it only adds files that come to the same root.
 type treePublisher struct {
 	p     *Publisher
 	topic string
@@ -39,7 +38,7 @@ func newTreePublisher(p *Publisher, topic string) *treePublisher {
 	return &treePublisher{p: p, topic: topic, wake: make(chan struct{}, 1)}
 }
 
-// noticed takes note of a record that is appended.
+// noticed records an appended record.
 func (t *treePublisher) noticed(rec *schemas.Record, number uint64) {
 	if t == nil || rec.Topic != t.topic || !rec.IsFence() || len(rec.Value) == 0 {
 		return
@@ -51,7 +50,7 @@ func (t *treePublisher) noticed(rec *schemas.Record, number uint64) {
 	}
 }
 
-// noteIn is the signed note of a checkpoint, or of one with its cosignatures, which follows it and takes its place.
+// noteIn returns the signed note of a checkpoint, or of a checkpoint with cosignatures, which follows it and replaces it.
 func noteIn(rec *schemas.Record) (signed []byte, ok bool) {
 	if signed, ok = tree.NoteIn(rec.Value); !ok {
 		signed, ok = tree.CosignedIn(rec.Value)
@@ -59,7 +58,7 @@ func noteIn(rec *schemas.Record) (signed []byte, ok bool) {
 	return signed, ok
 }
 
-// durable says that records are, up to a number.
+// durable records that records are durable up to a number.
 func (t *treePublisher) durable(upTo uint64) {
 	if t == nil {
 		return
@@ -77,7 +76,7 @@ const (
 	treeLast  = 1500 * time.Millisecond // for what is due when the publisher is closed: the next one publishes the rest
 )
 
-// run publishes until ctx ends, and then what is due. What fails is tried again: the records are in the log whatever becomes of the tiles.
+// run publishes until ctx ends, and then what is due. It retries what fails: whatever happens to the tiles, the log has the records.
 func (t *treePublisher) run(ctx context.Context) {
 	for {
 		err := t.publish(ctx)
@@ -156,7 +155,7 @@ func (t *treePublisher) publishOne(ctx context.Context, signed []byte) error {
 	return t.tiles.Publish(signed)
 }
 
-// open goes on where the publisher before has ended: with the checkpoint that is in place, and those that the log has after it.
+// open continues where the former publisher ended: with the published checkpoint, and those that the log has after it.
 func (t *treePublisher) open(ctx context.Context) (err error) {
 	dir := filepath.Join(t.p.cfg.Dir, TreeDir)
 	if t.tiles, err = tree.OpenPublished(dir); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // comparison compares what the slot sends again with what the log has. It reads the stream up to the log's end, and further while a partition has
-// events of which the log has no record. It publishes and confirms nothing.
+// events without a record in the log. It publishes and confirms nothing.
 type comparison struct {
 	stream    *replication.Stream
 	identity  replication.Identity

@@ -1,5 +1,5 @@
-// Package store is what audit asks of topics, whatever keeps them: brokers (audit/kafka) or a folder of this machine
-// (audit/folder). It has the words that both share, and nothing else.
+// Package store is the interface through which audit reads topics, whether brokers (audit/kafka) or a folder of this machine (audit/folder) keep them. It has the
+// types that both share, and nothing else.
 package store
 
 import (
@@ -13,23 +13,22 @@ import (
 
 // Client reads topics. It writes nothing, and may be used while a publisher writes. Safe for concurrent use.
 type Client interface {
-	// Known says whether a topic is there at this moment.
+	// Known reports whether a topic exists now.
 	Known(ctx context.Context, name string) (bool, error)
-	// Offsets returns the bounds of each partition of a topic, by partition. The error for a topic that is not there is a *MissingError.
+	// Offsets returns the bounds of each partition of a topic, by partition. The error for a missing topic is a *MissingError.
 	Offsets(ctx context.Context, name string) ([]Offsets, error)
-	// Has says whether a partition with these bounds still has what was acknowledged up to an end. What retention has deleted counts as
-	// there.
+	// Has reports whether a partition with these bounds still has what was acknowledged up to an end. Records that retention has deleted count as present.
 	Has(ctx context.Context, name string, partition int32, bounds Offsets, end End) (bool, error)
 	// Backward calls each with the records of a partition below offset end, the newest first, until each returns false or an error, or
 	// there are no more. End -1 is the current end. The record's memory is the callee's. Fences and foreign records are among them. The
 	// error for a topic that is not there is a *MissingError.
 	Backward(ctx context.Context, name string, partition int32, end int64, each func(rec *schemas.Record, offset int64) (goOn bool, err error)) error
-	// Reader reads a partition's records from offset from up to offset to, which is not included, or without end where to is NoEnd.
+	// Reader reads a partition's records from offset from up to offset to, which is not included; without end if to is NoEnd.
 	Reader(name string, partition int32, from, to int64) Reader
 	Close()
 }
 
-// Reader reads one partition in order. For one goroutine. There is nothing to close.
+// Reader reads one partition in order. Use it in one goroutine. It need not be closed.
 type Reader interface {
 	// Next returns the next record and its offset, or io.EOF at the end. It waits for records that are not there yet until ctx ends. Offsets
 	// grow, and may have gaps. The record's memory is the caller's. The error for an offset that the partition does not have is an
@@ -37,7 +36,7 @@ type Reader interface {
 	Next(ctx context.Context) (schemas.Record, int64, error)
 }
 
-// NoEnd is the upper bound of a Reader that waits for what is still to come.
+// NoEnd is the upper bound of a Reader that waits for future records.
 const NoEnd int64 = -1
 
 // Each calls each with every record of a reader. It ends with the first error of each.
@@ -66,8 +65,8 @@ type Record struct {
 // record gets. First equals End in an empty partition.
 type Offsets struct{ First, End int64 }
 
-// End is where the records end that a publisher has acknowledged in a partition: after what this producer wrote under this epoch. No two
-// publishers have the same epoch, so whatever a later one writes in place of records that were lost is told from them.
+// End is the end of the records that a publisher has acknowledged in a partition: after what this producer wrote under this epoch. No two publishers have the same
+// epoch, so records that a later one writes in place of lost ones can be told from them.
 type End struct {
 	Offset   int64
 	Producer int64
@@ -85,8 +84,8 @@ func (e *MissingError) Error() string {
 type OffsetError struct {
 	Topic     string
 	Partition int32
-	Offset    int64 // asked for
-	Offsets         // what there is
+	Offset    int64 // the requested offset
+	Offsets         // the existing offsets
 }
 
 func (e *OffsetError) Error() string {

@@ -11,41 +11,41 @@ import (
 	"lapse/schemas"
 )
 
-// Account holds the records of the log against the events and against the commitments to them, transaction by transaction: as many events of
-// each table, operation and cause as the record says, each at an ordinal that the record commits to, and the commitments those of the
-// record's root. With the keys of the months it makes the commitments again from the events.
+// Account compares the records of the log with the events and with the commitments to them, transaction by transaction: the events of each table, operation and
+// cause must be as many as the record says, each at an ordinal that the record commits to, and the commitments must be those of the record's root. With the keys
+// of the months it computes the commitments again from the events.
 //
-// All three are read once, side by side, in the order that they have. Its memory does not grow with them.
+// It reads all three once, side by side, in their order. Its memory does not grow with them.
 type Account struct {
 	System string            // the topic of policies' deletes
 	Events []*Stream         // the partitions of both topics
 	Proofs *Stream           // the proof store; nil: there is none
-	Keys   schemas.EpochKeys // without them events are not held against commitments
-	// Lost are the topics that a gap of the log says have lost records, and up to where.
+	Keys   schemas.EpochKeys // without them events are not compared with commitments
+	// Lost are the topics that have lost records, by a gap of the log, and up to where.
 	Lost map[string]evidence.Reach
 
-	// What was found.
-	Transactions int // whose events were counted
-	Rooted       int // of them those whose root was made again
-	Opened       int // events that were held against their commitments
-	Forgotten    int // transactions whose events are gone by retention, or by a loss that the log tells
+	// Results.
+	Transactions int // transactions whose events were counted
+	Rooted       int // those of them whose root was computed again
+	Opened       int // events that were compared with their commitments
+	Forgotten    int // transactions whose events are gone through retention, or a loss that the log records
 	Unrooted     int // transactions whose commitments are gone from the store
-	Hidden       int // events whose commitments cannot be made again from them: their keys are hidden, long, or typed
+	Hidden       int // events whose commitments cannot be computed from them: their keys are hidden, long, or typed
 	TakenBack    int // events without a record, above a rewind
 	Beyond       int // events after the last record
 
 	route   *evidence.Route
 	pending *pending // nil: none
-	rewind  bool     // since the transaction before there was one
+	rewind  bool     // there was a rewind since the transaction before
 }
 
 // Stream is one partition, record by record.
 type Stream struct {
-	Name  string // that a fault is of
+	Name  string // name for faults
 	Topic string
-	Cut   bool // it begins later than it did: what was there before is gone
+	Cut   bool // its beginning is gone
 	Next  func() (*schemas.Record, error)
-	Line  func() int // where the record is that Next returned last
+	Line  func() int // the line of the record that Next returned last
 
 	head  *schemas.Record
 	at    replication.Position
@@ -55,17 +55,17 @@ type Stream struct {
 	begun bool
 }
 
-// Discrepancy is a place where log, events and commitments do not agree.
+// Discrepancy is a place where log, events and commitments disagree.
 type Discrepancy struct {
-	Name string // of a stream; empty: the log
+	Name string // name of a stream; empty: the log
 	Line int
-	Leaf int64 // the record of the log that is concerned; -1: none
+	Leaf int64 // the record of the log that it concerns; -1: none
 	What string
 }
 
 func (d *Discrepancy) Error() string { return d.What }
 
-// place is a transaction's.
+// place is the place of a transaction.
 type place struct {
 	history  schemas.History
 	timeline schemas.Timeline
@@ -78,7 +78,7 @@ func (p place) compare(other place) int {
 	return cmp.Or(cmp.Compare(p.history, other.history), cmp.Compare(p.timeline, other.timeline), cmp.Compare(p.commit, other.commit))
 }
 
-// fill reads the next event, if there is none at hand. Fences and markers are passed over, and so is what is no record of lapse.
+// fill reads the next event, unless it has one. It skips fences, markers, and foreign records.
 func (s *Stream) fill(wanted func(*schemas.Record) bool) error {
 	for s.head == nil && !s.ended {
 		rec, err := s.Next()
@@ -113,14 +113,14 @@ type kind struct {
 	cascade          bool
 }
 
-// pending is a transaction whose records are not all read: it has several if it touched very many tables.
+// pending is a transaction whose records are not all read yet: one that touched very many tables has several.
 type pending struct {
 	leaf    int64 // of the first
 	record  *evidence.LogRecord
 	content evidence.TransactionContent // with what all of them observed
 }
 
-// Record takes the log's next record.
+// Record accepts the log's next record.
 func (a *Account) Record(leaf int64, r *evidence.LogRecord) error {
 	c, is := r.Content.(*evidence.TransactionContent)
 	if is && c.Further && a.pending != nil {
@@ -159,7 +159,7 @@ func (a *Account) settle() error {
 	return nil
 }
 
-// End wants nothing to be left that the log should have a record of.
+// End checks that no event is left that should have a record in the log.
 func (a *Account) End() error {
 	if err := a.settle(); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (a *Account) End() error {
 	return a.drain()
 }
 
-// drain reads the store of commitments to its end: who reads it holds the end against what was said of it.
+// drain reads the store of commitments to its end, so that its reader can check the end.
 func (a *Account) drain() error {
 	s := a.Proofs
 	for s != nil && !s.ended {
@@ -191,7 +191,7 @@ func (a *Account) drain() error {
 	return nil
 }
 
-// transaction compares one.
+// transaction compares a transaction.
 func (a *Account) transaction(leaf int64, r *evidence.LogRecord, c *evidence.TransactionContent, at place) error {
 	if a.route == nil {
 		return &Discrepancy{Leaf: leaf, What: "there is no route before it"}
@@ -219,8 +219,8 @@ func (a *Account) transaction(leaf int64, r *evidence.LogRecord, c *evidence.Tra
 	return t.end()
 }
 
-// passOver takes the events before a transaction. The log has no record of them: somebody else has written them, unless a rewind tells that
-// they were published and never happened.
+// passOver skips the events before a transaction. The log has no record of them: they are foreign, unless a rewind says that they were published but never
+// happened.
 func (a *Account) passOver(at place) error {
 	for _, s := range a.Events {
 		for {
@@ -240,7 +240,7 @@ func (a *Account) passOver(at place) error {
 	return nil
 }
 
-// nextOf is the stream with the transaction's next event, by its ordinal; nil for none.
+// nextOf returns the stream with the transaction's next event, by its ordinal; nil for none.
 func (a *Account) nextOf(at place) (next *Stream, err error) {
 	for _, s := range a.Events {
 		if err := s.fill(isEvent); err != nil {

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// compared is a transaction that is compared.
+// compared is a transaction that is being compared.
 type compared struct {
 	*Account
 	leaf    int64
@@ -28,12 +28,12 @@ type compared struct {
 	last   uint32 // ordinal of the last event
 
 	salts  func(uint32) rows.Salt // nil: no key
-	hashes tree.Edge              // made again from the events
-	hidden bool                   // for one of them it cannot be made
-	stored []rows.Commitment      // of the chunk at hand
+	hashes tree.Edge              // computed from the events
+	hidden bool                   // for one of them it cannot be computed
+	stored []rows.Commitment      // of the present chunk
 	read   tree.Edge              // over the store's
 	next   uint32                 // the store's next chunk begins here or later
-	absent bool                   // the store does not have them
+	absent bool                   // the store does not have the commitments
 	number uint64                 // commitments that were taken from the store
 }
 
@@ -71,7 +71,7 @@ func (t *compared) position(ordinal uint32) replication.Position {
 	return replication.Position{History: t.at.history, Timeline: t.at.timeline, Commit: t.at.commit, Ordinal: ordinal}
 }
 
-// chunk takes the transaction's next chunk from the store. What is before it there was taken, or is there twice.
+// chunk takes the transaction's next chunk from the store. It skips earlier chunks, which were taken before or are duplicates.
 func (t *compared) chunk() error {
 	s := t.Proofs
 	if s == nil {
@@ -106,7 +106,7 @@ func (t *compared) chunk() error {
 	return nil
 }
 
-// commitment is the store's next; ok is false where it has none of this transaction.
+// commitment returns the store's next commitment; ok is false if the transaction has no more.
 func (t *compared) commitment() (c rows.Commitment, ok bool, err error) {
 	if t.content.Rows == nil || t.absent || t.number == t.content.Rows.Count {
 		return c, false, nil
@@ -178,7 +178,7 @@ func (t *compared) event(s *Stream) error {
 
 // end compares the counts and the root.
 func (t *compared) end() error {
-	for more := true; more; { // events that are gone have commitments all the same
+	for more := true; more; { // events that are gone still have commitments
 		var err error
 		if _, more, err = t.commitment(); err != nil {
 			return err
@@ -231,7 +231,7 @@ func (t *compared) counts() error {
 	return nil
 }
 
-// mayBeGone reports whether events of a kind may be missing without anybody's having removed them on purpose.
+// mayBeGone reports whether events of a kind may be missing without anybody having removed them on purpose.
 func (t *compared) mayBeGone(k kind) bool { return t.goneFrom(k.cause == evidence.System.String()) }
 
 func (t *compared) anyMayBeGone() bool { return t.goneFrom(true) || t.goneFrom(false) }

@@ -6,8 +6,8 @@ import (
 	"lapse/audit/evidence"
 )
 
-// Clock finds transactions that name a time which is not theirs. A session that says it replays another server's transactions (a replication
-// origin) chooses the time of its commits; their place in the log it cannot choose, and heartbeats before and after have the server's time.
+// Clock finds transactions with a wrong commit time. A session that claims to replay another server's transactions (a replication origin) chooses the time of its
+// commits, but not their place in the log, where heartbeats before and after have the server's time.
 type Clock struct {
 	Misdated int   // how many were found, at least
 	Leaf     int64 // of the first
@@ -17,10 +17,10 @@ type Clock struct {
 	at     int64     // its leaf
 }
 
-// clockSlack is more than a heartbeat takes to commit, and than clocks are set by while they run.
+// clockSlack is more than a heartbeat takes to commit, and more than clocks are adjusted by while they run.
 const clockSlack = time.Minute
 
-// Next takes the log's next record.
+// Next accepts the log's next record.
 func (c *Clock) Next(leaf int64, r *evidence.LogRecord) {
 	switch {
 	case r.Heartbeat != nil:

@@ -9,13 +9,12 @@ import (
 	"lapse/schemas"
 )
 
-// Order checks what the topics promise: in one partition the events of a database are in the order of its history, gaps
-// and rewinds included, each of them once; an event of a row is in one partition; and the system topic has the policies'
-// deletes, and no other has one. A break means that somebody has written into the topic beside the auditor, or has moved
-// records. Safe for concurrent use.
+// Order checks what the topics promise: in one partition the events of a database are in the order of its history, gaps and rewinds included, each of them once; an
+// event of a row is in one partition; and the system topic has the policies' deletes, and no other topic has one. If that is broken, somebody other than the auditor has
+// written into the topic, or has moved records. Safe for concurrent use.
 type Order struct {
-	System string            // the topic; empty: it is not held against the causes
-	Broken func(what string) // is told of each break; nil: they are only counted
+	System string            // the system topic; empty: causes are not checked
+	Broken func(what string) // called for each break; nil: they are only counted
 
 	mu     sync.Mutex
 	breaks int
@@ -28,22 +27,21 @@ type partition struct {
 	number int32
 }
 
-// stream is what a partition has of one database.
+// stream is the state of one database in a partition.
 type stream struct {
 	partition
 	system, database string
 }
 
-// Breaks is how often the promise was broken.
+// Breaks returns how often the promise was broken.
 func (o *Order) Breaks() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.breaks
 }
 
-// Next checks a record against those before it in its partition. Every record of the partition must be handed over: Lapse's own
-// leave no offset out. Brokers do that have lost a file in the middle of a partition, compaction, and the end of somebody's
-// transaction.
+// Next checks a record against those before it in its partition. Every record of the partition must be handed over: Lapse's own leave no gaps in the offsets. Gaps come
+// from brokers that lost a file in the middle of a partition, from compaction, and from the end of a foreign transaction.
 func (o *Order) Next(topic string, number int32, r *schemas.Record, offset int64) {
 	o.mu.Lock()
 	at := partition{topic, number}
@@ -59,8 +57,7 @@ func (o *Order) Next(topic string, number int32, r *schemas.Record, offset int64
 	o.Event(topic, number, r, offset)
 }
 
-// Event is Next for somebody who does not hand over every record. Fences, and what Lapse has not written, have no place in the
-// order.
+// Event is Next for a caller that does not hand over every record. Fences, and foreign records, have no place in the order.
 func (o *Order) Event(topic string, number int32, r *schemas.Record, offset int64) {
 	if r.IsFence() {
 		return
@@ -78,7 +75,7 @@ func (o *Order) Event(topic string, number int32, r *schemas.Record, offset int6
 	if o.last == nil {
 		o.last = map[stream]replication.Position{}
 	}
-	o.last[of] = at // of a record out of place too: what comes after it is judged by it, and each break counts once
+	o.last[of] = at // even of a record out of place: later ones are compared with it, so each break counts once
 	o.mu.Unlock()
 	switch {
 	case !any || at.Compare(before) > 0:
@@ -89,7 +86,7 @@ func (o *Order) Event(topic string, number int32, r *schemas.Record, offset int6
 	}
 }
 
-// Elsewhere is told of an event that was read in another partition too. Only what concerns no single row may be.
+// Elsewhere receives an event that was read in another partition too. Only an event that concerns no single row may be.
 func (o *Order) Elsewhere(r *schemas.Record) {
 	if _, err := evidence.EventPosition(r); err != nil {
 		return

@@ -15,7 +15,7 @@ import (
 	"sync"
 )
 
-// Anchor keeps checkpoints somewhere else than the log.
+// Anchor keeps checkpoints elsewhere than the log.
 type Anchor interface {
 	Name() string
 	// Put is durable when it returns, as far as the anchor can tell.
@@ -27,10 +27,10 @@ type Anchor interface {
 //	crash within a line    the next one cuts it off
 type FileAnchor struct{ Path string }
 
-// Name is the file's.
+// Name is "file:" and the path.
 func (a FileAnchor) Name() string { return "file:" + a.Path }
 
-// Put appends, and syncs the file and, when it makes it, its folder.
+// Put appends, and syncs the file and, if it creates the file, its folder.
 func (a FileAnchor) Put(_ context.Context, _ *http.Client, signed []byte) (err error) {
 	line, err := json.Marshal(map[string]string{"note": string(signed)})
 	if err != nil {
@@ -66,10 +66,10 @@ func syncFolder(name string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// longestLine is more than a line of the file has.
+// longestLine is longer than any line of the file.
 const longestLine = 64 << 10
 
-// wholeLines is where a file's last whole line ends. Of a file that is something else nothing is cut off.
+// wholeLines returns where a file's last whole line ends. It cuts nothing off a file with other contents.
 func wholeLines(file *os.File) (end int64, err error) {
 	is, err := file.Stat()
 	if err != nil {
@@ -94,7 +94,7 @@ type PrintAnchor struct {
 	mu sync.Mutex
 }
 
-// Name says so.
+// Name is "print".
 func (*PrintAnchor) Name() string { return "print" }
 
 // Put prints.
@@ -108,7 +108,7 @@ func (a *PrintAnchor) Put(_ context.Context, _ *http.Client, signed []byte) erro
 // WebAnchor posts checkpoints to an address, which answers 2xx when it has one.
 type WebAnchor struct{ URL string }
 
-// Name is the address without what may be a secret of it.
+// Name is the address without parts that may be secret.
 func (a WebAnchor) Name() string {
 	u, err := url.Parse(a.URL)
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"lapse/internal/backoff"
 )
 
-// outlet is a witness or an anchor, and the checkpoint that it gets next: the newest, whatever has come in between.
+// outlet is a witness or an anchor, with the checkpoint that it gets next: always the newest.
 type outlet struct {
 	kind, name string
 	send       func(context.Context, *round) error
 
 	fresh   chan struct{} // receives when there is a checkpoint
 	next    *round        // nil: none; Witnesses.mu
-	counted bool          // next waits for it; if not, it has tried next before
+	counted bool          // next waits for this outlet; false if it has tried next before
 }
 
 func (o *outlet) wake() {
@@ -62,8 +62,8 @@ func (w *Witnesses) serve(ctx context.Context, o *outlet) {
 	}
 }
 
-// answered takes note of how an outlet got on. One that failed has the same checkpoint again after its pause, unless there is a newer one
-// by then; nothing waits for it.
+// answered records the result of an outlet. One that failed gets the same checkpoint again after its pause, unless there is a newer one; nothing waits for
+// it.
 func (w *Witnesses) answered(o *outlet, r *round, counted bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"lapse/audit/tree"
 )
 
-// Witness is where a witness is asked, and its key.
+// Witness is the address of a witness, and its key.
 type Witness struct {
 	URL string // add-checkpoint is below it
 	Key *tree.Witness
@@ -25,17 +25,17 @@ type Witness struct {
 
 const (
 	requestTimeout = 10 * time.Second
-	// longestAnswer is more than the cosignatures of all of a witness's keys have.
+	// longestAnswer is more than the cosignatures of all keys of a witness.
 	longestAnswer = 16 << 10
 	longestSaid   = 200 // of an error's text, that is repeated
 )
 
-// SeenError says that a witness has seen another size than the proof begins at.
+// SeenError says that a witness has seen another size than the one at which the proof begins.
 type SeenError struct{ Size int64 }
 
 func (e *SeenError) Error() string { return fmt.Sprintf("it has seen %d records of this log", e.Size) }
 
-// NewClient is a client that follows no redirect: a witness is where it was said to be. Close its idle connections.
+// NewClient returns a client that follows no redirects: a witness must be at its configured address. Close its idle connections.
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
@@ -44,7 +44,7 @@ func NewClient() *http.Client {
 	}
 }
 
-// post sends a body and returns status and answer. It reads no more than any answer has.
+// post sends a body and returns status and answer. It bounds the length of the answer.
 func post(ctx context.Context, client *http.Client, address string, body []byte) (status int, answer []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
@@ -68,8 +68,8 @@ func post(ctx context.Context, client *http.Client, address string, body []byte)
 	return response.StatusCode, answer, err
 }
 
-// Ask asks the witness to cosign a checkpoint that grew from what it has seen, and returns its cosignature, verified. The error is a
-// *SeenError where the witness has seen another size.
+// Ask asks the witness to cosign a checkpoint that grew from what it has seen, and returns its cosignature, verified. If the witness has seen another size, the error
+// is a *SeenError.
 func (w *Witness) Ask(ctx context.Context, client *http.Client, signed []byte, seen int64, proof tlog.TreeProof) (*tree.Cosignature, error) {
 	body := fmt.Appendf(nil, "old %d\n", seen)
 	for _, h := range proof {
@@ -101,7 +101,7 @@ func (w *Witness) Ask(ctx context.Context, client *http.Client, signed []byte, s
 	}
 }
 
-// cosignature finds the witness's own among the lines of its answer.
+// cosignature finds the witness's own cosignature among the lines of its answer.
 func (w *Witness) cosignature(signed, lines []byte) (*tree.Cosignature, error) {
 	text, ok := tree.TextOf(signed)
 	if !ok {
@@ -117,7 +117,7 @@ func (w *Witness) cosignature(signed, lines []byte) (*tree.Cosignature, error) {
 	return &found[0], nil
 }
 
-// said is what somebody else has answered, on one line.
+// said formats a foreign answer on one line.
 func said(answer []byte) string {
 	return fmt.Sprintf("%.*q", longestSaid, strings.TrimSpace(string(answer[:min(len(answer), longestSaid)])))
 }

@@ -24,7 +24,7 @@ type Submission struct {
 	Proofs tree.Proofs // that it grew from sizes that a witness is likely to have seen
 }
 
-// Log is the log as it can be read back. It is asked seldom, from other goroutines than the auditor's.
+// Log reads the log back. It is called rarely, from other goroutines than the auditor's.
 type Log interface {
 	// Prove makes the proof that the log of a checkpoint grew from a size.
 	Prove(ctx context.Context, from int64, signed []byte) (tlog.TreeProof, error)
@@ -32,7 +32,7 @@ type Log interface {
 	Size(ctx context.Context) (int64, error)
 }
 
-// Witnesses have checkpoints cosigned, and hand them to anchors. Safe for concurrent use.
+// Witnesses get checkpoints cosigned, and send them to anchors. Safe for concurrent use.
 type Witnesses struct {
 	quorum   int
 	members  []*member
@@ -51,20 +51,20 @@ type Witnesses struct {
 	err    error
 }
 
-// member is a witness, and what is known of it.
+// member is a witness, with what is known about it.
 type member struct {
 	Witness
-	seen  int64 // records that it has seen; 0: none, or it is not known
-	asked int64 // size that it was sent last: it may have taken that, and its answer was lost
+	seen  int64 // number of records that it has seen; 0: none, or not known
+	asked int64 // size that it was last sent: it may have accepted that, and its answer was lost
 }
 
 // round is a checkpoint on its way.
 type round struct {
 	*Submission
-	open   int       // outlets that have not tried it, and have nothing newer
+	open   int       // number of outlets that have not tried it, and have nothing newer
 	after  time.Time // when the next one was signed; zero for the newest
 	lines  map[*member]*tree.Cosignature
-	unsaid bool // the log lacks some of the lines
+	unsaid bool // the log lacks some of the cosignatures
 }
 
 const (
@@ -72,7 +72,7 @@ const (
 	pauseMax = 5 * time.Minute
 )
 
-// New makes the witnesses and anchors of a log. A checkpoint counts that quorum of the witnesses have cosigned. Run asks them.
+// New returns the witnesses and anchors of a log. A checkpoint counts if quorum of the witnesses have cosigned it. Run queries them.
 func New(members []Witness, quorum int, anchors []Anchor, metrics *Metrics, log *slog.Logger) *Witnesses {
 	w := &Witnesses{
 		quorum: quorum, log: log, metrics: metrics, client: NewClient(), pauses: backoff.Backoff{Min: pauseMin, Max: pauseMax},
@@ -94,7 +94,7 @@ func (w *Witnesses) outlet(kind, name string, send func(context.Context, *round)
 	w.metrics.failing.WithLabelValues(kind, name).Set(0)
 }
 
-// Run asks until ctx ends.
+// Run queries them until ctx ends.
 func (w *Witnesses) Run(ctx context.Context) {
 	defer w.client.CloseIdleConnections()
 	var all sync.WaitGroup
@@ -104,7 +104,7 @@ func (w *Witnesses) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Progress receives when Take, Settled or Err may say something else.
+// Progress receives when the result of Take, Settled or Err may have changed.
 func (w *Witnesses) Progress() <-chan struct{} { return w.progress }
 
 func (w *Witnesses) tell() {
@@ -114,7 +114,7 @@ func (w *Witnesses) tell() {
 	}
 }
 
-// Begin says where the log is read back from here on.
+// Begin sets where to read the log back from now on.
 func (w *Witnesses) Begin(source Log) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,20 +143,20 @@ func (w *Witnesses) Submit(s *Submission) {
 	}
 }
 
-// lag sets since when a checkpoint has been without its quorum; the zero time: none is.
+// lag sets since when a checkpoint has been without its quorum; zero: none is.
 func (w *Witnesses) lag(since time.Time) {
 	w.since = since
 	w.metrics.setSince(since)
 }
 
-// Wants reports whether some witness may want a proof from this size.
+// Wants reports whether a witness may need a proof from this size.
 func (w *Witnesses) Wants(size int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.members, func(m *member) bool { return m.seen == size || m.asked == size })
 }
 
-// Take is the next checkpoint for the log to have with its cosignatures; nil if there is none.
+// Take returns the next checkpoint with cosignatures for the log; nil if there is none.
 func (w *Witnesses) Take() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,13 +188,13 @@ func (w *Witnesses) Err() error {
 	return w.err
 }
 
-// leave takes an outlet from a round: it has tried it, or has been given a newer one.
+// leave removes an outlet from a round, because it has tried it, or has a newer one.
 func (w *Witnesses) leave(r *round) {
 	r.open--
 	w.handOut(r)
 }
 
-// handOut hands a round out that no outlet has still to try, and that has a cosignature which the log lacks.
+// handOut makes a round available to Take if no outlet still has to try it, and it has a cosignature that the log lacks.
 func (w *Witnesses) handOut(r *round) {
 	if r.open > 0 {
 		return
@@ -205,13 +205,13 @@ func (w *Witnesses) handOut(r *round) {
 	w.tell()
 }
 
-// cosign has a witness cosign a checkpoint.
+// cosign gets a checkpoint cosigned by a witness.
 func (w *Witnesses) cosign(ctx context.Context, m *member, r *round) error {
 	w.mu.Lock()
 	seen, source := m.seen, w.source
 	m.asked = r.Size
 	w.mu.Unlock()
-	for range 3 { // it may have seen another size; and another auditor may have been faster
+	for range 3 { // it may have seen another size, and another auditor may have been faster
 		proof, err := w.proof(ctx, source, seen, r)
 		if err != nil {
 			return err
@@ -237,7 +237,7 @@ func (w *Witnesses) cosign(ctx context.Context, m *member, r *round) error {
 	return errors.New("it says another size each time")
 }
 
-// proof is what the tree remembers, or the log has.
+// proof returns the proof that the tree remembers, or makes it from the log.
 func (w *Witnesses) proof(ctx context.Context, source Log, seen int64, r *round) (tlog.TreeProof, error) {
 	if seen == 0 || seen == r.Size {
 		return nil, nil
@@ -252,7 +252,7 @@ func (w *Witnesses) proof(ctx context.Context, source Log, seen int64, r *round)
 	return proof, nil
 }
 
-// cosigned notes a cosignature.
+// cosigned records a cosignature.
 func (w *Witnesses) cosigned(m *member, r *round, c *tree.Cosignature) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,7 +263,7 @@ func (w *Witnesses) cosigned(m *member, r *round, c *tree.Cosignature) {
 	}
 }
 
-// ErrCut is the reason where a witness has seen more records than the log has.
+// ErrCut is the reason if a witness has seen more records than the log has.
 var ErrCut = errors.New("a witness has seen more records of this log than it has")
 
 // CutError says which witness, and how many.
@@ -278,7 +278,7 @@ func (e *CutError) Error() string {
 
 func (e *CutError) Unwrap() error { return ErrCut }
 
-// sawMore finds out whether the log has as many records as a witness has seen: another auditor may have gone on with it.
+// sawMore checks whether the log has as many records as a witness has seen: another auditor may have continued it.
 func (w *Witnesses) sawMore(ctx context.Context, source Log, m *member, r *round, seen int64) error {
 	has, err := source.Size(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	// deadlock_timeout checks for a deadlock, and PostgreSQL cancels the session that finds one. That must never be the application's.
 	lockShare    = 4
 	mostLockTime = 250 * time.Millisecond
-	// gentleLockTime is the same bound at gentle pace: while a batch waits for a lock, other sessions queue behind it.
+	// gentleLockTime is the same bound at gentle pace: while a batch waits for a lock, other sessions queue up too.
 	gentleLockTime = 5 * time.Millisecond
 	// A batch is ended after statementShare times the wanted time, but not before leastStatementTime (a cold disk must not end every
 	// batch) and not after mostStatementTime.

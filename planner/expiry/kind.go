@@ -53,7 +53,7 @@ type Bound struct {
 	Value  string // SQL, computed once per call
 	// Also is a further condition, in SQL, that every due row meets and an index can use; "" for none. It never raises.
 	Also string
-	// Exact: every row within the bound is due, except instants before 4713 BC, of which no table has many.
+	// Exact: every row within the bound is due, except rows with instants before 4713 BC, which are rare.
 	Exact bool
 	// Settled is an interval, in SQL: rows further within the bound than that are due, or never will be; "" if not known.
 	Settled string

@@ -13,7 +13,7 @@ import (
 	"lapse/planner/functions"
 )
 
-// identity is the replica identity of one leaf: the columns by which the write-ahead log names its deleted rows.
+// identity is the replica identity of one leaf: the columns that name its deleted rows in the write-ahead log.
 type identity struct {
 	Leaf    string   // its name
 	Names   []string // empty if it has no usable one

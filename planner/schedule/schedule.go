@@ -29,7 +29,7 @@ func SpreadOf(name string) uint64 {
 	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
-// staggerShare is the part of a period by which a run may be early, so that policies that began together drift apart.
+// staggerShare: a run may be early by 1/staggerShare of the period, so that policies that began together drift apart.
 const staggerShare = 10
 
 const longestStaggered = 366 * 24 * time.Hour

@@ -98,8 +98,8 @@ func ReadBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now tim
 }
 
 // A leaf's batches read its file in order if a good part of it is due, so that few rows are read in vain, and if the index would lead them back and
-// forth over it: because its order is not the file's, or there is no index, or because many rows have one value, for each of which the file would
-// be read once.
+// forth over it: because its order is not the file's, or there is no index, or because many rows have one value: then the file would be read once
+// for each value.
 const (
 	heapPart        = 0.1 // of the leaf's rows that are due; in that order reading a row costs a fifteenth of a deletion
 	heapCorrelation = 0.7 // below it the index's order is not the file's

@@ -1,4 +1,4 @@
--- Which tables are published, and of which table each is a partition, as each beat finds them. The log alone does not show it: a new
+-- Which tables are published, and the table that each partition belongs to, as each beat finds them. The log alone does not show it: a new
 -- partition is published at once, a detached or dropped one no longer is, and neither leaves an entry. So a beat writes, in its own
 -- transaction, a row for each table that has changed since the beat before. The auditor reads the rows in commit order, whenever it
 -- reads.

@@ -515,7 +515,7 @@ end
 $lapse$;
 comment on function lapse.close_run is 'Ends a run that has no shard left to work on, with what is left of the rows that were due. For the executor.';
 
--- end_run ends a run that has reached a limit: its shards are done, whoever holds them, and the next run finds what they left. It waits for
+-- end_run ends a run that has reached a limit: its shards are done, even leased ones, and the next run finds what they left. It waits for
 -- batches under way; enter refuses later ones, because their shard is done. After a crash the run is still open, and ends when a
 -- worker calls take_rows again. It returns false if the run had already ended.
 create function lapse.end_run(run uuid, reason text) returns boolean

@@ -232,7 +232,7 @@ $lapse$;
 comment on function lapse.held_keys is 'The keys of a hold, for the conditions of deletion and survey functions.';
 
 -- held_on is SQL that is true for the rows t of a relation that at least one of some holds covers; null if none does. The relation is a
--- table, a partition, or a partitioned table, of which a hold may cover only some leaves.
+-- table, a partition, or a partitioned table; a hold may cover only some of its leaves.
 create function lapse.held_on(relation oid, holds int[]) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

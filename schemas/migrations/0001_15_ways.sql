@@ -118,7 +118,7 @@ as $lapse$
 $lapse$;
 comment on function lapse.answers is 'SQL that finds the rows of a leaf that refer to another of its rows and so keep it; null if no foreign key does.';
 
--- readable returns the name by which a statement of the caller reads a relation's rows, filtered by tableoid: the relation itself, or the
+-- readable returns the name that a statement of the caller uses to read a relation's rows, filtered by tableoid: the relation itself, or the
 -- nearest table above it that the caller may read and lock.
 create function lapse.readable(relation oid) returns text
 language sql stable

@@ -1,6 +1,6 @@
 -- The catalog stays small: what is confirmed, and older than a number of days, is deleted. The log keeps it forever.
 --
--- The ledger is append-only, even for its owner. Rows may be deleted from it only on these terms, whoever deletes them. Triggers enforce the
+-- The ledger is append-only, even for its owner. Rows may be deleted from it only on these terms, by any role. Triggers enforce the
 -- terms; to get around them one must change the schema, which every command notices.
 --
 --   - a batch may be deleted if it is older than a day, and older than the instant that lapse.pruning has for this very transaction;
