@@ -2,9 +2,10 @@ package page
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"lapse/internal/plaintext"
 )
 
 // chart is deletions by day, a bar for each.
@@ -69,7 +70,7 @@ func yearChart(first time.Time, days []int64, uncounted []bool, what string) *ch
 		}
 		rows += n
 		if i == daysShown-1 || at.AddDate(0, 0, 1).Day() == 1 {
-			months = append(months, month{at.Format("January 2006"), grouped(rows)})
+			months = append(months, month{at.Format("January 2006"), plaintext.Number(rows)})
 			rows = 0
 		}
 	}
@@ -118,14 +119,5 @@ func rowsText(n int64) string {
 	if n == 1 {
 		return "1 row"
 	}
-	return grouped(n) + " rows"
-}
-
-// grouped is a number with its digits in threes.
-func grouped(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
+	return plaintext.Number(n) + " rows"
 }

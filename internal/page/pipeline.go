@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 
+	"lapse/internal/plaintext"
 	"lapse/internal/status"
 )
 
@@ -31,7 +32,7 @@ func executorStage(s *status.Status, today int64) stage {
 	runs := len(s.Running())
 	at := stage{Name: "Executor", Grade: gradeWell, Figure: "-", Unit: "today's rows are being counted", Lines: []string{"executors: " + s.ExecutorsText()}}
 	if today >= 0 {
-		at.Figure, at.Unit = grouped(today), "rows deleted today"
+		at.Figure, at.Unit = plaintext.Number(today), "rows deleted today"
 	}
 	switch {
 	case len(s.Unattended) > 0:
@@ -108,16 +109,16 @@ func topicsStage(s *status.Status, p *Page) stage {
 		return at
 	}
 	n := p.Published()
-	at.Grade, at.Figure, at.Unit = gradeWell, grouped(n.System+n.User+n.Unverified), "events published by this process"
+	at.Grade, at.Figure, at.Unit = gradeWell, plaintext.Number(n.System+n.User+n.Unverified), "events published by this process"
 	at.Lines = []string{
 		"in " + p.Topics.Place,
-		fmt.Sprintf("%s: %s by policies", p.Topics.System, grouped(n.System)),
-		fmt.Sprintf("%s: %s by others", p.Topics.User, grouped(n.User)),
+		fmt.Sprintf("%s: %s by policies", p.Topics.System, plaintext.Number(n.System)),
+		fmt.Sprintf("%s: %s by others", p.Topics.User, plaintext.Number(n.User)),
 		p.Topics.Log + ": the log",
 	}
 	if n.Unverified > 0 {
 		at.Grade = gradeAct
-		at.Lines = append(at.Lines, fmt.Sprintf("%s do not verify", grouped(n.Unverified)))
+		at.Lines = append(at.Lines, fmt.Sprintf("%s do not verify", plaintext.Number(n.Unverified)))
 	}
 	return at
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/internal/plaintext"
 	"lapse/internal/status"
 	"lapse/planner/record"
 	"lapse/schemas"
@@ -166,7 +167,7 @@ func (v *policyView) fill(one *onePolicy) {
 
 func runOf(r *status.LastRun, now time.Time) runView {
 	started, rows := r.Text()
-	view := runView{Started: started, Took: "-", Deleted: rows, Cascaded: grouped(r.Cascaded), Batches: grouped(r.Batches), Ended: r.Ended, Notes: r.Notes()}
+	view := runView{Started: started, Took: "-", Deleted: rows, Cascaded: plaintext.Number(r.Cascaded), Batches: plaintext.Number(r.Batches), Ended: r.Ended, Notes: r.Notes()}
 	switch {
 	case r.EndedAt != nil:
 		view.Took = status.Short(r.EndedAt.Sub(r.Started))

@@ -1,4 +1,4 @@
-// Package plaintext shows as escapes what changes how a text is shown and is not seen: control characters, what reverses the direction (U+202E),
+// Package plaintext writes names and numbers for people. It shows as escapes what changes how a text is shown and is not seen: control characters, what reverses the direction (U+202E),
 // what has no width, and other line breaks than \n. A name that has them looks like another one. The escapes are those of JSON.
 package plaintext
 

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 // place is a JSON pointer.
@@ -25,31 +25,12 @@ func text(value string, from place) Cell {
 	if value == "" {
 		return Cell{Text: "–"}
 	}
-	return Cell{Text: visible(value), From: string(from)}
-}
-
-// visible is a text without what is not seen, as the command line shows it too.
-func visible(text string) string {
-	hides := func(r rune) bool {
-		return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
-	}
-	if !strings.ContainsFunc(text, hides) {
-		return text
-	}
-	var shown strings.Builder
-	for _, r := range text {
-		if hides(r) {
-			fmt.Fprintf(&shown, `\u{%x}`, r)
-		} else {
-			shown.WriteRune(r)
-		}
-	}
-	return shown.String()
+	return Cell{Text: plaintext.Line(value), From: string(from)}
 }
 
 // count is a number.
 func count(n int64, from place) Cell {
-	return Cell{Text: Number(n), Raw: strconv.FormatInt(n, 10), From: string(from)}
+	return Cell{Text: plaintext.Number(n), Raw: strconv.FormatInt(n, 10), From: string(from)}
 }
 
 // notAssessed is what a figure without a number is.
@@ -63,9 +44,9 @@ func figure(f report.Figure, from place) Cell {
 	case f.NotAssessed == report.Withheld:
 		return Cell{Text: withheld(f), From: string(from)}
 	case f.AtLeast != nil && f.AtMost != nil:
-		return Cell{Text: fmt.Sprintf("%s (%s to %s)", notAssessed, Number(*f.AtLeast), Number(*f.AtMost)), From: string(from)}
+		return Cell{Text: fmt.Sprintf("%s (%s to %s)", notAssessed, plaintext.Number(*f.AtLeast), plaintext.Number(*f.AtMost)), From: string(from)}
 	case f.AtLeast != nil:
-		return Cell{Text: fmt.Sprintf("%s (%s seen)", notAssessed, Number(*f.AtLeast)), From: string(from)}
+		return Cell{Text: fmt.Sprintf("%s (%s seen)", notAssessed, plaintext.Number(*f.AtLeast)), From: string(from)}
 	default:
 		return Cell{Text: notAssessed}
 	}
@@ -77,11 +58,11 @@ func withheld(f report.Figure) string {
 	case f.AtLeast == nil:
 		return string(report.Withheld)
 	case f.AtMost == nil:
-		return Number(*f.AtLeast) + " or more"
+		return plaintext.Number(*f.AtLeast) + " or more"
 	case *f.AtLeast == 1 && *f.AtMost == 4:
 		return "<5"
 	default:
-		return Number(*f.AtLeast) + " to " + Number(*f.AtMost)
+		return plaintext.Number(*f.AtLeast) + " to " + plaintext.Number(*f.AtMost)
 	}
 }
 
@@ -173,7 +154,7 @@ func counted(n int64, one string) string {
 	if strings.HasSuffix(one, "y") && !strings.HasSuffix(one, "ey") {
 		one = strings.TrimSuffix(one, "y") + "ie"
 	}
-	return Number(n) + " " + one + "s"
+	return plaintext.Number(n) + " " + one + "s"
 }
 
 // whole is a cell that is not broken into lines.

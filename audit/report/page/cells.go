@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 // shown is a value of a page, with its place in the JSON.
@@ -94,7 +95,7 @@ func says(text string, value any) bool {
 		return err == nil && strings.ReplaceAll(number, ",", "") == string(x) &&
 			(slices.Contains([]string{"", "keys", "more"}, of) || text == seconds(report.Number(n), "").Text)
 	case string:
-		if text == visible(x) || text == gradeWords[report.Grade(x)] && text != "" {
+		if text == plaintext.Line(x) || text == gradeWords[report.Grade(x)] && text != "" {
 			return true
 		}
 		return !report.Instant(x).Time().IsZero() && text == moment(report.Instant(x))

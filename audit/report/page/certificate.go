@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 // The forms of a page. A page says which it has, so that it can be written again of its JSON.
@@ -77,7 +78,7 @@ func (m *maker) disposition(d *Document) {
 // matter is what was held for it.
 func (m *maker) matter(d *Document, matter string) error {
 	root := place("")
-	d.Facts = append(d.Facts, Fact{"Matter", Cell{Text: visible(matter)}})
+	d.Facts = append(d.Facts, Fact{"Matter", Cell{Text: plaintext.Line(matter)}})
 	found := false
 	var touched []string
 	for i := range m.Holds.Items {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
+
+	"lapse/internal/plaintext"
 )
 
 // Bars is a chart of numbers by day.
@@ -45,7 +47,7 @@ func (b *Bars) SVG() template.HTML {
 	for i := range 3 {
 		value := top / 2 * int64(i)
 		y := plotBottom - plotHigh*i/2
-		fmt.Fprintf(&s, `<line class="grid" x1="%d" y1="%d" x2="%d" y2="%[2]d" /><text class="y" x="%[4]d" y="%[5]d">%[6]s</text>`, plotLeft, y, plotRight, plotLeft-6, y+4, Number(value))
+		fmt.Fprintf(&s, `<line class="grid" x1="%d" y1="%d" x2="%d" y2="%[2]d" /><text class="y" x="%[4]d" y="%[5]d">%[6]s</text>`, plotLeft, y, plotRight, plotLeft-6, y+4, plaintext.Number(value))
 	}
 	step := float64(plotWide) / float64(max(len(b.Days), 1))
 	wide := min(step*widestPart, 40)

@@ -1,8 +1,6 @@
 package page
 
 import (
-	"strconv"
-
 	"lapse/audit/report"
 )
 
@@ -119,13 +117,4 @@ const (
 // Sign is what tells the tone without color.
 func (t Tone) Sign() string {
 	return map[Tone]string{Fail: "✕", Open: "?", Warn: "!", Pass: "✓"}[t]
-}
-
-// Number writes a count for a person.
-func Number(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 func example(t *testing.T) (*report.Report, []byte) {
@@ -191,11 +192,11 @@ func TestAYearIsShownByMonthsAndKeptByDays(t *testing.T) {
 	if err := CompareValues(page, canonical); err != nil {
 		t.Error(err)
 	}
-	february := ">" + Number(28*1000+28*29/2) + "<"
+	february := ">" + plaintext.Number(28*1000+28*29/2) + "<"
 	if n := bytes.Count(page, []byte(february)); n != len(r.Policies) {
 		t.Errorf("%s is there %d times", february, n)
 	}
-	edited := bytes.Replace(page, []byte(february), []byte(">"+Number(28*1000+28*29/2+1)+"<"), 1)
+	edited := bytes.Replace(page, []byte(february), []byte(">"+plaintext.Number(28*1000+28*29/2+1)+"<"), 1)
 	if CompareValues(edited, canonical) == nil {
 		t.Error("nobody finds a month that was edited")
 	}

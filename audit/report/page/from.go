@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 // maker makes a document of a report.
@@ -27,7 +28,7 @@ func New(r *report.Report, build string, witnesses []report.Witness) *Document {
 		return cmp.Compare(slices.Index(grades, r.Policies[a].Verdict), slices.Index(grades, r.Policies[b].Verdict))
 	})
 	d := &Document{
-		Title: "Retention report of " + visible(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Words: glossary, Unknown: m.unknown(), Verify: steps(r.Log.PublicKey),
+		Title: "Retention report of " + plaintext.Line(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Words: glossary, Unknown: m.unknown(), Verify: steps(r.Log.PublicKey),
 		Sections: []Section{m.zeroLines(), m.rollForward(), m.deletions()},
 	}
 	for _, i := range m.order {
@@ -88,10 +89,10 @@ func (m *maker) witnessed() Cell {
 	var all []string
 	for _, w := range m.witnesses {
 		if w.Records == 0 {
-			all = append(all, visible(w.Name)+" has cosigned nothing")
+			all = append(all, plaintext.Line(w.Name)+" has cosigned nothing")
 			continue
 		}
-		all = append(all, fmt.Sprintf("%s has cosigned %s, %s UTC", visible(w.Name), counted(w.Records, "record"), moment(w.At)))
+		all = append(all, fmt.Sprintf("%s has cosigned %s, %s UTC", plaintext.Line(w.Name), counted(w.Records, "record"), moment(w.At)))
 	}
 	return Cell{Text: strings.Join(all, "; ")}
 }
@@ -142,9 +143,9 @@ func byOthers(u *report.Users) string {
 	text, n := "", u.Deleted.Least()
 	switch {
 	case u.Deleted.Value != nil && n > 0:
-		text = fmt.Sprintf(", and %s by others", Number(n))
+		text = fmt.Sprintf(", and %s by others", plaintext.Number(n))
 	case n > 0:
-		text = fmt.Sprintf(", and %s or more by others", Number(n))
+		text = fmt.Sprintf(", and %s or more by others", plaintext.Number(n))
 	}
 	if u.Truncates.Least() > 0 {
 		text += ", and its table truncated by others"
@@ -244,7 +245,7 @@ func some(names []string) string {
 	const most = 5
 	shown := make([]string, 0, most)
 	for _, name := range names[:min(most, len(names))] {
-		shown = append(shown, visible(name))
+		shown = append(shown, plaintext.Line(name))
 	}
 	said := strings.Join(shown, ", ")
 	if more := len(names) - most; more > 0 {

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 // policy is one policy's part.
 func (m *maker) policy(i int) Section {
 	p, at := &m.Policies[i], policyAt(i)
-	s := Section{ID: policyID(i), Title: "Policy " + visible(p.Name), Lead: gradeWords[p.Verdict] + ": " + sentence(p)}
-	s.of = visible(p.Name)
+	s := Section{ID: policyID(i), Title: "Policy " + plaintext.Line(p.Name), Lead: gradeWords[p.Verdict] + ": " + sentence(p)}
+	s.of = plaintext.Line(p.Name)
 	s.table(Table{Name: "policy-about", Caption: "What it is", Columns: []Column{{Name: "what"}, {Name: "value"}}, Rows: policyFacts(p, at)})
 	s.table(Table{
 		Name: "policy-findings", Caption: "Why the verdict", Columns: []Column{{Name: "finding"}, {Name: "weight"}, {"number", true}, {Name: "what it means"}},
@@ -124,7 +125,7 @@ func (s *Section) zero(p *report.Policy, at place) {
 		} else if f.NotAssessed != "" {
 			means += " Not assessed: " + f.NotAssessed.Text()
 			if f.AtMost != nil {
-				means += fmt.Sprintf(" At most it is %s.", Number(*f.AtMost))
+				means += fmt.Sprintf(" At most it is %s.", plaintext.Number(*f.AtMost))
 			}
 		}
 		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: z.About.Title()}, lineCell(p, j, at), {Text: means}}})
@@ -357,7 +358,7 @@ func terms(v *report.Version) string {
 	var parts []string
 	add := func(name, value string) {
 		if value != "" {
-			parts = append(parts, strings.TrimSpace(name+" "+visible(value)))
+			parts = append(parts, strings.TrimSpace(name+" "+plaintext.Line(value)))
 		}
 	}
 	add("", t.Kind)

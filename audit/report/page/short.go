@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 // Answer is one of the questions that a reader has first.
@@ -140,12 +141,12 @@ func (m *maker) deletedByOthers() Answer {
 		t := &m.Tables[i]
 		unverified += t.Unverified
 		if n := t.User + t.Unverified; n > 0 {
-			from = append(from, t.Table+" "+Number(n))
+			from = append(from, t.Table+" "+plaintext.Number(n))
 		}
 	}
 	var found []string
 	if rows > 0 {
-		found = append(found, fmt.Sprintf("%s: %s by users and %s unverified (%s)", counted(rows, "row"), Number(rows-unverified), Number(unverified), some(from)))
+		found = append(found, fmt.Sprintf("%s: %s by users and %s unverified (%s)", counted(rows, "row"), plaintext.Number(rows-unverified), plaintext.Number(unverified), some(from)))
 	}
 	if truncates > 0 {
 		found = append(found, counted(truncates, "truncation")+", and the write-ahead log does not say of how many rows")

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 // todo says what to do about a finding; by its reason where that makes a difference.
@@ -58,7 +59,7 @@ func (m *maker) first() Answer {
 	}
 	for _, i := range m.order[:min(len(m.order), 3)] {
 		if p := &m.Policies[i]; p.Verdict == report.Fail || p.Verdict == report.Unknown {
-			a.Links = append(a.Links, Link{policyID(i), "Policy " + visible(p.Name)})
+			a.Links = append(a.Links, Link{policyID(i), "Policy " + plaintext.Line(p.Name)})
 		}
 	}
 	return a

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 // tableOf is how many there are of something that has a table where there are any.
@@ -53,7 +54,7 @@ func (m *maker) holds(s *Section) {
 		return []Cell{
 			ref(h.Hold, at.in("hold")), text(h.Matter, at.in("matter")), text(h.Table, at.in("table")), held, instant(h.Placed, at.in("placed")),
 			text(h.By, at.in("by")), text(h.State, at.in("state")), text(h.Position, at.in("position")),
-			{Text: visible(strings.Join(h.Policies, ", "))},
+			{Text: plaintext.Line(strings.Join(h.Policies, ", "))},
 		}
 	})})
 	var changes []Row
@@ -106,7 +107,7 @@ func (m *maker) switches(s *Section) {
 	}, Rows: listed(&m.ByHand, root.in("by_hand"), func(e *report.HandEdit, at place) []Cell {
 		return []Cell{
 			instant(e.At, at.in("at")),
-			{Text: visible(e.What + ", " + e.Row)},
+			{Text: plaintext.Line(e.What + ", " + e.Row)},
 			text(e.Op, at.in("op")), text(e.Policy, at.in("policy")),
 			ref(int64(e.XID), at.in("xid")), ref(e.Leaf, at.in("leaf")),
 		}
@@ -149,7 +150,7 @@ func (m *maker) coverage() Section {
 	}, Rows: listed(&c.Tables, at.in("tables"), func(x *report.TableChange, at place) []Cell {
 		change := text(x.Change, at.in("change"))
 		if x.Former != "" {
-			change = change.with(", formerly " + visible(x.Former))
+			change = change.with(", formerly " + plaintext.Line(x.Former))
 			change.From = ""
 		}
 		told := map[bool]string{true: "yes", false: "no"}[x.Told]
