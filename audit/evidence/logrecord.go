@@ -38,6 +38,17 @@ type LogRecord struct {
 
 // ParseLogRecord reads a record of the log, of whatever kind.
 func ParseLogRecord(value []byte) (*LogRecord, error) {
+	if head, content := scanTransaction(value); head != nil && head.Schema == LogSchema {
+		if r, err := head.record(); err == nil {
+			r.Content, r.Time = content, content.written()
+			return r, nil
+		}
+	}
+	return parseLogRecord(value)
+}
+
+// parseLogRecord reads any record.
+func parseLogRecord(value []byte) (*LogRecord, error) {
 	var head recordJSON
 	if err := json.Unmarshal(value, &head); err != nil {
 		return nil, fmt.Errorf("read a record of the log: %w", err)
