@@ -145,7 +145,7 @@ func (p *Policy) redact(code string, from, to time.Time) *RedactedPolicy {
 	r := &out.RollForward
 	*r = RedactedRollForward{f.DueStart.cell(), f.HeldStart.cell(), f.ByPolicy.cell(), f.ByUsers.cell(), f.DueEnd.cell(), f.HeldEnd.cell(), f.FellDue}
 	// What the policy deleted between two counts is nearly a sum of days: what lies outside of them must not come out either.
-	if outside := p.Deleted.Rows + p.Deleted.Soft - f.ByPolicy.Least(); f.ByPolicy.Value != nil && (out.Deleted.hidden() || outside > 0 && outside < fewest) {
+	if outside := p.Deleted.Rows + p.Deleted.Soft - f.ByPolicy.Least(); f.ByPolicy.Value != nil && (out.Deleted.hidden() || outside != 0 && max(outside, -outside) < fewest) {
 		r.ByPolicy = NotAssessed(Withheld)
 	}
 	for _, part := range []Figure{r.DueStart, r.HeldStart, r.ByPolicy, r.ByUsers, r.DueEnd, r.HeldEnd} {
