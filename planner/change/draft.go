@@ -27,6 +27,7 @@ func SurveyDraft(ctx context.Context, d *database.Draft, ask survey.Ask, r *reso
 	if r.Spec.Moves == policyfile.MovesDetect {
 		survey.Warnings = append(survey.Warnings, movesCost(survey.Table))
 	}
+	survey.Warnings = append(survey.Warnings, resolve.Unitless(&r.Policy)...)
 	return survey, err
 }
 

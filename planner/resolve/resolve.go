@@ -88,7 +88,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if err := s.indexes(ctx); err != nil {
 		return err
 	}
-	r.Warnings = append(r.Warnings, s.warnings...)
+	r.Warnings = append(append(r.Warnings, s.warnings...), Unitless(p)...)
 	r.Spec = s.specification(e)
 	return nil
 }
