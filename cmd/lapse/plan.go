@@ -34,7 +34,8 @@ policies' own functions. A version that is held back is planned next to the one 
 With -f it reads the policies of a file instead, which need not be applied; the database needs no "lapse init". It reports everything that
 "lapse apply" of that file would refuse, including missing rights, and still counts what can be counted. It has the
 rights of the login and no more, even a superuser's: nothing is written, the transaction is read only while rows are counted, and
-rows are counted with the rights of the table's owner. In an installed database missing grants are tried, and undone.
+rows are counted with the rights of the table's owner. In an installed database missing grants are tried, and undone; a login that
+does not apply policies counts there, and is warned that the rest is not checked.
 
 Beyond a million rows, or a minute, a count is an estimate and says so; --exact counts all.
 
@@ -258,7 +259,8 @@ func (c *surveyor) surveyChanges(ctx context.Context, draft *database.Draft, cha
 }
 
 // openToApply opens a session as apply does. It is nil, without an error, where nothing is installed: there can be a plan before, and roles
-// that do not exist, or that are another database's, keep nobody from it.
+// that do not exist, or that are another database's, keep nobody from it. Nor does it need the role that applies: who may read the table
+// may see what would go.
 func (c *surveyor) openToApply(ctx context.Context) (*pgx.Conn, error) {
 	as := session{command: "lapse plan", to: c.settings.Database.Owner, superuser: true, with: c.patience()}
 	login, err := c.open(ctx, c.settings, as)
@@ -272,7 +274,13 @@ func (c *surveyor) openToApply(ctx context.Context) (*pgx.Conn, error) {
 	}
 	as.role = c.settings.Roles.Owner
 	conn, _, err := c.openInstalled(ctx, c.settings, as)
-	if errors.Is(err, site.ErrNotInstalled) {
+	var refused *connectError
+	switch {
+	case errors.Is(err, site.ErrNotInstalled):
+		return nil, nil
+	case errors.As(err, &refused) && schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege:
+		c.log.Warn("rows are counted; whether apply would refuse the file for what is installed here is not checked: this login does not apply policies",
+			"login", refused.login, "fix", "--database with the login that applies: a superuser, or a member of "+c.settings.Roles.Owner)
 		return nil, nil
 	}
 	return conn, err
