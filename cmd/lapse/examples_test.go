@@ -69,7 +69,7 @@ func TestTheExamplesAreDueAsTheirCommentSays(t *testing.T) {
 			return
 		}
 		for policy := range want { // of every kind
-			code, out, log := d.lapse("policy", "show", policy, "--sql")
+			code, out, log := d.lapse("policy", "show", policy, "--sql", "--verbose")
 			if code != exitDone || strings.Count(out, ", as this lapse makes it:\n") != 4 {
 				t.Errorf("lapse policy show %s --sql: exit code %d\n%s%s", policy, code, out, log)
 			}

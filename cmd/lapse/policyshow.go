@@ -9,6 +9,7 @@ import (
 
 	"lapse/internal/status"
 	"lapse/planner/database"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -21,8 +22,9 @@ func (a *app) policyShowCommand() *cobra.Command {
 		Long: `Shows the version of a policy that is in force, or was last: its entry of the policy file as it was written, what it was found to
 mean in this database (key, cascades, owner of the table, index), its state and since when. --version shows another one.
 
---sql adds the version's functions as they are in the database, what deletes first, and says so if they are not as
-this lapse makes them. The login needs only the executor's or the auditor's rights.`,
+--sql prints the function that deletes instead, as it is in the database, and says so if one of the version's functions is not
+as this lapse makes it; with --verbose it prints all of them, below what the policy says. The login needs only the executor's or the
+auditor's rights.`,
 		Example: `  lapse policy show sessions-30d
   lapse policy show sessions-30d --sql
   lapse policy show sessions-30d --version 2 --json`,
@@ -40,13 +42,45 @@ this lapse makes them. The login needs only the executor's or the auditor's righ
 		if a.asJSON {
 			return a.printJSON(v)
 		}
+		if sql && !a.verbose {
+			printDeletion(a, v)
+			return nil
+		}
 		printShown(a, v)
 		return nil
 	})
-	cmd.Flags().BoolVar(&sql, "sql", false, "print the version's functions as they are in the database")
+	cmd.Flags().BoolVar(&sql, "sql", false, "print the function that deletes, as it is in the database")
 	cmd.Flags().IntVar(&version, "version", 0, "show this version (default: the one in force)")
+	a.verboseFlag(cmd, "with --sql print all of the version's functions")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// printDeletion prints the first function, which alone deletes, and of the others only what is wrong with them.
+func printDeletion(a *app, v *status.Shown) {
+	fmt.Fprintln(a.out, onOneLine(v.Title()))
+	var others []string
+	for i := range v.Functions {
+		f := &v.Functions[i]
+		switch {
+		case i == 0:
+			printFunction(a, f)
+		case f.Differs != "":
+			fmt.Fprintln(a.out, "\n"+status.FunctionTitle(f))
+		case f.Text != "":
+			others = append(others, f.Name)
+		}
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(a.out, "\n%s delete nothing: they look, find and count; --verbose prints them too\n", strings.Join(others, ", "))
+	}
+}
+
+func printFunction(a *app, f *record.FunctionText) {
+	fmt.Fprintln(a.out, "\n"+status.FunctionTitle(f))
+	if f.Text != "" || f.Differs != "" {
+		fmt.Fprintln(a.out, f.Comment+strings.TrimRight(f.Text, "\n"))
+	}
 }
 
 // onePolicy takes exactly one name.
@@ -91,11 +125,7 @@ func printShown(a *app, v *status.Shown) {
 		fmt.Fprintf(a.out, "    %-18s %s\n", m.Field, m.Value)
 	}
 	for i := range v.Functions {
-		f := &v.Functions[i]
-		fmt.Fprintln(a.out, "\n"+status.FunctionTitle(f))
-		if f.Text != "" || f.Differs != "" {
-			fmt.Fprintln(a.out, f.Comment+strings.TrimRight(f.Text, "\n"))
-		}
+		printFunction(a, &v.Functions[i])
 	}
 }
 
