@@ -89,7 +89,7 @@ func (e *estate) install() {
 	if n := fixture.One[int](e.t, conn, `select count(*)::int from pg_namespace where nspname = 'lapse'`); n != 0 {
 		e.t.Error("plan -f left a schema behind")
 	}
-	script := e.m.lapse("apply", "-f", "policies.yaml", "--grants")
+	script := strings.TrimPrefix(e.m.lapse("apply", "-f", "policies.yaml", "--grants"), stopOnError)
 	if _, err := conn.PgConn().Exec(e.t.Context(), script).ReadAll(); err != nil {
 		e.t.Fatalf("the DBA's script, run by %s: %v", e.dba, err)
 	}

@@ -48,6 +48,16 @@ topics: { system: %[4]s.system, user: %[4]s.user, log: %[4]s.log, partitions: 3 
 `, database, p.db.Name, p.broker.Addr(), p.name))
 }
 
+// grants is the script that a DBA runs, without the line that is psql's own.
+func (p *premises) grants(args ...string) string {
+	p.t.Helper()
+	script, found := strings.CutPrefix(p.m.lapse(append(args, "--grants")...), stopOnError)
+	if !found {
+		p.t.Errorf("the script does not stop psql on errors:\n%s", script)
+	}
+	return script
+}
+
 // fails runs a command that must fail with this code and returns what it says.
 func (p *premises) fails(code int, args ...string) string {
 	p.t.Helper()
@@ -92,7 +102,7 @@ func TestTheWholeWayWithoutASuperuser(t *testing.T) {
 					database = fmt.Sprintf("LOGIN(%s)", logins[0])
 				}
 				p := newPremises(t, db, kafkatest.Broker(t), database)
-				db.Exec(t, p.m.lapse("apply", "-f", "policies.yaml", "--grants"))
+				db.Exec(t, p.grants("apply", "-f", "policies.yaml"))
 				for _, login := range logins {
 					var can bool
 					err := db.Connect(t).QueryRow(t.Context(),
@@ -115,7 +125,7 @@ func TestALoginThatOwnsTheTablesIsToldTheWayAndTheWayWorks(t *testing.T) {
 	pgtest.On(t, []int{14, 16, 18}, func(t *testing.T, db *pgtest.DB) {
 		p := newPremises(t, db, kafkatest.Broker(t), fmt.Sprintf("LOGIN(%s_app)", db.Name))
 		// The script says so before it changes anything.
-		script := p.m.lapse("apply", "-f", "policies.yaml", "--grants")
+		script := p.grants("apply", "-f", "policies.yaml")
 		admin := db.Connect(t)
 		_, err := admin.PgConn().Exec(t.Context(), script).ReadAll()
 		if err == nil || !strings.Contains(err.Error(), "would own the catalog") {
@@ -124,7 +134,7 @@ func TestALoginThatOwnsTheTablesIsToldTheWayAndTheWayWorks(t *testing.T) {
 		_, _ = admin.Exec(t.Context(), "rollback")
 
 		// Without it, apply says what is missing.
-		db.Exec(t, p.m.lapse("init", "--grants"))
+		db.Exec(t, p.grants("init"))
 		p.m.lapse("init", "--keys", "keys")
 		said := p.fails(exitInvalid, "apply", "-f", "policies.yaml", "--yes")
 		revoke := statement.FindStringSubmatch(said)
@@ -133,7 +143,7 @@ func TestALoginThatOwnsTheTablesIsToldTheWayAndTheWayWorks(t *testing.T) {
 			t.Fatalf("there is no recipe: %s", said)
 		}
 		p.configure(regexp.MustCompile(`postgres://(\w+)@HOST/DATABASE`).ReplaceAllString(mapping, "LOGIN($1)"))
-		db.Exec(t, revoke[1], p.m.lapse("apply", "-f", "policies.yaml", "--grants"))
+		db.Exec(t, revoke[1], p.grants("apply", "-f", "policies.yaml"))
 		p.goOn()
 	})
 }
@@ -181,7 +191,7 @@ func TestInitAsASuperuserMakesALoginThatDoesEverythingElse(t *testing.T) {
 		if said := p.fails(exitInvalid, "apply", "-f", "policies.yaml", "--yes"); !strings.Contains(said, "grant") {
 			t.Errorf("apply says: %s", said)
 		}
-		db.Exec(t, p.m.lapse("apply", "-f", "policies.yaml", "--grants"))
+		db.Exec(t, p.grants("apply", "-f", "policies.yaml"))
 		p.m.exits(exitPerson, "apply", "-f", "policies.yaml", "--yes")
 	})
 }

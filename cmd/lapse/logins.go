@@ -71,9 +71,13 @@ func (a *app) printGrants(s *config.Settings, tables []access.PolicyTable, manag
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.raw(), access.GrantsSQL(s.Roles, database, logins, tables, access.Managed(managed)))
+	_, err = fmt.Fprint(a.raw(), stopOnError+access.GrantsSQL(s.Roles, database, logins, tables, access.Managed(managed)))
 	return err
 }
+
+// stopOnError begins a script that people give to psql: without it psql goes on after an error, rolls back and exits with 0.
+const stopOnError = `\set ON_ERROR_STOP on -- for psql; leave this line out elsewhere
+`
 
 // printPolicyGrants prints all that a DBA must run for a policy file: `lapse apply --grants`.
 func (a *app) printPolicyGrants(s *config.Settings, names []string, managed string) error {

@@ -332,7 +332,7 @@ func (e *drawnSite) build(rt *rapid.T, w *drawnWorld) {
 	}
 	do(w.later)
 	if w.prepared {
-		do([]string{e.says(rt, w.login, "apply", "-f", "drawn.yaml", "--grants").text})
+		do([]string{strings.TrimPrefix(e.says(rt, w.login, "apply", "-f", "drawn.yaml", "--grants").text, stopOnError)})
 	}
 	if w.meddle != "" {
 		rows, err := e.admin.Query(context.Background(), `select quote_ident(rolname) from pg_roles where rolname like current_database() || '\_deleter\_%'`)

@@ -146,7 +146,7 @@ func (s *script) sqlFile(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: sqlfile FILE")
 	}
-	s.sql(ts, neg, []string{ts.ReadFile(args[0])})
+	s.sql(ts, neg, []string{strings.TrimPrefix(ts.ReadFile(args[0]), stopOnError)})
 }
 
 func (s *script) lines(ts *testscript.TestScript, neg bool, args []string) {

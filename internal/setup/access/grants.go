@@ -105,8 +105,11 @@ set local standard_conforming_strings = on;
 --   PostgreSQL 14 and 15     a role with CREATEROLE
 --   PostgreSQL 16 and later  a role with CREATEROLE%s
 --   either                   that owns the database, or may grant CREATE on it%s
---   the attribute REPLICATION, below: on Google Cloud SQL a member of cloudsqlsuperuser may give it; on Amazon RDS and
---   Aurora nobody may, and membership in rds_replication stands for it
+--   the attribute REPLICATION, below
+--     PostgreSQL 14 and 15     a superuser alone may give it; have one run that statement
+--     PostgreSQL 16 and later  a role with CREATEROLE may that has REPLICATION itself
+--     Google Cloud SQL         a member of cloudsqlsuperuser may
+--     Amazon RDS and Aurora    nobody may, and membership in rds_replication stands for it
 %s`, pick(forTables, "\n--                            and ADMIN OPTION on the owners of the tables", ""),
 		pick(forTables, "\n--                            and usage on the tables' schemas", ""), settings)
 }
