@@ -6,10 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/internal/pgtest"
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/install"
 	"lapse/internal/setup/site"
+	"lapse/schemas"
 )
 
 func TestInstallRepeatedMakesNothing(t *testing.T) {
@@ -145,6 +148,27 @@ func TestInstallRefusesBeforeItTouchesAnything(t *testing.T) {
 		var keys *site.KeysError
 		if !errors.As(err, &keys) || keys.Name != "tag" {
 			t.Errorf("other keys: got %v", err)
+		}
+	})
+}
+
+// The roles of one database are there in all of its cluster: a login that may not make others is told that a second database has its own.
+func TestASecondDatabaseIsToldToHaveRolesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := newInstalled(t, db)
+		login := db.NewRole(t, "dba")
+		second := pgtest.New(t, db.Major)
+		for on, want := range map[*pgtest.DB]bool{db: false, second: true} {
+			i := p.installer()
+			i.Logins = access.OneLogin(login)
+			i.Others = i.Logins
+			i.Connect = func(ctx context.Context, _ install.Player) (*pgx.Conn, error) { return pgx.Connect(ctx, on.As(login)) }
+			_, err := i.Install(t.Context())
+			hint := "and the roles are those of database " + schemas.Identifier(db.Name) + ": a second database has roles, slot and topics of its own, such as roles: { prefix: other_ }"
+			if err == nil || strings.Contains(err.Error(), hint) != want {
+				t.Errorf("in %s: %v", on.Name, err)
+			}
 		}
 	})
 }

@@ -84,6 +84,21 @@ func MissingRoles(ctx context.Context, q database.Querier, roles schemas.Roles, 
 	return missing, nil
 }
 
+// UsedElsewhere names another database in which the catalog's owner owns something, while this one has no catalog: "" for none.
+func UsedElsewhere(ctx context.Context, q database.Querier, roles schemas.Roles) (string, error) {
+	var name string
+	err := q.QueryRow(ctx, `
+		select coalesce(min(d.datname), '')
+		  from pg_shdepend s
+		  join pg_roles r on r.oid = s.refobjid and s.refclassid = 'pg_authid'::regclass
+		  join pg_database d on d.oid = s.dbid and d.datname <> current_database()
+		 where r.rolname = $1 and s.deptype = 'o' and to_regnamespace('lapse') is null`, roles.Owner).Scan(&name)
+	if err != nil {
+		return "", fmt.Errorf("look whether another database has the roles: %w", err)
+	}
+	return name, nil
+}
+
 // MakeRoles makes the roles, and the logins that are to play them, that are missing, in the database that conn is connected
 // to. It needs a superuser. MissingGrants says what the logins lack then.
 func MakeRoles(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, logins ...Logins) error {

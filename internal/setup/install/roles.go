@@ -93,7 +93,16 @@ func (w *installing) mustBeThere(ctx context.Context) error {
 	if err != nil || len(grants) == 0 {
 		return err
 	}
-	return &SuperuserError{What: "grants are missing", Login: config.User, SQL: strings.Join(grants, ";\n") + ";\n"}
+	what := "grants are missing"
+	other, err := access.UsedElsewhere(ctx, w.login, w.Roles)
+	if err != nil {
+		return err
+	}
+	if other != "" {
+		what += fmt.Sprintf(", and the roles are those of database %s: a second database has roles, slot and topics of its own, "+
+			"such as roles: { prefix: other_ } in lapse.yaml (docs/configuration.md, A second database), or it shares these", schemas.Identifier(other))
+	}
+	return &SuperuserError{What: what, Login: config.User, SQL: strings.Join(grants, ";\n") + ";\n"}
 }
 
 // equip gives logins what they lack.
