@@ -139,6 +139,8 @@ func TestTheDoctorNamesColumnsThatAreNotThosePoliciesWereAppliedTo(t *testing.T)
 			all = append(all, p.table(fmt.Sprintf("app%d", n)))
 		}
 		p.applies(file(t, "", all...))
+		dropped := all[len(all)-1] // with the index that evidence: due asks for: it goes with its column
+		db.Exec(t, fmt.Sprintf(`alter table %[1]s alter at set not null; create unique index due on %[1]s (at, id); alter table %[1]s replica identity using index due`, dropped))
 		for n, change := range changes {
 			db.Exec(t, "alter table "+all[n]+" "+change)
 		}
@@ -148,6 +150,11 @@ func TestTheDoctorNamesColumnsThatAreNotThosePoliciesWereAppliedTo(t *testing.T)
 				return f.Grade == doctor.Fail && strings.HasPrefix(f.Text, table+": at: ") && f.Advice != ""
 			}) {
 				t.Errorf("%s: not found: %+v", table, unusual(found))
+			}
+			if lost := slices.ContainsFunc(found, func(f doctor.Finding) bool {
+				return f.Grade == doctor.Fail && strings.HasPrefix(f.Text, "the deletes of "+table+" cannot be published: ") && f.Advice+strings.Join(f.Fix, "") != ""
+			}); lost != (table == dropped) {
+				t.Errorf("%s lost its replica identity: %v: %+v", table, lost, unusual(found))
 			}
 		}
 	})

@@ -46,9 +46,13 @@ func (e *examination) checkPolicy(ctx context.Context, p *record.InForce) ([]Fin
 		return nil, err
 	}
 	if len(i.Changed) > 0 {
-		return advise(Fail, "apply the policy again: lapse apply says what no longer fits",
+		found := advise(Fail, "apply the policy again: lapse apply says what no longer fits",
 			"%s: not the column that the policy was applied to (dropped, recreated, renamed, of another type, or of a type whose meaning changed): deletions are refused",
-			strings.Join(i.Changed, ", ")), nil
+			strings.Join(i.Changed, ", "))
+		// The index that is the replica identity goes with its column, and then the application's own deletes fail.
+		i.Published = []database.Relation{{OID: p.TableOID, Name: p.TableName}}
+		lost, err := e.identitiesFound(ctx, p, i)
+		return append(found, lost...), err
 	}
 	found := append(intrudersFound(i.Intruders), indexesFound(i)...)
 	for _, find := range []func(context.Context, *record.InForce, *run.Inspection) ([]Finding, error){
