@@ -98,7 +98,11 @@ func (l *Line) Notes() []string {
 		}
 		notes = append(notes, fmt.Sprintf("%s: %s", stay.Reason, cmp.Or(WithoutName(l.Policy, stay.Detail), stay.Reason.Means())))
 	}
-	if due := l.Overdue.text(); due != "" && len(l.Stays) > 0 {
+	switch due := l.Overdue.text(); {
+	case due == "":
+	case l.State == schemas.Observing:
+		notes = append(notes, due+", as counted at "+instant(l.Overdue.CountedAt)+": `lapse plan` counts again")
+	case len(l.Stays) > 0:
 		notes = append(notes, due)
 	}
 	if l.Trouble != "" && l.State != schemas.Armed && l.State != schemas.Arming {

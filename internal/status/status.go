@@ -41,6 +41,9 @@ type Audit struct {
 	Headroom *int64     `json:"headroom_bytes,omitempty"` // log that may be written before the slot is lost
 	LastBeat *time.Time `json:"last_beat,omitempty"`      // when the auditor said last that it reads this server
 	History  int        `json:"history"`
+	// Watching is for how long an auditor that reads the slot may still look whether another one writes the log, since the server was started
+	// after the last heartbeat; it writes none meanwhile, and nothing is deleted. 0 where it does not.
+	Watching float64 `json:"watching_seconds"`
 }
 
 // Process is an executor that said lately that it runs.
@@ -106,7 +109,27 @@ func readAudit(ctx context.Context, conn *pgx.Conn, slot string) (audit Audit, e
 		audit.Exists, audit.Active, audit.Lost = true, state.Active, state.Lost()
 		audit.Behind, audit.Held, audit.Headroom = state.Behind(), state.Held(), state.SafeWALSize
 	}
+	if err == nil && audit.Active && audit.LastBeat != nil {
+		audit.Watching, err = readWatching(ctx, conn, state.ActivePID, *audit.LastBeat)
+	}
 	return audit, err
+}
+
+// watching is how long an auditor looks whether another one writes the log.
+const watching = 2 * time.Minute
+
+// readWatching is for how long the auditor whose process reads the slot may still watch the log. When a session began that is another login's is
+// not shown to everybody: then it is counted from the server's start.
+func readWatching(ctx context.Context, conn *pgx.Conn, reader int32, beat time.Time) (left float64, err error) {
+	err = conn.QueryRow(ctx, `
+		select coalesce((select greatest(0, extract(epoch from coalesce(a.backend_start, s.at) + $3 - clock_timestamp()))::float8
+		                   from (select pg_postmaster_start_time() as at) s
+		                   left join pg_stat_activity a on a.pid = $1
+		                  where s.at > $2), 0)`, reader, beat, watching).Scan(&left)
+	if err != nil {
+		return 0, fmt.Errorf("ask since when the slot is read: %w", err)
+	}
+	return left, nil
 }
 
 // readProcesses returns what executors said within two minutes, by policy; "" is the process as a whole.

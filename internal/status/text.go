@@ -28,7 +28,12 @@ func (a *Audit) Text(now time.Time) string {
 	if a.LastBeat == nil {
 		return text + ", no beat yet"
 	}
-	return text + ", last beat " + Short(now.Sub(*a.LastBeat)) + " ago"
+	text += ", last beat " + Short(now.Sub(*a.LastBeat)) + " ago"
+	if a.Watching > 0 {
+		text += "; the server was started since: the auditor looks for 2 minutes whether another one writes the log, and nothing is deleted: " +
+			Short(time.Duration(a.Watching*float64(time.Second))) + " to go at most"
+	}
+	return text
 }
 
 // Size is a number of bytes for a person.

@@ -59,7 +59,7 @@ func (p *InForce) Overdue() *Counted {
 	if t := p.Tripped; t != nil && t.At.After(known.At) {
 		known = Counted{At: t.At, Due: t.Due, Exact: true, Oldest: &t.At} // the oldest was due by then
 	}
-	if c := p.Counted; c != nil && c.At.After(known.At) {
+	if c := p.Counted; c != nil && c.At.After(known.At) && (!Live(p.State) || c.At.After(p.Since)) { // what was counted before it was armed is old
 		oldest := known.Oldest
 		if known = *c; known.Due > 0 && known.Oldest == nil && p.Tripped != nil {
 			known.Oldest = oldest

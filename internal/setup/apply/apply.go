@@ -105,10 +105,14 @@ func (w *applying) write(ctx context.Context, c *Change) error {
 		return err
 	}
 	c.Applied = true
-	if c.ToState == schemas.Arming {
-		if err := w.AdvanceArming(ctx, id); err != nil {
-			return err
-		}
+	switch c.ToState {
+	case schemas.Arming:
+		err = w.AdvanceArming(ctx, id)
+	case schemas.Observing:
+		err = w.recordCount(ctx, c, id)
+	}
+	if err != nil {
+		return err
 	}
 	if w.Tell != nil {
 		w.Tell(c)

@@ -121,6 +121,22 @@ func (a *Applier) count(ctx context.Context, c *Change) yamldoc.Errors {
 	return c.Misfits(next)
 }
 
+// recordCount keeps what was counted for the status: of a policy that observes nobody else counts.
+func (w *applying) recordCount(ctx context.Context, c *Change, id schemas.PolicyID) error {
+	n := c.NewlyDue
+	if n == nil || n.NotCounted != "" {
+		return nil
+	}
+	_, err := w.Conn.Exec(ctx, `
+		insert into lapse.looked (policy_id, counted_at, due, exact) values ($1, clock_timestamp(), $2, $3)
+		on conflict (policy_id) do update set counted_at = excluded.counted_at, due = excluded.due, exact = excluded.exact, oldest = null`,
+		id, n.Due, n.DueIs == survey.Exact)
+	if err != nil {
+		return fmt.Errorf("record how much is due under policy %s: %w", c.Policy, err)
+	}
+	return nil
+}
+
 // Misfits are what the rows that a survey has seen refuse, where there is something to decide.
 func (c *Change) Misfits(s *survey.Survey) yamldoc.Errors {
 	if !c.counts() {
