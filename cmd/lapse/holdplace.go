@@ -152,7 +152,7 @@ const mostNumbers = 20
 func matchLine(table string, m *hold.Matches) string {
 	switch {
 	case m.Trouble != "":
-		return fmt.Sprintf("it is not known whether it holds rows in %s: %s\n", table, m.Trouble)
+		return fmt.Sprintf("it is in force; whether %s has such rows was not looked up: %s\n", table, m.Trouble)
 	case len(m.Without) == 0:
 		return ""
 	case m.Given == 0:
