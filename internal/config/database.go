@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -51,6 +52,9 @@ func (c ConnString) parse() (*pgconn.Config, error) {
 }
 
 func checkConnString(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return fmt.Errorf("%q is no connection string: write postgres://LOGIN@HOST/DATABASE", text)
+	}
 	_, err := ConnString(text).parse()
 	return err
 }

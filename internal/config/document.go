@@ -61,11 +61,14 @@ func suggestion(name string, fields []field) string {
 func (d *document) text(into *string) func(yamldoc.Node) {
 	return func(node yamldoc.Node) {
 		given, ok := node.Scalar()
-		if !ok {
+		switch {
+		case !ok:
 			d.complain(node, "want a text, not %s", kindOf(node))
-			return
+		case given == "":
+			d.complain(node, "want a text that is not empty: or leave the key out")
+		default:
+			*into = given
 		}
-		*into = given
 	}
 }
 
@@ -144,8 +147,10 @@ func (d *document) list(into *[]string) func(yamldoc.Node) {
 		}
 		var all []string
 		for _, value := range values {
-			var one string
-			d.text(&one)(value)
+			one, ok := value.Scalar() // what is empty is the caller's to refuse: it knows what was meant
+			if !ok {
+				d.complain(value, "want a text, not %s", kindOf(value))
+			}
 			all = append(all, one)
 		}
 		*into = all

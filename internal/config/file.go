@@ -232,8 +232,15 @@ func (f *file) limits(node yamldoc.Node) {
 		field{"turn_time", f.duration(&l.TurnTime)},
 		field{"batch_time", f.duration(&l.BatchTime)},
 		field{"replica_lag", f.durationOr("off", &l.ReplicaLag)},
-		field{"delayed_replicas", f.list(&l.DelayedReplicas)},
+		field{"delayed_replicas", f.replicas},
 		field{"old_snapshot", f.durationOr("off", &l.OldSnapshot)})
+}
+
+func (f *file) replicas(node yamldoc.Node) {
+	f.list(&f.s.Limits.DelayedReplicas)(node)
+	if slices.Contains(f.s.Limits.DelayedReplicas, "") {
+		f.complain(node, "want each standby's application_name, and none that is empty")
+	}
 }
 
 // durationOr reads a length of time, or a word, which is less than none.

@@ -99,7 +99,7 @@ func (f *file) anchors(node yamldoc.Node) {
 			f.s.Anchors = append(f.s.Anchors, Anchor{File: path})
 		case checkWeb(text) == nil:
 			f.s.Anchors = append(f.s.Anchors, Anchor{URL: text})
-		case text != "":
+		default:
 			f.complain(node, "%q is no anchor: want file:PATH, print, or an address that begins with https://", text)
 		}
 	}
