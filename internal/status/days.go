@@ -18,9 +18,9 @@ type DeletedDay struct {
 	Deleted int64              `json:"deleted"`
 }
 
-// ReadDeletedDays counts the days from one on, and before another, of the policies in force: by the ledger, and by what was left of it when it was
-// pruned. It reads as many rows of the ledger as there were batches on those days, by the index of their begin; of partitions dropped whole,
-// it reads all.
+// ReadDeletedDays counts deleted rows for the days from from until before another, for the policies in force: from the ledger, and from the
+// summary that prune kept of it. It reads as many rows of the ledger as there were batches on those days, by an index on their begin; it
+// reads all records of dropped partitions.
 func ReadDeletedDays(ctx context.Context, conn *pgx.Conn, from, before time.Time) ([]DeletedDay, error) {
 	return readDays(ctx, conn, besideLedger+`
 		 union all
@@ -35,7 +35,7 @@ func ReadPrunedDays(ctx context.Context, conn *pgx.Conn, from, before time.Time)
 	return readDays(ctx, conn, besideLedger, from, before)
 }
 
-// besideLedger is what was left of the ledger when it was pruned, and partitions dropped whole.
+// besideLedger reads the summary that prune kept of the ledger, and partitions dropped whole.
 const besideLedger = `
 		select d.policy_id, d.day, d.deleted from lapse.deleted_day d where d.day >= ($1::timestamptz at time zone 'UTC')::date and d.day < ($2::timestamptz at time zone 'UTC')::date
 		 union all
@@ -56,7 +56,7 @@ func readDays(ctx context.Context, conn *pgx.Conn, counted string, from, before 
 	return all, nil
 }
 
-// LedgerBegins is the day of the oldest batch in the ledger, in UTC; zero where it is empty.
+// LedgerBegins is the day of the oldest batch in the ledger, in UTC; zero if the ledger is empty.
 func LedgerBegins(ctx context.Context, conn *pgx.Conn) (time.Time, error) {
 	var oldest *time.Time
 	if err := conn.QueryRow(ctx, "select min(b.started_at) from lapse.batch b").Scan(&oldest); err != nil {

@@ -10,7 +10,7 @@ import (
 	"lapse/planner/database"
 )
 
-// HeldTable is a table that legal holds are on. What is held is not here: it may say whom a hold is about.
+// HeldTable is a table that legal holds cover. It does not say what is held, which may identify a person.
 type HeldTable struct {
 	Table string `json:"table"`
 	Holds int    `json:"holds"` // requested, in force, or being released
@@ -33,7 +33,7 @@ func readHolds(ctx context.Context, conn *pgx.Conn) ([]HeldTable, error) {
 // namedTables is how many tables are named in a line.
 const namedTables = 3
 
-// HoldsText is the line about legal holds, "" where there are none.
+// HoldsText is the line about legal holds, "" if there are none.
 func (s *Status) HoldsText() string {
 	if len(s.Holds) == 0 {
 		return ""

@@ -17,7 +17,7 @@ type Past struct {
 	History []Step                `json:"history"`
 }
 
-// Step is one thing that became of a policy: a version, or a state where State is set.
+// Step is one step of a policy's history: a version or, if State is set, a state.
 type Step struct {
 	At          time.Time             `json:"at"`
 	By          string                `json:"by"`
@@ -31,7 +31,7 @@ type Step struct {
 	FormerEntry string                `json:"former_entry,omitempty"`
 }
 
-// PastOf are all steps of a policy, oldest first.
+// PastOf returns all steps of a policy, oldest first.
 func PastOf(of *record.Policy) Past {
 	steps := make([]Step, 0, len(of.Versions)+len(of.States))
 	for i := range of.Versions {

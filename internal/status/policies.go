@@ -23,9 +23,8 @@ type List struct {
 	AuditOff   bool
 }
 
-// ReadPolicies reads the catalog as its owner, and nothing of a user's tables. The number of its queries does not grow with the policies.
-// suspended is why no policy deletes, as far as the catalog alone does not say so: nobody has accepted that this is the server; "" where
-// somebody has.
+// ReadPolicies reads the catalog as its owner, and no user's tables. The number of its queries does not grow with the policies. suspended
+// is why no policy deletes, if the catalog alone does not show it: no person has accepted this server; otherwise "".
 func ReadPolicies(ctx context.Context, conn *pgx.Conn, suspended string) (*List, error) {
 	inForce, err := record.LoadInForce(ctx, conn)
 	if err != nil {
@@ -65,7 +64,7 @@ func ReadPolicies(ctx context.Context, conn *pgx.Conn, suspended string) (*List,
 	return l, err
 }
 
-// line is what the list says of one policy. whole is why nothing is deleted in the whole database.
+// line is the list's line about one policy. whole is why nothing is deleted in the whole database.
 func (l *List) line(p *record.InForce, found *records, whole *record.Stay) (Line, error) {
 	line := Line{
 		Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName, Suspended: l.Suspended,
@@ -103,11 +102,11 @@ func (l *List) line(p *record.InForce, found *records, whole *record.Stay) (Line
 	return line, nil
 }
 
-// looksNoted is how old the record of a look that found nothing may be: executors write it once a minute at most.
+// looksNoted is how old the record of a look that found nothing may be: executors write it at most once a minute.
 const looksNoted = 70 * time.Second
 
-// nextRun is when an armed policy deletes next, in the past where it may now, and for how long its schedule has been overdue. What was
-// not done before the window closed waits for it to open, and stays behind.
+// nextRun returns when an armed policy deletes next, in the past if it may now, and how long its run has been overdue. What was not done
+// before the window closed waits until it opens, and counts as overdue.
 func nextRun(p *record.InForce, now time.Time) (next time.Time, lag time.Duration, err error) {
 	next, err = p.NextRun()
 	if err == nil {

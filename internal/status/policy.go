@@ -19,13 +19,13 @@ type Line struct {
 	Table        string                `json:"table"`
 	Reason       string                `json:"reason,omitempty"` // why it is in its state, as it was said
 	LastRun      *LastRun              `json:"last_run,omitempty"`
-	Looked       *time.Time            `json:"looked_at"`             // when it was last found that nothing is due, if that is known and no run came after
+	Looked       *time.Time            `json:"looked_at"`             // when a look last found nothing due, if known, and if no run came after
 	Next         *time.Time            `json:"next_run,omitempty"`    // of an armed policy
-	Lag          float64               `json:"lag_seconds,omitempty"` // for how long a run has been due that is not over
-	HeldBack     schemas.PolicyVersion `json:"held_back"`             // the version that waits for a yes; 0 for none
+	Lag          float64               `json:"lag_seconds,omitempty"` // how long an unfinished run has been due
+	HeldBack     schemas.PolicyVersion `json:"held_back"`             // the version that waits for a person; 0 for none
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
 	Suspended    string                `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
-	Tripped      string                `json:"tripped,omitempty"`   // more was due at once than was to be expected
+	Tripped      string                `json:"tripped,omitempty"`   // more was due at once than expected
 	TrippedAt    *time.Time            `json:"tripped_at,omitempty"`
 	Trouble      string                `json:"trouble,omitempty"`
 	Aside        *Aside                `json:"put_aside,omitempty"`
@@ -33,19 +33,19 @@ type Line struct {
 	Stays        []record.Stay         `json:"held_back_by"` // why due rows stay
 	Overdue      *Overdue              `json:"overdue,omitempty"`
 
-	remedy string // what to do about Trouble, where that does not say it
+	remedy string // what to do about Trouble, if that does not say it
 }
 
-// Overdue is what is known of the due rows of a policy.
+// Overdue is what is known about the due rows of a policy.
 type Overdue struct {
 	Due       int64      `json:"due"`
-	Exact     bool       `json:"exact"` // otherwise there are more, or PostgreSQL expects as many
+	Exact     bool       `json:"exact"` // otherwise there are more, or it is PostgreSQL's estimate
 	Oldest    *time.Time `json:"oldest_due,omitempty"`
 	Seconds   float64    `json:"seconds"` // since the oldest fell due
 	CountedAt time.Time  `json:"counted_at"`
 }
 
-// text is for a person; "" where there is nothing to say.
+// text is for a person; "" if there is nothing to say.
 func (o *Overdue) text() string {
 	if o == nil || o.Due == 0 {
 		return ""
@@ -63,14 +63,14 @@ func (o *Overdue) text() string {
 	return text
 }
 
-// Aside are the shards of the last run that have a row that cannot be deleted.
+// Aside are the shards that the last run put aside.
 type Aside struct {
 	Shards    int       `json:"shards"`
 	SQLStates []string  `json:"sqlstates"`
 	Next      time.Time `json:"next_try"`
 }
 
-// text says why, and what to do about it where the SQLSTATE alone tells.
+// text says why, and what to do about it if the SQLSTATE alone shows that.
 func (a *Aside) text() string {
 	why := make([]string, len(a.SQLStates))
 	for i, state := range a.SQLStates {
@@ -89,12 +89,12 @@ func (a *Aside) text() string {
 	return fmt.Sprintf("%s put aside (%s), next try %s", shards, strings.Join(why, "; "), a.Next.UTC().Format(time.RFC3339))
 }
 
-// Notes are what a person should know, for the table.
+// Notes are what a person should know about it, for the table.
 func (l *Line) Notes() []string {
 	var notes []string
 	for _, stay := range l.Stays {
 		if stay.Reason == schemas.HeldByPause && l.PausedForAll {
-			continue // it is said once, above
+			continue // reported once, above the table
 		}
 		notes = append(notes, fmt.Sprintf("%s: %s", stay.Reason, cmp.Or(WithoutName(l.Policy, stay.Detail), stay.Reason.Means())))
 	}

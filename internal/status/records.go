@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// records are what the list says of policies beside what planner loads.
+// records are what the list says about policies in addition to what planner loads.
 type records struct {
 	reasons map[schemas.PolicyID]string
 	runs    map[schemas.PolicyID]*LastRun
@@ -30,8 +30,8 @@ func readRecords(ctx context.Context, conn *pgx.Conn) (r records, err error) {
 	return r, nil
 }
 
-// readReasons is why policies are in their states, "" where nobody said. That the auditor has passed, or that there is none, is how an
-// armed policy came to be armed, and says nothing of why.
+// readReasons reads why policies are in their states, "" if no reason was given. "The auditor has passed", or "no audit", only says how an
+// armed policy came to be armed, so it is left out.
 func readReasons(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyID]string, error) {
 	rows, err := conn.Query(ctx, `
 		select g.policy_id, coalesce((
@@ -53,8 +53,8 @@ func readReasons(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyID]stri
 	return all, err
 }
 
-// readLastRuns reads what each policy's last run did, also one that is no measure of the clock any more. What a former version's left
-// nobody goes on with.
+// readLastRuns reads what each policy's last run did, even if the clock is no longer compared with it. No executor continues an unfinished
+// run of a former version.
 func readLastRuns(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyID]*LastRun, error) {
 	all := map[schemas.PolicyID]*LastRun{}
 	err := readRuns(ctx, conn, "", 1, func(id schemas.PolicyID, r LastRun) { all[id] = &r })
@@ -104,7 +104,7 @@ func readRuns(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyName, mo
 	return err
 }
 
-// readAsides counts what runs put aside.
+// readAsides counts the shards that runs put aside.
 func readAsides(ctx context.Context, conn *pgx.Conn) (map[uuid.UUID]*Aside, error) {
 	rows, err := conn.Query(ctx, `
 		select s.run, count(*), coalesce(array_agg(distinct s.sqlstate) filter (where s.sqlstate is not null), '{}'), min(s.retry_at)

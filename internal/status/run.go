@@ -10,12 +10,12 @@ import (
 type LastRun struct {
 	Started     time.Time  `json:"started_at"`
 	EndedAt     *time.Time `json:"ended_at,omitempty"`
-	Due         *int64     `json:"due,omitempty"` // where it was counted
+	Due         *int64     `json:"due,omitempty"` // if it was counted
 	Deleted     int64      `json:"deleted"`
 	Cascaded    int64      `json:"cascaded"`
 	Batches     int64      `json:"batches"`
 	Refreshed   int64      `json:"refreshed"`    // found due, and changed meanwhile
-	SteppedOver int64      `json:"stepped_over"` // they resisted
+	SteppedOver int64      `json:"stepped_over"` // rows that resisted
 	Partitions  int64      `json:"dropped_partitions"`
 	LeftDue     *int64     `json:"left_due,omitempty"`
 	LeftHeld    *int64     `json:"left_held,omitempty"`
@@ -26,7 +26,7 @@ type LastRun struct {
 	Rests       string     `json:"rests_because,omitempty"`
 }
 
-// goesOn is how a run ended that did not, and cutShort how one that nobody goes on with.
+// goesOn is the end of an unfinished run, and cutShort that of a run that no executor continues.
 const (
 	goesOn   = "not yet"
 	cutShort = "cut short"
@@ -35,7 +35,7 @@ const (
 // Goes reports whether the run is not over.
 func (r *LastRun) Goes() bool { return r.Ended == goesOn }
 
-// Notes are what a person should know of the run.
+// Notes are what a person should know about the run.
 func (r *LastRun) Notes() []string {
 	if r == nil {
 		return nil
@@ -44,7 +44,7 @@ func (r *LastRun) Notes() []string {
 	switch r.Ended {
 	case goesOn:
 		notes = append(notes, "its last run goes on")
-	case cutShort: // how others ended is said by why due rows stay
+	case cutShort: // other ends show in why due rows stay
 		notes = append(notes, "its last run was cut short")
 	}
 	if r.Rests != "" && r.RestsSince != nil {
@@ -56,7 +56,7 @@ func (r *LastRun) Notes() []string {
 	return notes
 }
 
-// Left says what a run left of what was due; "" where that is nothing, or not known.
+// Left says which due rows a run left; "" if none, or if not known.
 func (r *LastRun) Left() string {
 	var kinds []string
 	count := func(n int64, what string) {

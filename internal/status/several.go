@@ -8,7 +8,7 @@ import (
 	"lapse/schemas"
 )
 
-// NeedsPerson reports whether due rows of the policy stay until somebody has done something.
+// NeedsPerson reports whether due rows of the policy stay until a person acts.
 func (l *Line) NeedsPerson() bool {
 	return slices.ContainsFunc(l.Stays, func(stay record.Stay) bool { return stay.NeedsPerson })
 }
@@ -24,7 +24,7 @@ func (s *Status) Needing() []*Policy {
 	return all
 }
 
-// Latest is the policy that is late by most; nil where none is late.
+// Latest is the policy that is most overdue; nil if none is.
 func (s *Status) Latest() *Policy {
 	var latest *Policy
 	for i := range s.Policies {
@@ -35,7 +35,7 @@ func (s *Status) Latest() *Policy {
 	return latest
 }
 
-// Cells are a database's line among several: how many of its policies delete, how many need a person, the longest lag, executors, and the audit.
+// Cells are one database's line among several: how many of its policies delete, how many need a person, the longest lag, executors, and the audit.
 func (s *Status) Cells() (armed, needing, lag, executors, audit string) {
 	n := 0
 	for i := range s.Policies {

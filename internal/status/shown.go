@@ -18,7 +18,7 @@ type Shown struct {
 	InForce     bool                  `json:"in_force"`
 	State       schemas.State         `json:"state"` // of the policy
 	Since       time.Time             `json:"since"`
-	HeldBack    schemas.PolicyVersion `json:"held_back"`             // the version that waits for a yes; 0 for none
+	HeldBack    schemas.PolicyVersion `json:"held_back"`             // the version that waits for a person; 0 for none
 	ReplacedAt  *time.Time            `json:"replaced_at,omitempty"` // of a former version
 	Table       string                `json:"table"`
 	MadeAt      time.Time             `json:"made_at"`
@@ -32,13 +32,13 @@ type Shown struct {
 	heldBack string // which version waits, and for what
 }
 
-// Meaning is one thing that an entry was found to mean.
+// Meaning is one thing that an entry was resolved to.
 type Meaning struct {
 	Field string `json:"field"`
 	Value string `json:"value"`
 }
 
-// ReadShown reads a version that a policy has, with its functions if sql says so. It needs no more than the executor's or the auditor's rights.
+// ReadShown reads a version that a policy has, with its functions if sql is set. It needs only the executor's or the auditor's rights.
 func ReadShown(
 	ctx context.Context, conn *pgx.Conn, roles schemas.Roles, of *record.Policy, number schemas.PolicyVersion, sql bool,
 ) (*Shown, error) {
@@ -54,7 +54,7 @@ func ReadShown(
 	return v, v.complete(ctx, conn, roles, is, sql)
 }
 
-// complete adds what the database says of the version.
+// complete adds what the database says about the version.
 func (v *Shown) complete(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, is *record.RecordedVersion, sql bool) (err error) {
 	for _, field := range is.Fields {
 		v.Meaning = append(v.Meaning, Meaning{field.Field, field.To})
@@ -78,7 +78,7 @@ func (v *Shown) complete(ctx context.Context, conn *pgx.Conn, roles schemas.Role
 	return err
 }
 
-// Title says which version of what this is, and what became of it.
+// Title says which version of what this is, and what happened to it.
 func (v *Shown) Title() string {
 	title := fmt.Sprintf("%s on %s: version %d", v.Policy, v.Table, v.Version)
 	switch {
@@ -102,7 +102,7 @@ func (v *Shown) Made() string {
 	return fmt.Sprintf("made at %s by %s%s", instant(v.MadeAt), v.MadeBy, because(v.Reason))
 }
 
-// FunctionTitle says what one of a version's functions is.
+// FunctionTitle is the title of one of a version's functions.
 func FunctionTitle(f *record.FunctionText) string {
 	switch {
 	case f.Text == "" && f.Differs == "":
@@ -115,7 +115,7 @@ func FunctionTitle(f *record.FunctionText) string {
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// because is a reason for the end of a line.
+// because formats a reason for the end of a line.
 func because(reason string) string {
 	if reason == "" {
 		return ""

@@ -10,11 +10,11 @@ import (
 	"lapse/schemas"
 )
 
-// Policy is a policy of the list with what executors say of it.
+// Policy is a policy of the list with what executors report about it.
 type Policy struct {
 	Line
 	Work []Process `json:"work,omitempty"`
-	// Comes says what its next run waits for: see judge. Where that is a person, NextRun is none.
+	// Comes says what its next run waits for: see judge. If that is a person, NextRun is empty.
 	Comes Comes `json:"next_is,omitempty"`
 }
 
@@ -22,15 +22,15 @@ type Policy struct {
 type Comes string
 
 const (
-	comesRuns      Comes = "running"   // nothing: an executor is at work on it
+	comesRuns      Comes = "running"   // nothing: an executor works on it
 	comesDue       Comes = "due"       // an executor's turn for it
 	comesScheduled Comes = "scheduled" // its time, or its window
-	comesRetry     Comes = "retry"     // something was in the way, and it is tried again
-	comesWaits     Comes = "waits"     // the executors say why, and for nobody's word
-	comesPerson    Comes = "person"    // somebody's word or work
+	comesRetry     Comes = "retry"     // a retry after an obstacle
+	comesWaits     Comes = "waits"     // an obstacle that executors report, and that goes away by itself
+	comesPerson    Comes = "person"    // a person
 )
 
-// The states of what executors are at, as they say them.
+// What executors do, as they report it.
 const (
 	workDeletes = "deleting"
 	workSlow    = "slow"
@@ -38,11 +38,12 @@ const (
 	workWaits   = "waiting"
 )
 
-// works reports whether a process had batches of the policy when it said something last.
+// works reports whether a process had batches of the policy at its last report.
 func (p *Process) works() bool { return p.State == workDeletes || p.State == workSlow }
 
-// judge says what an armed policy's next run waits for, and for how long it has been late. What an executor said that has been silent
-// since counts only where it may still have a shard of a policy that is not paused: of one that is, somebody stopped it, and nobody waits for the shard.
+// judge says what an armed policy's next run waits for, and how long it has been late. The report of an executor that has been silent since
+// counts only if it may still have a shard of a policy that is not paused; a paused policy was stopped by a person, so nothing waits for
+// the shard.
 func (p *Policy) judge(s *Status) {
 	var work []Process
 	for _, w := range p.Work {
@@ -52,7 +53,7 @@ func (p *Policy) judge(s *Status) {
 	}
 	p.Work = work
 	if p.asks() {
-		p.Lag = max(p.Lag, s.At.Sub(*p.TrippedAt).Seconds()) // it was due when it was stopped
+		p.Lag = max(p.Lag, s.At.Sub(*p.TrippedAt).Seconds()) // it was due when the breaker opened
 	}
 	switch {
 	case p.Next == nil:
@@ -70,7 +71,7 @@ func (p *Policy) judge(s *Status) {
 	case p.Comes == comesDue && p.runs():
 		p.Comes = comesRuns
 	case held != nil:
-		// It was due when it was tried: a look that finds nothing due is not on record at once, and what is in the way is not.
+		// It was due when it was tried: only a look that finds nothing due may not be on record yet, and there was an obstacle.
 		p.Lag = max(p.Lag, s.At.Sub(held.Since).Seconds())
 		p.Comes = comesWaits
 		if held.NextTry != nil {
@@ -81,13 +82,13 @@ func (p *Policy) judge(s *Status) {
 	}
 }
 
-// runs reports whether an executor is at work on the policy.
+// runs reports whether an executor works on the policy.
 func (p *Policy) runs() bool {
 	return slices.ContainsFunc(p.Work, func(w Process) bool { return w.works() && w.Silent == 0 })
 }
 
-// heldUp is the executor that says for the longest time that the policy is stopped or waits; nil where one is at work on it, or none
-// says so. A policy whose window is closed is not held up: that is its schedule.
+// heldUp is the executor that has reported for the longest time that the policy is stopped or waits; nil if one works on it, or none
+// reports that. A policy whose window is closed is not held up: that is its schedule.
 func (p *Policy) heldUp() (held *Process) {
 	for i := range p.Work {
 		switch w := &p.Work[i]; {
@@ -101,13 +102,13 @@ func (p *Policy) heldUp() (held *Process) {
 	return held
 }
 
-// waits reports whether each executor says that none of its batches may run.
+// waits reports whether each executor reports that none of its batches may run.
 func (s *Status) waits() bool {
 	runs := s.Running()
 	return len(runs) > 0 && !slices.ContainsFunc(runs, func(e *Process) bool { return e.State != workWaits })
 }
 
-// Person is what the next run of an armed policy waits for where that is a person, "" where it is not.
+// Person says which act of a person the next run of an armed policy waits for, "" if none.
 func (l *Line) Person() string {
 	switch {
 	case l.PausedForAll:
@@ -122,7 +123,7 @@ func (l *Line) Person() string {
 	return ""
 }
 
-// NextText is the text of the table.
+// NextText is the cell of the table.
 func (p *Policy) NextText(now time.Time) string {
 	in := ""
 	if p.Next != nil {
@@ -144,11 +145,10 @@ func (p *Policy) NextText(now time.Time) string {
 	return "-"
 }
 
-// asks reports whether the policy would delete, and its breaker stopped it.
+// asks reports whether the policy's breaker stopped it, so that it would delete otherwise.
 func (l *Line) asks() bool { return l.State == schemas.Armed && l.Tripped != "" }
 
-// StateText is the policy's state, and that its breaker stopped it: nothing else tells that from one that runs where no executor is there
-// to say so.
+// StateText is the policy's state, and that its breaker stopped it: without an executor that reports it, nothing else shows that.
 func (l *Line) StateText() string {
 	if l.asks() {
 		return string(l.State) + ", " + workStopped
@@ -156,7 +156,7 @@ func (l *Line) StateText() string {
 	return string(l.State)
 }
 
-// StateText is the policy's, with what executors do about it. That one waits for a policy which its breaker stopped is no news.
+// StateText is the policy's state with what executors do about it. It omits that an executor waits for a policy whose breaker stopped it.
 func (p *Policy) StateText() string {
 	text := p.Line.StateText()
 	for i := range p.Work {
@@ -174,7 +174,7 @@ func (p *Policy) StateText() string {
 	return text
 }
 
-// Remarks are the list's notes with what executors say. What several say in the same words is said once.
+// Remarks are the list's notes with what executors report. What several report in the same words is shown once.
 func (p *Policy) Remarks() []string {
 	var remarks []string
 	if p.Reason != "" && p.State != "armed" {
@@ -184,8 +184,8 @@ func (p *Policy) Remarks() []string {
 	for i := range p.Work {
 		w, text := &p.Work[i], ""
 		switch {
-		case w.HeldBack != "" && w.Silent == 0 && p.staysBy(w.HeldBack): // the notes say it
-		case p.Comes == comesPerson && !w.works(): // the notes say it, and who is to act
+		case w.HeldBack != "" && w.Silent == 0 && p.staysBy(w.HeldBack): // in the notes already
+		case p.Comes == comesPerson && !w.works(): // in the notes already, with who must act
 		case w.Silent > 0:
 			text = fmt.Sprintf("%s: executor %s has been silent for %s: if it was killed, its shards are free for others half a minute after its last batch",
 				w.State, w.Holder, w.silent())
@@ -204,7 +204,7 @@ func (l *Line) staysBy(reason schemas.HeldBack) bool {
 	return slices.ContainsFunc(l.Stays, func(s record.Stay) bool { return s.Reason == reason })
 }
 
-// WithoutName returns a message about a policy without the name in front, for places that show the name already.
+// WithoutName returns a message about a policy without the name at its beginning, for places that show the name already.
 func WithoutName(policy schemas.PolicyName, text string) string {
 	for {
 		rest, named := strings.CutPrefix(text, "policy "+string(policy)+": ")
@@ -215,7 +215,7 @@ func WithoutName(policy schemas.PolicyName, text string) string {
 	}
 }
 
-// LastText says how long ago the last run began, or the last look where nothing was due, and which rows the run had.
+// LastText says how long ago the last run began, or the last look if nothing was due, and how many rows the run deleted.
 func (p *Policy) LastText(now time.Time) (last, rows string) {
 	last, rows = "-", "-"
 	if p.LastRun != nil {
@@ -228,7 +228,7 @@ func (p *Policy) LastText(now time.Time) (last, rows string) {
 	return last, rows
 }
 
-// LagText is for how long a run has been due, for the table.
+// LagText is how long a run has been due, for the table.
 func (p *Policy) LagText() string {
 	switch {
 	case p.Lag > 0:
@@ -239,5 +239,5 @@ func (p *Policy) LagText() string {
 	return "none"
 }
 
-// silent is for how long a process has said nothing, for a person.
+// silent is how long a process has not reported, for a person.
 func (p *Process) silent() string { return Short(time.Duration(p.Silent * float64(time.Second))) }

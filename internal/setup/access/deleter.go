@@ -36,20 +36,20 @@ type Relation struct {
 	Name string
 }
 
-// deleter is what is so of a policy's deleter and its table.
+// deleter is the state of a policy's deleter and its table.
 type deleter struct {
 	Exists     bool
 	Super      bool   // the table's owner is a superuser, or its database's owner by role: no role to be a member of
 	Circle     bool   // the owner is a member of the catalog's owner
 	Member     bool   // the deleter has the owner's rights
 	Others     string // roles other than the owner that the deleter is a member of
-	Strangers  string // members of the deleter, or who may make members of it, that may not change the catalog either
+	Strangers  string // members of the deleter, or roles that may add members, that may not change the catalog
 	Powerful   bool   // it has an attribute, LOGIN for instance
-	MayGive    bool   // this login may become the deleter, as it must to give it a function
-	Inherits   bool   // this login has the rights of the catalog's owner without becoming it, as it must to give its functions away
+	MayGive    bool   // this login may become the deleter, which it must to give it a function
+	Inherits   bool   // this login inherits the rights of the catalog's owner, which it must to give its functions away
 	Equipped   bool   // it may call what it needs in schema lapse
 	Recorded   bool
-	Schemas    []string // of the table and its leaves, those that neither deleter nor owner may use, quoted
+	Schemas    []string // schemas of the table and its leaves that neither deleter nor owner may use, quoted
 	Refused    string   // the first leaf that the deleter cannot work on, and its owner
 	RefusedOf  string
 	Blind      string // the first leaf on which row security blinds it
@@ -104,24 +104,24 @@ const deleterSQL = `
 	       f.options
 	  from facts f`
 
-// lockDeleters keeps apart two sessions when one needs a deleter and the other drops it.
+// lockDeleters serializes a session that needs a deleter and one that drops it.
 const lockDeleters = `lock table lapse.deleter in share row exclusive mode`
 
-// equipping is one policy's deleter on its way.
+// equipping prepares one policy's deleter.
 type equipping struct {
 	tx    pgx.Tx
 	t     Table
 	roles schemas.Roles
 	name  string // the deleter
-	made  bool   // it was not there when this transaction began
+	made  bool   // it did not exist when this transaction began
 }
 
-// DeleterState is what InspectDeleter finds.
+// DeleterState is the result of InspectDeleter.
 type DeleterState struct {
 	// Grants are the statements that EnsureDeleter will run in this session, in their order.
 	Grants []string
-	// Lacks says that something is missing: the deleter is new, a partition was made since, or a right was taken away. That
-	// this login may not give it functions does not matter until there are some to give.
+	// Lacks says that something is missing: the deleter is new, a partition was added, or a right was revoked. Whether this login may give it
+	// functions does not count, because that only matters if there are some to give.
 	Lacks   bool
 	MayGive bool // this login may give functions to it
 }
@@ -146,14 +146,13 @@ func InspectDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles
 	return s, err
 }
 
-// EnsureDeleter sees to it that the deleter of the table's owner is there and may work on the policy's table: a role that
-// nobody can log in as, a member of that owner alone, so that partitions made later are covered and row security does not
-// apply, and so that whatever code the owner gets to run inside a deletion can do no more than the owner. Where the owner
-// is a superuser it gets the rights on the table and on each partition that is there instead.
+// EnsureDeleter makes sure that the deleter of the table's owner exists and may work on the policy's table. It is a role that no one can
+// log in as, and a member of that owner alone, so that it covers partitions made later, row security does not apply, and the owner's code
+// inside a deletion can do no more than the owner. If the owner is a superuser, the deleter gets rights on the table and on each existing
+// partition instead.
 //
-// What it does is done in the login's own name, and as the catalog's owner in schema lapse; the transaction's role is that
-// owner afterwards. Where the session may not do it, the error is a GrantError with the statement. No lock is taken on the
-// table. Safe to repeat.
+// It acts in the login's own name, and in schema lapse as the catalog's owner, which the transaction's role is afterwards. If the session
+// may not do it, the error is a GrantError with the statement. It takes no lock on the table. Safe to repeat.
 func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) error {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
 	if err := Become(ctx, tx, roles.Owner); err != nil {
@@ -202,11 +201,10 @@ func (e *equipping) find(ctx context.Context) (deleter, error) {
 	return d, nil
 }
 
-// statement is one of those that only somebody with power over the table's owner can run, and what is so without it.
+// statement is a statement that only a role with power over the table's owner can run, and why it is needed.
 type statement struct{ sql, why string }
 
-// grants makes the role and gives it what it lacks. Where one statement is refused the error has all of them, because none
-// of them stays.
+// grants makes the role and grants it what it lacks. If one statement is refused the error has all of them, because none of them persists.
 func (e *equipping) grants(ctx context.Context, d *deleter) error {
 	missing, err := e.missing(ctx, d)
 	if err != nil {
@@ -228,7 +226,7 @@ func (e *equipping) grants(ctx context.Context, d *deleter) error {
 	return nil
 }
 
-// missing lists what grants runs.
+// missing lists the statements that grants runs.
 func (e *equipping) missing(ctx context.Context, d *deleter) (all []statement, err error) {
 	deleter, owner, table := schemas.Identifier(e.name), schemas.Identifier(e.t.Owner), e.t.Name
 	add := func(sql, why string, args ...any) { all = append(all, statement{sql, fmt.Sprintf(why, args...)}) }
@@ -295,7 +293,7 @@ func (e *equipping) ungranted(ctx context.Context) ([]Relation, error) {
 	return relations, nil
 }
 
-// try runs a statement in a savepoint. refused is what PostgreSQL says where the session may not run it.
+// try runs a statement in a savepoint. refused is PostgreSQL's error if the session may not run it.
 func (e *equipping) try(ctx context.Context, sql string) (refused, err error) {
 	err = pgx.BeginFunc(ctx, e.tx, func(inner pgx.Tx) error {
 		_, err := inner.Exec(ctx, sql)
@@ -312,7 +310,7 @@ func (e *equipping) try(ctx context.Context, sql string) (refused, err error) {
 	return nil, fmt.Errorf("%s: %w", sql, err)
 }
 
-// equip gives the deleter its rights in schema lapse, and takes it down. The role is the catalog's owner afterwards.
+// equip grants the deleter its rights in schema lapse, and records it. Afterwards the transaction's role is the catalog's owner.
 func (e *equipping) equip(ctx context.Context) error {
 	if err := Become(ctx, e.tx, e.roles.Owner); err != nil {
 		return err

@@ -12,15 +12,15 @@ import (
 	"lapse/schemas"
 )
 
-// DeleterFaults says what the deleter of a policy's table lacks, or has too much of: a CircleError, GrantErrors with the statements that
-// fix it, or what EnsureDeleter fixes. Which login asks does not matter. It changes nothing and locks nothing.
+// DeleterFaults says what the deleter of a policy's table lacks, or must not have: a CircleError, GrantErrors with the statements that fix
+// it, or what EnsureDeleter fixes. It does not depend on the calling login. It changes nothing and locks nothing.
 func DeleterFaults(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (faults []error, err error) {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
 	d, err := e.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d.MayGive = true // that matters to apply
+	d.MayGive = true // only apply needs that
 	if d.Circle {
 		return []error{&CircleError{t.Owner, t.Name, roles.Owner}}, nil
 	}
@@ -48,7 +48,7 @@ func DeleterFaults(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 	return nil, nil
 }
 
-// ready says that nothing is missing.
+// ready reports that nothing is missing.
 func (d *deleter) ready() bool {
 	return len(d.lacks()) == 0
 }
@@ -79,7 +79,7 @@ func (d *deleter) lacks() (all []string) {
 	return all
 }
 
-// excess says what a deleter has and must not have.
+// excess says what a deleter has but must not have.
 func (e *equipping) excess(d *deleter) error {
 	switch {
 	case d.Others != "":
@@ -89,7 +89,7 @@ func (e *equipping) excess(d *deleter) error {
 		}
 	case d.Strangers != "":
 		return &GrantError{
-			// What they granted goes with it.
+			// Cascade also revokes what they granted.
 			SQL: fmt.Sprintf("revoke %s from %s cascade", schemas.Identifier(e.name), d.Strangers),
 			Why: fmt.Sprintf("%s, which is not a member of %s, is a member of %s or may grant it, and could change its functions", d.Strangers, e.roles.Owner, e.name),
 		}
@@ -102,7 +102,7 @@ func (e *equipping) excess(d *deleter) error {
 	return nil
 }
 
-// refusal is a fault that no grant of this session has fixed.
+// refusal is a fault that no grant of this session can fix.
 func (e *equipping) refusal(d *deleter) error {
 	switch {
 	case d.Refused != "" && d.RefusedOf != e.t.Owner:
@@ -116,7 +116,7 @@ func (e *equipping) refusal(d *deleter) error {
 			Why: fmt.Sprintf("%s is a member of %s and does not inherit its rights", e.name, e.t.Owner),
 		}
 	case d.Blind != "":
-		// The reader of this error has no role that only this transaction made.
+		// The reader of this error does not have a role that only this transaction made.
 		sql := "alter role " + schemas.Identifier(e.name) + " bypassrls"
 		if e.made {
 			sql = "create role " + schemas.Identifier(e.name) + " nologin bypassrls"

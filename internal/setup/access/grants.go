@@ -10,11 +10,11 @@ import (
 // PolicyTable is a table as a policy file names it.
 type PolicyTable struct {
 	Name   string // schema.table, quoted as in SQL
-	Column string // of the table, that the policy reads; "" where the file does not say
+	Column string // the table's column that the policy reads; "" if the file does not say
 	Index  bool   // apply makes an index
 }
 
-// Managed is whose server it is: what nobody may do there differs.
+// Managed is the provider of the server, which decides what no role may do there.
 type Managed string
 
 // The servers.
@@ -25,10 +25,10 @@ const (
 	Azure     Managed = "azure"
 )
 
-// ManagedServers are those that GrantsSQL has a variant for.
+// ManagedServers are the providers that GrantsSQL has a variant for.
 func ManagedServers() []string { return []string{string(RDS), string(CloudSQL), string(Azure)} }
 
-// who is the role that runs the script, and how the server's settings are changed.
+// who says which role runs the script, and how to change the server's settings.
 func (m Managed) who() string {
 	const rights = `
 --   PostgreSQL 14 and 15     it has CREATEROLE there, and that is enough
@@ -71,9 +71,8 @@ func (m Managed) replication(auditor string) string {
 	return fmt.Sprintf("-- On Amazon RDS and Aurora write instead: grant rds_replication to %s;\n%s", schemas.Identifier(auditor), giveReplication(auditor))
 }
 
-// GrantsSQL returns the script that a DBA runs in the database: it makes the roles and the logins, and, for tables, what
-// deleting from them takes. It is one transaction and safe to repeat; it looks up by itself who owns what, and needs
-// nothing of Lapse to be there.
+// GrantsSQL returns the script that a DBA runs in the database: it makes the roles and the logins and, for tables, what deleting from them
+// takes. It is one transaction and safe to repeat. It looks up who owns what, and does not need Lapse to be installed.
 func GrantsSQL(roles schemas.Roles, database string, logins Logins, tables []PolicyTable, managed Managed) string {
 	var sql strings.Builder
 	sql.WriteString(grantsHead(database, len(tables) > 0, managed))
@@ -134,7 +133,7 @@ func fillTables(body string, roles schemas.Roles, logins Logins, tables []Policy
 	).Replace(body)
 }
 
-// circleBlock refuses tables that are not there, and owners that would be members of the catalog's owner.
+// circleBlock refuses missing tables, and owners that would be members of the catalog's owner.
 const circleBlock = `declare
   login constant text := {{login}};  -- applies the policies
   owner constant text := {{owner}};
@@ -162,9 +161,8 @@ begin
   end loop;
 end`
 
-// deletersBlock makes the deleters, as EnsureDeleter does, refuses one that somebody else made or can use, and lets the
-// applying login act for the owners of the tables and of what foreign keys take along: to publish a table is its owner's
-// right.
+// deletersBlock makes the deleters, as EnsureDeleter does, and refuses one that somebody else made or can use. It lets the applying login
+// act for the owners of the tables, and of tables in which foreign keys delete, because only its owner may publish a table.
 const deletersBlock = `declare
   login   constant text := {{login}};  -- applies the policies
   options constant boolean := current_setting('server_version_num')::int >= 160000;

@@ -29,7 +29,7 @@ func (l Logins) Names() []string {
 	return names
 }
 
-// loginsSQL makes the logins that are missing and lets them play their roles. Repeated it changes nothing.
+// loginsSQL makes missing logins and lets them play their roles. Repeated it changes nothing.
 func loginsSQL(roles schemas.Roles, logins Logins) string {
 	var sql strings.Builder
 	ours := []string{roles.Owner, roles.Executor, roles.Auditor}
@@ -51,7 +51,7 @@ func loginsSQL(roles schemas.Roles, logins Logins) string {
 // MissingGrants returns what a superuser must still run, once roles and logins are there, so that owner, executor and
 // auditor can work in the database that conn is connected to.
 func MissingGrants(ctx context.Context, q database.Querier, roles schemas.Roles, logins Logins) ([]string, error) {
-	// On Amazon RDS nobody has the attribute, and members of rds_replication may do what it allows.
+	// On Amazon RDS no role has the attribute; members of rds_replication may do what it allows.
 	const query = `
 		select missing.statement
 		  from (values
@@ -74,7 +74,7 @@ func MissingGrants(ctx context.Context, q database.Querier, roles schemas.Roles,
 	return missing, nil
 }
 
-// Grant gives the logins what they lack, all or nothing, and returns the statements. It needs a superuser.
+// Grant grants the logins what they lack, all or nothing, and returns the statements. It needs a superuser.
 func Grant(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, logins Logins) (done []string, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if err := lockRoles(ctx, tx); err != nil {

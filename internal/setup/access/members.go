@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// RoleError says that one of the roles has more rights than it may have.
+// RoleError says that one of the roles has too many rights.
 type RoleError struct{ Role, Superuser string }
 
 // Error says what to do.
@@ -23,7 +23,7 @@ func (e *RoleError) Error() string {
 		"have a superuser run: %s; or name other roles with roles: { prefix: … } in lapse.yaml", schemas.Identifier(e.Role), is, e.Fix())
 }
 
-// Fix is the statement that takes the rights away.
+// Fix is the statement that revokes the rights.
 func (e *RoleError) Fix() string {
 	if e.Role == e.Superuser {
 		return fmt.Sprintf("alter role %s nosuperuser", schemas.Identifier(e.Role))
@@ -31,13 +31,13 @@ func (e *RoleError) Fix() string {
 	return fmt.Sprintf("revoke %s from %s", schemas.Identifier(e.Superuser), schemas.Identifier(e.Role))
 }
 
-// CheckRoles checks the roles that are there. One that is a superuser, or can become one, is a *RoleError: the catalog's
-// owner owns the functions that batches call, and becoming it protects from nothing then. What is returned otherwise are
-// warnings, for a person knows whom they trust: of members that are none of the logins, and of roles that the catalog's
-// owner is a member of, although it needs no right on anybody's table.
+// CheckRoles checks the existing roles. If one is a superuser, or can become one, it returns a *RoleError: the catalog's owner owns the
+// functions that batches call, and running as it protects from nothing then. Other problems are warnings, because a person may trust these
+// roles: members that are none of the logins, and roles that the catalog's owner is a member of, although it needs no right on any user's
+// table.
 //
-// On 16 and later the maker of a role may grant it, and so is a member of it. Such a member is named unless it is this
-// session's login, or could change the catalog anyway because it made the catalog's owner too.
+// On 16 and later the maker of a role may grant it, and so is a member of it. CheckRoles names such a member unless it is this session's
+// login, or could change the catalog anyway because it also made the catalog's owner.
 func CheckRoles(ctx context.Context, q database.Querier, roles schemas.Roles, logins ...Logins) (warnings []string, err error) {
 	known := []string{roles.Login}
 	for _, l := range logins {
@@ -86,8 +86,8 @@ func CheckRoles(ctx context.Context, q database.Querier, roles schemas.Roles, lo
 	return warnings, nil
 }
 
-// LoginOfPower says that the login which deletes can become the catalog's owner, "" where it cannot. Code of a table's owner that gets into
-// a batch could then, at COMMIT, become it too. One login for everything is right where all tables belong to people who trust one another.
+// LoginOfPower warns if the deleting login can become the catalog's owner; "" if it cannot. Code of a table's owner that gets into a batch
+// could then, at COMMIT, become it too. One login for everything is fine if all tables belong to people who trust each other.
 func LoginOfPower(ctx context.Context, q database.Querier, roles schemas.Roles, executor string) (string, error) {
 	var powerful bool
 	err := q.QueryRow(ctx, `select exists (select from pg_roles o, pg_roles e where o.rolname = $1 and e.rolname = $2 and not e.rolsuper and pg_has_role(e.oid, o.oid, 'member'))`,
@@ -102,8 +102,8 @@ func LoginOfPower(ctx context.Context, q database.Querier, roles schemas.Roles, 
 		schemas.Identifier(executor), schemas.Identifier(roles.Owner)), nil
 }
 
-// LoginTrouble says why init does not take the role named roles.Login, which was there before, as the login of everything else,
-// or "". All its users would get the memberships and the attribute.
+// LoginTrouble says why init does not use an existing role named roles.Login as the login of everything else, or "". All its users would
+// get the memberships and the attribute.
 func LoginTrouble(ctx context.Context, q database.Querier, roles schemas.Roles) (string, error) {
 	var trouble string
 	err := q.QueryRow(ctx, `

@@ -7,12 +7,12 @@ import (
 	"lapse/schemas"
 )
 
-// GrantError says which statement somebody with the right to do so must run before a policy can be applied.
+// GrantError has the statement that somebody with the right to do so must run before a policy can be applied.
 type GrantError struct {
 	SQL   string
 	Why   string
 	Cause error // what PostgreSQL said when this session tried, or nil
-	Apart bool  // no session of Lapse's runs it, a superuser's neither, and the script of --grants has nothing of it
+	Apart bool  // no session of Lapse runs it, not even a superuser's, and the script of --grants does not contain it
 }
 
 // Error ends with the statement.
@@ -48,7 +48,7 @@ func circleRecipe(catalogOwner string) string {
 		"have a superuser run what `lapse apply --grants -f FILE` prints with it; and go on with these logins", prefixOf(catalogOwner))
 }
 
-// leaveRoles begins the statement that takes the roles away from a login.
+// leaveRoles begins the statement that revokes the roles from a login.
 func leaveRoles(catalogOwner string) string {
 	r := schemas.RolesFor(prefixOf(catalogOwner))
 	return fmt.Sprintf("revoke %s, %s, %s from ", schemas.Identifier(r.Owner), schemas.Identifier(r.Executor), schemas.Identifier(r.Auditor))

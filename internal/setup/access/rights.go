@@ -12,18 +12,18 @@ import (
 	"lapse/schemas"
 )
 
-// A role that was dropped, with DROP OWNED before, and is made again has lost what init and apply gave it.
-// Here it gets that back. What was taken from a deleter apply gives back: see deleter.go.
+// A role that was dropped (after DROP OWNED) and made again has lost what init and apply granted it. This file restores that. Apply
+// restores the rights of a deleter: see deleter.go.
 
-// LostRight is a right that a role of ours lacks, and who must give it.
+// LostRight is a right that a role of ours lacks, and who must grant it.
 type LostRight struct {
 	Role  string
 	SQL   string
 	Owner string // the role that gives it
 }
 
-// LostRights lists what executor and auditor lack in schema lapse, in the catalog of this version: its objects, and the functions of
-// policies.
+// LostRights lists the rights that executor and auditor lack in schema lapse, in the catalog of this version: on its objects, and on the
+// functions of policies.
 func LostRights(ctx context.Context, q database.Querier, roles schemas.Roles) ([]LostRight, error) {
 	rights := schemas.Rights(roles)
 	var on, objects, named, privileges, columns []string

@@ -11,8 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// UnusedDeleters are the deleters on record that own no function in this database, by name: of owners whose last policy was
-// dropped.
+// UnusedDeleters are the deleters on record that own no function in this database, by name: the last policy of their owner was dropped.
 func UnusedDeleters(ctx context.Context, q database.Querier) ([]string, error) {
 	rows, _ := q.Query(ctx, `
 		select d.role::text
@@ -27,13 +26,12 @@ func UnusedDeleters(ctx context.Context, q database.Querier) ([]string, error) {
 	return names, nil
 }
 
-// DropUnusedDeleters removes the deleters that own no function any more, with their memberships and rights: best effort,
-// after the transaction that dropped an owner's last policy, each in a transaction of its own. What is left of one, because
-// this login may not drop roles or another database of the cluster has functions of it, is a warning that says what to do;
-// it stays in lapse.deleter, and the next call tries again.
+// DropUnusedDeleters removes the deleters that own no function any more, with their memberships and rights, as well as it can: after the
+// transaction that dropped an owner's last policy, each in a transaction of its own. If a deleter remains, because this login may not drop
+// roles, or because another database of the cluster has functions of it, it returns a warning that says what to do; the deleter stays in
+// lapse.deleter, and the next call tries again.
 //
-// conn is one that may act as the catalog's owner. Safe to repeat, and beside an apply that needs the deleter again: the
-// two wait for each other.
+// conn may act as the catalog's owner. Safe to repeat, and to run beside an apply that needs the deleter again: the two wait for each other.
 //
 //	crash before a commit    the deleter is there whole, and owns nothing
 func DropUnusedDeleters(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) (warnings []string, err error) {
@@ -58,11 +56,11 @@ func DropUnusedDeleters(ctx context.Context, conn *pgx.Conn, roles schemas.Roles
 	return warnings, nil
 }
 
-// excessRight is a right of a deleter's that no policy in force needs, and how it is taken away.
+// excessRight is a right of a deleter's that no policy in force needs, and the statement that revokes it.
 type excessRight struct{ Role, SQL string }
 
-// excessRightsSQL lists what deleters were granted on tables and schemas, one by one, of policies that are gone. A deleter needs
-// the tables of its owner's policies, their partitions, and the schemas of both.
+// excessRightsSQL lists what deleters were granted on tables and schemas, one by one, for policies that are gone. A deleter needs the
+// tables of its owner's policies, their partitions, and the schemas of both.
 const excessRightsSQL = `
 	with recursive needed(owner, oid) as (
 	  select (p.spec ->> 'table_owner')::oid, g.table_oid
@@ -95,8 +93,8 @@ func excessRights(ctx context.Context, q database.Querier) ([]excessRight, error
 	return all, nil
 }
 
-// RevokeExcessRights takes from the deleters the rights that no policy needs any more: best effort, in the login's own name,
-// while nobody else uses a deleter. What stays is a warning with its statement; the next call tries again.
+// RevokeExcessRights revokes from the deleters the rights that no policy needs any more, as well as it can, in the login's own name, while
+// no other session uses a deleter. What stays is a warning with its statement; the next call tries again.
 func RevokeExcessRights(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) (warnings []string, err error) {
 	if excess, err := excessRights(ctx, conn); err != nil || len(excess) == 0 {
 		return nil, err
@@ -126,19 +124,19 @@ func RevokeExcessRights(ctx context.Context, conn *pgx.Conn, roles schemas.Roles
 	if err != nil {
 		return nil, fmt.Errorf("revoke rights that no policy needs: %w", err)
 	}
-	left, err := excessRights(ctx, conn) // who may not revoke a right is only warned by PostgreSQL
+	left, err := excessRights(ctx, conn) // PostgreSQL only warns a role that may not revoke a right
 	for _, x := range left {
 		warnings = append(warnings, fmt.Sprintf("role %s has a right that no policy needs any more: have a superuser run: %s", x.Role, x.SQL))
 	}
 	return warnings, err
 }
 
-// dropping is one deleter on its way out.
+// dropping drops one deleter.
 type dropping struct {
 	tx    pgx.Tx
 	roles schemas.Roles
 	name  string
-	owner string // whose tables it deleted from, "" if that role is gone
+	owner string // the owner of the tables that it deleted from, "" if that role is gone
 }
 
 func (d *dropping) drop(ctx context.Context) (warning string, err error) {
@@ -161,7 +159,7 @@ func (d *dropping) drop(ctx context.Context) (warning string, err error) {
 		warning, _, err = d.stays(ctx)
 		return warning, err
 	}
-	// The membership is what makes the role worth having.
+	// The membership is the most valuable right of the role.
 	if d.owner != "" {
 		if _, err := d.try(ctx, "revoke "+schemas.Identifier(d.owner)+" from "+schemas.Identifier(d.name)); err != nil {
 			return "", err
@@ -171,7 +169,7 @@ func (d *dropping) drop(ctx context.Context) (warning string, err error) {
 		d.name, schemas.Identifier(d.name)), nil
 }
 
-// find waits for those who need the deleter, and asks again.
+// find waits for sessions that need the deleter, and checks again.
 func (d *dropping) find(ctx context.Context) (needed, exists bool, err error) {
 	if err := Become(ctx, d.tx, d.roles.Owner); err != nil {
 		return false, false, err
@@ -189,7 +187,7 @@ func (d *dropping) find(ctx context.Context) (needed, exists bool, err error) {
 	return needed, exists, err
 }
 
-// strip takes away what the role has in this database: in schema lapse as the catalog's owner, elsewhere as the login.
+// strip revokes what the role has in this database: in schema lapse as the catalog's owner, elsewhere as the login.
 func (d *dropping) strip(ctx context.Context) error {
 	rows, _ := d.tx.Query(ctx, `
 		select distinct coalesce(coalesce(n.oid, f.pronamespace) = to_regnamespace('lapse'), false), -- gone: nothing of ours is left
@@ -231,7 +229,7 @@ func (d *dropping) strip(ctx context.Context) error {
 	return nil
 }
 
-// DropDeleter drops a deleter, once the catalog is gone. It stays where another database of the cluster needs it, with a warning.
+// DropDeleter drops a deleter, once the catalog is gone. It stays, with a warning, if another database of the cluster needs it.
 func DropDeleter(ctx context.Context, tx pgx.Tx, name string) (warning string, err error) {
 	d := &dropping{tx: tx, name: name}
 	if err := d.strip(ctx); err != nil {
@@ -248,7 +246,7 @@ func DropDeleter(ctx context.Context, tx pgx.Tx, name string) (warning string, e
 	return warning, err
 }
 
-// stays says why the role cannot go, and whether another database needs it.
+// stays says why the role cannot be dropped, and whether another database needs it.
 func (d *dropping) stays(ctx context.Context) (warning string, elsewhere bool, err error) {
 	err = d.tx.QueryRow(ctx, `
 		select exists (select from pg_shdepend s join pg_roles r on r.oid = s.refobjid
@@ -265,7 +263,7 @@ func (d *dropping) stays(ctx context.Context) (warning string, elsewhere bool, e
 	}
 }
 
-// forget takes the role off the record.
+// forget removes the role from the record.
 func (d *dropping) forget(ctx context.Context) error {
 	if err := Become(ctx, d.tx, d.roles.Owner); err != nil {
 		return err
@@ -274,7 +272,7 @@ func (d *dropping) forget(ctx context.Context) error {
 	return err
 }
 
-// try runs a statement in a savepoint. A refusal is its SQLSTATE.
+// try runs a statement in a savepoint. For a refusal it returns the SQLSTATE.
 func (d *dropping) try(ctx context.Context, sql string) (state string, err error) {
 	err = pgx.BeginFunc(ctx, d.tx, func(inner pgx.Tx) error {
 		_, err := inner.Exec(ctx, sql)

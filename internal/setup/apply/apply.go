@@ -13,18 +13,17 @@ import (
 	"lapse/schemas"
 )
 
-// applying is one Apply on its way.
+// applying is an Apply call in progress.
 type applying struct {
 	*Applier
 	changes Changes
-	members []replication.Member // what is published, read once
-	joined  map[uint32]bool      // what was published since
+	members []replication.Member // what is published, as read once
+	joined  map[uint32]bool      // what this Apply has published
 	failed  []error
 }
 
-// Apply brings the changes of Difference into force, in the steps that doc.go has. A policy that fails does not keep the
-// others from it. What is in force when it returns says Applied of each change. Repeated after a crash, with another
-// Difference, it goes on.
+// Apply brings the changes of Difference into force, in the steps of doc.go. A policy that fails does not stop the others. Each change that
+// is in force when it returns has Applied set. After a crash, repeat it with a new Difference.
 func (a *Applier) Apply(ctx context.Context, changes Changes) error {
 	w := &applying{Applier: a, changes: changes, joined: map[uint32]bool{}}
 	if a.AuditRequired {
@@ -74,7 +73,7 @@ func (a *Applier) Apply(ctx context.Context, changes Changes) error {
 
 var errConnectionLost = errors.New("the connection was lost before all was done: run this again")
 
-// each does one step for each policy for which no former step has failed.
+// each does one step for each policy for which no earlier step has failed.
 func (w *applying) each(ctx context.Context, step func(c *Change) error) {
 	applying := w.far("applying")
 	for i := range w.changes {
@@ -90,16 +89,16 @@ func (w *applying) each(ctx context.Context, step func(c *Change) error) {
 	}
 }
 
-// write brings one policy into force: version, functions, gate and state, and where it needs its table the deleter's rights
-// and the publications, in one transaction.
+// write brings one policy into force: version, functions, gate and state and, if it needs its table, the deleter's rights and the
+// publications, in one transaction.
 //
 //	crash before its commit    nothing of this policy is there
 //	crash after its commit     it is there whole; the next Difference does not have it
-//	crash before its arming    the executor writes down the position that the auditor must pass
+//	crash before its arming    the executor records the position that the auditor must pass
 func (w *applying) write(ctx context.Context, c *Change) error {
 	id, err := w.writeOnce(ctx, c, c.Resolved != nil && !c.Careful())
 	if state := schemas.StateOf(err); c.Grant && c.Careful() && (state == schemas.SQLStateInsufficientPrivilege || state == schemas.SQLStateUndefinedObject) {
-		id, err = w.writeOnce(ctx, c, true) // the functions cannot be given to a deleter that is gone
+		id, err = w.writeOnce(ctx, c, true) // a missing deleter cannot own the functions
 	}
 	if err != nil {
 		return err
@@ -138,7 +137,7 @@ func (w *applying) writeOnce(ctx context.Context, c *Change, needsTable bool) (i
 	return id, err
 }
 
-// complete publishes what a policy in force lacks in a publication, and gives its deleter the rights that it lacks.
+// complete adds a policy in force to the publications that it lacks, and gives its deleter missing rights.
 func (w *applying) complete(ctx context.Context, c *Change) error {
 	err := w.Locked(ctx, "publish the tables of policy "+string(c.Policy), func(tx pgx.Tx) error {
 		if err := access.EnsureDeleter(ctx, tx, tableOf(c.Resolved), w.Roles); err != nil {
@@ -154,7 +153,7 @@ func (w *applying) complete(ctx context.Context, c *Change) error {
 	return nil
 }
 
-// missing are the tables of a change that are not published: neither when Apply began nor by it since. Only they are locked.
+// missing are the tables of a change that were not published when Apply began, nor by it since. Only these are locked.
 func (w *applying) missing(c *Change) []uint32 {
 	var missing []uint32
 	for _, oid := range w.changes.updated().NotPublished(w.members, c.tables) {

@@ -14,8 +14,8 @@ import (
 	"lapse/schemas"
 )
 
-// checkDeleter says whether the deleter of the table's owner lacks something, and whether it is to be tried to give it that: a missing right
-// is known before anything is written.
+// checkDeleter checks whether the deleter of the table's owner lacks something, and whether to try the grants: missing rights are known
+// before anything is written.
 func (a *Applier) checkDeleter(ctx context.Context, c *Change) (tries bool, err error) {
 	if a.Conn == nil {
 		return false, nil
@@ -29,8 +29,8 @@ func (a *Applier) checkDeleter(ctx context.Context, c *Change) (tries bool, err 
 	return err == nil && !ready && c.Writes(), err
 }
 
-// tryDeleters gives deleters their rights and takes them back, those of one owner's tables in one transaction: what one table has in common with
-// another is given once. What somebody has locked is found out later.
+// tryDeleters grants deleters their rights and rolls that back, for one owner's tables in one transaction: rights that tables share are
+// granted once. If a table is locked, its problems are found later.
 func (a *Applier) tryDeleters(ctx context.Context, checks []checked) error {
 	byOwner, owners := map[uint32][]*checked{}, []uint32{}
 	for i := range checks {
@@ -62,11 +62,11 @@ func (a *Applier) tryDeleters(ctx context.Context, checks []checked) error {
 	return nil
 }
 
-// triesAtMost is how long a transaction tries: it keeps others from changing deleters.
+// triesAtMost bounds a transaction of tries, because it keeps other sessions from changing deleters.
 const triesAtMost = 500 * time.Millisecond
 
-// tryTogether returns how many passed. Where it is none, err is of the first, to which nothing had been given before: it names all that is
-// missing.
+// tryTogether returns how many passed. If none did, err is the first one's, before which nothing was granted, so that it names everything
+// that is missing.
 func (a *Applier) tryTogether(ctx context.Context, all []*checked) (passed int, err error) {
 	tx, err := a.Conn.Begin(ctx)
 	if err != nil {

@@ -18,40 +18,40 @@ import (
 	"lapse/schemas"
 )
 
-// Applier makes the policies of a database equal a file: Difference compares, Apply writes.
+// Applier makes the policies of a database match a file: Difference compares, Apply writes.
 type Applier struct {
 	site.Session
-	AuditRequired bool   // what policies delete from must be published
+	AuditRequired bool   // the tables of policies must be published
 	Prune         bool   // policies that are not in the file are dropped
 	Arm           bool   // arm versions that let more rows fall due
 	Reason        string // for the record
-	// Draft counts what falls due, before anything is written; nil does not count. No count goes further than CountAtMost.
+	// Draft counts what falls due before anything is written; nil: no counts. No count goes further than CountAtMost.
 	Draft       *database.Draft
 	CountAtMost int64
 	// Login opens a session of the applying login's own, in which indexes are made and dropped.
 	Login func(ctx context.Context) (*pgx.Conn, error)
-	// Indexing is told how far an index is that is made; nil is told nothing.
+	// Indexing is called with the progress of an index; may be nil.
 	Indexing func(IndexProgress)
-	// Far is told which policy of how many a step has come to; nil is told nothing.
+	// Far is called with the policy that a step has reached, of how many; may be nil.
 	Far func(step string, nth, of int)
-	// Tell is called for each policy once its change is committed; nil is not called.
+	// Tell is called for each policy once its change is committed; may be nil.
 	Tell func(c *Change)
 }
 
-// Change is what Apply does about one policy. It marshals to JSON as is.
+// Change is what Apply does with one policy. It marshals to JSON as is.
 type Change struct {
 	change.Change
 	Publish  []string  `json:"publish,omitempty"` // tables that are to be published
 	Applied  bool      `json:"applied"`
-	Grant    bool      `json:"grant,omitempty"`  // the deleter lacks a right, on a partition made since for instance
+	Grant    bool      `json:"grant,omitempty"`  // the deleter lacks a right, for instance on a new partition
 	Grants   []string  `json:"grants,omitempty"` // the statements that give it what it lacks, as they will run
 	Leave    []string  `json:"leave,omitempty"`  // tables that leave their publication: no policy needs them there
 	NewlyDue *NewlyDue `json:"newly_due,omitempty"`
-	// Build are the statements that make the policy's index, before its version is written; DropIndexes are indexes that Lapse
-	// made and no policy asks for any more.
+	// Build are the statements that make the policy's index, before its version is written; DropIndexes are indexes that Lapse made and that no
+	// policy asks for any more.
 	Build       []string `json:"build,omitempty"`
 	DropIndexes []string `json:"drop_indexes,omitempty"`
-	Left        []string `json:"-"` // of Leave, what is still published after Apply, and what to do; Warnings has it too
+	Left        []string `json:"-"` // the tables of Leave that are still published after Apply, and what to do; also in Warnings
 
 	tables   []uint32 // all that must be published
 	leaving  []replication.Member
@@ -72,17 +72,17 @@ func (cs Changes) Write() bool {
 	return slices.ContainsFunc(cs, func(c Change) bool { return c.Writes() })
 }
 
-// Unfit reports whether a policy in force cannot delete from its table, and nobody has paused it.
+// Unfit reports whether a policy in force cannot delete from its table, and is not paused.
 func (cs Changes) Unfit() bool {
 	return slices.ContainsFunc(cs, func(c Change) bool { return c.Unfit && c.ToState != schemas.Paused })
 }
 
-// HeldBack reports whether a version waits for a yes, and nobody has paused its policy.
+// HeldBack reports whether a version waits for a person, and its policy is not paused.
 func (cs Changes) HeldBack() bool {
 	return slices.ContainsFunc(cs, func(c Change) bool { return c.HeldBack != 0 && c.ToState != schemas.Paused })
 }
 
-// refused lets problems with the table of one policy refuse the file, unless the policy can do without its table.
+// refused refuses the file because of problems with a policy's table, unless the change can do without the table.
 func (c *Change) refused(problems []error) yamldoc.Errors {
 	if len(problems) == 0 {
 		return nil
@@ -100,9 +100,8 @@ func (c *Change) refused(problems []error) yamldoc.Errors {
 	return all
 }
 
-// Difference compares a file with what is in force and with what is published, and refuses what cannot be written. Nothing
-// is changed, and no table of a user's is locked. Its error has all that is
-// wrong, with the file and with the database, of all policies.
+// Difference compares a file with what is in force and with what is published, and refuses what cannot be written. It changes nothing, and
+// locks no user's table. Its error has everything that is wrong with the file and with the database, for all policies.
 func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Changes, error) {
 	changes, mistakes, err := a.Preview(ctx, file)
 	if err != nil {
@@ -131,10 +130,10 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 	return changes, nil
 }
 
-// Preview says how a file differs from what is in force, and all that keeps it from being applied: of each policy, in the order of the file.
-// `lapse plan -f` and `lapse apply` both ask here. Without a connection it asks over Draft, in a database that need not be installed: then
-// nobody knows which login will apply, and what it lacks is not looked for. The changes are of the policies that could be read; one whose Resolved
-// is set can be surveyed, refused or not.
+// Preview says how a file differs from what is in force, and everything that keeps it from being applied, policy by policy in the order of
+// the file. `lapse plan -f` and `lapse apply` both call it. Without a connection it works over Draft, in a database that need not be
+// installed: then it does not know which login will apply, and does not check that login's rights. It returns the changes of the policies
+// that could be read; one whose Resolved is set can be surveyed, refused or not.
 func (a *Applier) Preview(ctx context.Context, file *policyfile.File) (changes Changes, mistakes yamldoc.Errors, err error) {
 	look := func(db replication.Querier, differences []change.Change, err error) error {
 		if err != nil && !errors.As(err, &mistakes) {
@@ -160,7 +159,7 @@ func (a *Applier) Preview(ctx context.Context, file *policyfile.File) (changes C
 	return changes, mistakes, err
 }
 
-// check looks for what keeps changes from being written beside what change.Difference has found.
+// check looks for what keeps changes from being written, in addition to what change.Difference has found.
 func (a *Applier) check(ctx context.Context, db replication.Querier, changes Changes) (mistakes yamldoc.Errors, err error) {
 	members, err := replication.Members(ctx, db)
 	if err != nil {
@@ -211,7 +210,7 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 	return mistakes, nil
 }
 
-// far tells how far a step is.
+// far reports the progress of a step.
 func (a *Applier) far(step string) change.Far {
 	return func(nth, of int) {
 		if a.Far != nil {
@@ -220,11 +219,11 @@ func (a *Applier) far(step string) change.Far {
 	}
 }
 
-// checked is what was found wrong with a change.
+// checked is the result of checking a change.
 type checked struct {
-	*Change                   // nil: it was not looked at
+	*Change                   // nil: not checked
 	published, deleter, index []error
-	tries                     bool // the deleter's rights are to be tried
+	tries                     bool // try the deleter's rights
 }
 
 // sayUnarmed warns that --arm leaves a policy unarmed because its file does not ask for it.
@@ -239,12 +238,12 @@ func (c *Change) sayUnarmed() {
 	c.Warnings = append(c.Warnings, fmt.Sprintf("%s: --arm arms what its file lets delete. Look at `lapse plan %s`, then write state: armed in the file, or say yes with `lapse policy arm %[2]s`", what, c.Policy))
 }
 
-// nothingApplied says what became of a file's other policies when one was refused.
+// nothingApplied says what happened to a file's other policies when one was refused.
 func nothingApplied(mistakes yamldoc.Errors) error {
 	return fmt.Errorf("%w\nnothing of the file was applied: fix this, or remove the policy from the file, and apply it again", mistakes)
 }
 
-// Fit is resolve.Fit, which replication answers: both ask the one function that decides what can be published.
+// Fit is resolve.Fit: it asks replication, which decides what can be published.
 func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err error) {
 	err = replication.CheckIdentity(ctx, tx, table)
 	var identity *replication.IdentityError
@@ -254,8 +253,8 @@ func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err erro
 	return "", err
 }
 
-// checkPublished lists what is not published, and what is wrong with publishing it. Without an audit it lists what publications of
-// others do to deletions.
+// checkPublished lists what is not published, and what is wrong with publishing it. Without an audit it lists how publications of others
+// affect deletions.
 func (a *Applier) checkPublished(ctx context.Context, db replication.Querier, members []replication.Member, updates site.Updated, c *Change) (problems []error, err error) {
 	if !a.AuditRequired {
 		for _, table := range c.Resolved.Published {
@@ -291,7 +290,7 @@ func (a *Applier) checkPublished(ctx context.Context, db replication.Querier, me
 	return append(problems, owners...), err
 }
 
-// checkOwners finds the tables that this login may not publish: only who has their owners' rights may, and may use their schemas.
+// checkOwners finds the tables that this login may not publish: it needs their owners' rights, and the use of their schemas.
 func (a *Applier) checkOwners(ctx context.Context, c *Change) (problems []error, err error) {
 	rows, err := a.Conn.Query(ctx, `
 		select format('%I.%I', n.nspname, c.relname), quote_ident(o.rolname), o.rolsuper, quote_ident(session_user), quote_ident(n.nspname),

@@ -14,9 +14,9 @@ import (
 	"lapse/schemas"
 )
 
-// leavers finds the tables of dropped policies that are in a publication and that no other policy needs there. They would do
-// harm: a published table that loses its primary key refuses its own deletes. Of a policy that was dropped by an apply that
-// did not end, or whose table was in use then, there is a change of its own, which does nothing else.
+// leavers finds the tables of dropped policies that are in a publication but that no other policy needs there. They would do harm: a
+// published table that loses its primary key refuses its own deletes. If a policy was dropped by an apply that did not end, or while its
+// table was in use, a change of its own removes the table and does nothing else.
 func (a *Applier) leavers(ctx context.Context, changes Changes) (Changes, error) {
 	members, err := replication.Members(ctx, a.Conn)
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *Applier) leavers(ctx context.Context, changes Changes) (Changes, error)
 		}
 		for _, m := range candidates {
 			if slices.Contains(touched[p.Name], m.OID) && !needed[m.OID] {
-				needed[m.OID] = true // it leaves once
+				needed[m.OID] = true // remove it only once
 				c.Leave = append(c.Leave, schemas.Identifier(m.Schema, m.Name))
 				c.leaving = append(c.leaving, m)
 			}
@@ -101,8 +101,7 @@ func (a *Applier) everKnown(ctx context.Context) ([]policyTable, error) {
 	return all, nil
 }
 
-// leave takes the tables of a dropped policy out of their publications, as far as nobody has to wait for it. What stays is a
-// warning.
+// leave removes the tables of a dropped policy from their publications, as far as that makes no session wait. What stays is a warning.
 func (a *Applier) leave(ctx context.Context, c *Change) {
 	for _, m := range c.leaving {
 		table := schemas.Identifier(m.Schema, m.Name)
@@ -116,8 +115,8 @@ func (a *Applier) leave(ctx context.Context, c *Change) {
 	c.Warnings = append(c.Warnings, c.Left...)
 }
 
-// dropDeleters removes the roles that delete for nobody any more, and from the others what they were granted one by one for
-// policies that are gone: on a superuser's tables, for which PostgreSQL locks them, and on schemas. Nobody is waited for.
+// dropDeleters removes the roles that no longer delete for any policy. From the others it revokes rights that were granted one by one for
+// policies that are gone: on a superuser's tables, for which PostgreSQL locks them, and on schemas. It waits for no session.
 func (a *Applier) dropDeleters(ctx context.Context) error {
 	if ctx.Err() != nil || a.Conn.IsClosed() {
 		return nil

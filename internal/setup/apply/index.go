@@ -15,23 +15,23 @@ import (
 	"lapse/schemas"
 )
 
-// An index that a policy asks for is made by the applying login as the table's owner, CONCURRENTLY, in a session of its own,
-// before the policy's version is written. It is put on record first:
+// The applying login makes a policy's index as the table's owner, CONCURRENTLY, in a session of its own, before the policy's version is
+// written. The index is put on record first:
 //
-//	crash before the record       nothing is there
-//	crash before it is made       a record of nothing; the next apply makes the index, or forgets the record
-//	crash while it is made        the server goes on, or leaves an index that is not valid; the next apply waits for the one,
-//	                              and drops and makes again the other
-//	crash between two partitions  the index of the root is not valid; the next apply goes on with the next partition
+//	crash before the record       nothing exists
+//	crash before it is made       a record without an index; the next apply makes the index, or deletes the record
+//	crash while it is made        the server continues, or leaves an invalid index; the next apply waits for the first,
+//	                              and drops and makes again the second
+//	crash between two partitions  the index of the root is invalid; the next apply continues with the next partition
 //
-// Making and dropping wait for transactions that use the table, and nobody who reads or writes rows waits behind them.
+// Making and dropping wait for transactions that use the table, but sessions that read or write rows do not wait for them.
 
-// IndexProgress is how far an index has come.
+// IndexProgress is the progress of making an index.
 type IndexProgress struct {
 	Index       string // schema.index, quoted
 	Phase       string // in PostgreSQL's words
 	Done, Total int64  // of what the phase counts; zero where it counts nothing
-	Ended       bool   // nothing more will be told of this index
+	Ended       bool   // the last report on this index
 }
 
 // String is the line for a person.
@@ -44,18 +44,18 @@ func (p IndexProgress) String() string {
 
 const (
 	progressPause = time.Second
-	// cancelPatience is how long an index that is not wanted any more may take to say so.
+	// cancelPatience is how long canceling an index may take.
 	cancelPatience = 10 * time.Second
 )
 
-// build makes what a policy's index lacks.
+// build makes what is missing of a policy's index.
 func (w *applying) build(ctx context.Context, c *Change) error {
 	b, err := w.indexing(ctx, c.Resolved.TableOID)
 	if err != nil {
 		return err
 	}
 	defer database.Close(b.conn)
-	finished := map[string]bool{} // somebody made it while we looked
+	finished := map[string]bool{} // another session finished it meanwhile
 	for _, step := range c.Resolved.Build {
 		if finished[step.Index()] && step.Does != index.AttachPartition {
 			continue
@@ -78,7 +78,7 @@ func (w *applying) build(ctx context.Context, c *Change) error {
 	return nil
 }
 
-// checkIndex says what keeps this login from making the policy's index: it makes it as the table's owner, who must be able to.
+// checkIndex says what keeps this login from making the policy's index: it must be able to act as the table's owner.
 func (a *Applier) checkIndex(ctx context.Context, c *Change) (problems []error, err error) {
 	if a.Conn == nil || len(c.Resolved.Build) == 0 {
 		return nil, nil
@@ -128,7 +128,7 @@ func closedSchema(owner, schema string, cause error) error {
 	}
 }
 
-// indexing is a session in which indexes of one table are made and dropped.
+// indexing is a session that makes and drops indexes of one table.
 type indexing struct {
 	*Applier
 	conn  *pgx.Conn
@@ -136,8 +136,8 @@ type indexing struct {
 	super bool   // the owner is a superuser
 }
 
-// indexing opens the session, as the table's owner. Code of the owner that runs while an index is made has only the owner's
-// rights: PostgreSQL sees to that, and this session can do no more.
+// indexing opens the session, as the table's owner. PostgreSQL runs code of the owner during index creation with the owner's rights only,
+// and this session has no others.
 func (a *Applier) indexing(ctx context.Context, relation uint32) (*indexing, error) {
 	if a.Login == nil {
 		return nil, errors.New("make an index: there is no session to make it in")
@@ -174,7 +174,7 @@ func (b *indexing) open(ctx context.Context, relation uint32) error {
 	return nil
 }
 
-// refused says what to do about an error.
+// refused adds to an error what to do.
 func (b *indexing) refused(err error, step *index.Step) error {
 	switch schemas.StateOf(err) {
 	case schemas.SQLStateInsufficientPrivilege:
@@ -185,7 +185,7 @@ func (b *indexing) refused(err error, step *index.Step) error {
 	return err
 }
 
-// record puts an index on record, has it made, and notes which it is.
+// record records an index, makes it, and records its oid.
 func (b *indexing) record(ctx context.Context, c *Change, step *index.Step, create func() error) error {
 	_, err := b.Conn.Exec(ctx, `
 		insert into lapse.made_index (relation, schema, name, policy) values ($1, $2, $3, $4)
@@ -207,8 +207,7 @@ func (b *indexing) record(ctx context.Context, c *Change, step *index.Step, crea
 	return nil
 }
 
-// leftover drops an index of ours that is not valid, once nobody makes it any more. finished says that it became valid while we
-// waited.
+// leftover drops an invalid index of ours, once no session makes it any more. finished: it became valid meanwhile.
 func (b *indexing) leftover(ctx context.Context, step *index.Step) (finished bool, err error) {
 	var ours bool
 	if err := b.Conn.QueryRow(ctx, `select exists (select from lapse.made_index m where m.relation = $1 and m.name = $2)`,
@@ -235,7 +234,7 @@ func (b *indexing) leftover(ctx context.Context, step *index.Step) (finished boo
 	return false, b.alone(ctx, step)
 }
 
-// briefly runs a statement that others may have to wait behind: only for a moment.
+// briefly runs a statement for which others may have to wait, with a short lock_timeout.
 func (b *indexing) briefly(ctx context.Context, step *index.Step) error {
 	s := &site.Session{Conn: b.conn, Roles: b.Roles, Log: b.Log}
 	return s.Locked(ctx, step.SQL, func(tx pgx.Tx) error {
@@ -244,8 +243,8 @@ func (b *indexing) briefly(ctx context.Context, step *index.Step) error {
 	})
 }
 
-// alone runs a statement that takes long, outside a transaction, and tells how far it is. If ctx ends, the server is told to
-// give up, and has said so when alone returns.
+// alone runs a long statement outside a transaction, and reports its progress. If ctx ends it cancels the statement, and returns when that
+// is confirmed.
 func (b *indexing) alone(ctx context.Context, step *index.Step) error {
 	done := make(chan struct{})
 	var result error // to be read once done is closed
@@ -284,7 +283,7 @@ func (b *indexing) cancel(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// tell asks the server how far it is. The session that makes the index is the login's, and only who has its rights sees it.
+// tell reads the progress from the server. The session that makes the index is the login's, so only a role with its rights sees it.
 func (b *indexing) tell(ctx context.Context, step *index.Step) {
 	if b.Indexing == nil {
 		return
@@ -299,7 +298,7 @@ func (b *indexing) tell(ctx context.Context, step *index.Step) {
 			       case when p.blocks_total > 0 then p.blocks_total else p.tuples_total end
 			  from pg_stat_progress_create_index p where p.pid = $1 and p.phase is not null`, b.conn.PgConn().PID()).Scan(&p.Phase, &p.Done, &p.Total)
 	})
-	if err == nil { // it is not there yet, or done
+	if err == nil { // not listed yet, or done
 		b.Indexing(p)
 	}
 }

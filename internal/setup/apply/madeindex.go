@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// dropIndexTimeout is how long dropping an index waits for who uses its table. What is left is dropped by the next apply.
+// dropIndexTimeout is how long dropping an index waits for users of its table. The next apply drops what is left.
 const dropIndexTimeout = "2s"
 
 // MadeIndex is an index on record.
@@ -23,8 +23,8 @@ type MadeIndex struct {
 	Name     string
 	Policy   schemas.PolicyName
 	Table    uint32 // the root
-	There    bool   // it is the one that was made
-	Whole    bool   // it is of a partitioned table
+	There    bool   // the index is the one that was made
+	Whole    bool   // it is an index of a partitioned table
 }
 
 // Index is its name in SQL.
@@ -38,7 +38,7 @@ func (m *MadeIndex) DropSQL() string {
 	return "drop index concurrently if exists " + m.Index()
 }
 
-// MadeIndexes are the indexes on record, those of partitioned tables first: the others may go with them.
+// MadeIndexes are the indexes on record, those of partitioned tables first, because the others may be dropped with them.
 func MadeIndexes(ctx context.Context, q database.Querier) ([]MadeIndex, error) {
 	rows, _ := q.Query(ctx, `
 		select m.relation, coalesce(n.nspname, m.schema)::text, coalesce(x.relname, m.name)::text, m.policy,
@@ -54,8 +54,8 @@ func MadeIndexes(ctx context.Context, q database.Querier) ([]MadeIndex, error) {
 	return all, nil
 }
 
-// unneededIndexes notes which indexes of Lapse's no policy asks for any more. Of a policy that was dropped by an apply that did not
-// end there is a change of its own, which does nothing else.
+// unneededIndexes finds Lapse's indexes that no policy asks for any more. If a policy was dropped by an apply that did not end, a change of
+// its own drops its index and does nothing else.
 func (a *Applier) unneededIndexes(ctx context.Context, changes Changes) (Changes, error) {
 	made, err := MadeIndexes(ctx, a.Conn)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *Applier) unneededIndexes(ctx context.Context, changes Changes) (Changes
 	return changes, nil
 }
 
-// DropMadeIndexes drops indexes that Lapse made, as far as that takes no long wait. It returns what stays, and what to do.
+// DropMadeIndexes drops indexes that Lapse made, without long waits. It returns what stays, and what to do.
 func (a *Applier) DropMadeIndexes(ctx context.Context, made []MadeIndex) (left []string) {
 	for i := range made {
 		m := &made[i]
@@ -99,7 +99,7 @@ func (a *Applier) dropIndex(ctx context.Context, m *MadeIndex) error {
 		}
 		defer database.Close(b.conn)
 		step := &index.Step{Relation: m.Relation, Schema: m.Schema, Name: m.Name, SQL: m.DropSQL()}
-		if m.Whole { // its partitions' go with it, in one moment
+		if m.Whole { // the partitions' are dropped with it, at once
 			err = b.briefly(ctx, step)
 		} else {
 			if _, err := b.conn.Exec(ctx, "set lock_timeout = "+schemas.Literal(dropIndexTimeout)); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// old is how long a transaction may be open. It keeps dead rows in every table of its database, which deletions read past, and
-// the log of every database from being given back.
+// old is how long a transaction may be open. It keeps dead rows in every table of its database, which deletions must read past, and keeps
+// the server from removing log for every database.
 const old = "1 hour"
 
 func (e *examination) checkPrepared(ctx context.Context) ([]Finding, error) {
@@ -76,7 +76,7 @@ func (e *examination) checkLong(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// checkLoad asks whether the executor sees what it is to spare. Without the right it deletes all the same.
+// checkLoad checks whether the executor can see the load that it is to spare. Without the right it deletes nevertheless.
 func (e *examination) checkLoad(ctx context.Context) ([]Finding, error) {
 	if !e.roles {
 		return nil, nil

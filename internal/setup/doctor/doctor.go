@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Examine goes through all checks. Where nothing is installed it checks the server alone. An error says that the connection
-// is lost; what a single check cannot be told is a finding.
+// Examine makes all checks. If nothing is installed it only checks the server. An error means that the connection is lost; what a single
+// check cannot find out is a finding.
 func (d Doctor) Examine(ctx context.Context) ([]Finding, error) {
 	e := &examination{Doctor: d}
 	err := d.Conn.QueryRow(ctx, `select current_database()::text, current_setting('server_version_num')::int,
@@ -38,7 +38,7 @@ func (d Doctor) Examine(ctx context.Context) ([]Finding, error) {
 	return all, nil
 }
 
-// checks are those that need no policy. "schema lapse" says whether anything is installed, and which policies are in force.
+// checks are the checks that need no policy. "schema lapse" finds whether anything is installed, and which policies are in force.
 func (e *examination) checks() []check {
 	return []check{
 		{"read only", e.checkReadOnly}, // the statements that fix the others write

@@ -24,7 +24,7 @@ const (
 	Fail Grade = "fail" // something does not work, or is not safe
 )
 
-// Finding is what a check of the doctor's has found.
+// Finding is the result of one of the doctor's checks.
 type Finding struct {
 	Check  string   `json:"check"`
 	Grade  Grade    `json:"grade"`
@@ -33,9 +33,8 @@ type Finding struct {
 	Advice string   `json:"advice,omitempty"` // what to do where no statement does it, or none that a stranger should choose
 }
 
-// Doctor checks a database and says what is wrong with it. It changes nothing, takes no lock that others wait for, and reads
-// the system catalog and schema lapse alone: nothing of a user's table. So it takes any login. What the login may not see is a
-// warning.
+// Doctor checks a database and says what is wrong with it. It changes nothing, takes no lock that others wait for, and reads only the
+// system catalog and schema lapse, never a user's table. So any login can run it. What the login may not see is a warning.
 type Doctor struct {
 	Conn   *pgx.Conn
 	Roles  schemas.Roles
@@ -50,7 +49,7 @@ type check struct {
 	find func(context.Context) ([]Finding, error)
 }
 
-// examination is a Doctor's at work.
+// examination is a Doctor at work.
 type examination struct {
 	Doctor
 	database  string
@@ -60,12 +59,12 @@ type examination struct {
 	policies  []record.InForce
 }
 
-// ok is the one line of a check that found nothing wrong.
+// ok is the line of a check that found nothing wrong.
 func ok(format string, args ...any) []Finding {
 	return []Finding{{Grade: OK, Text: fmt.Sprintf(format, args...)}}
 }
 
-// one is the one finding of a check.
+// one is a check's only finding.
 func one(grade Grade, fix []string, format string, args ...any) []Finding {
 	return []Finding{{Grade: grade, Text: fmt.Sprintf(format, args...), Fix: fix}}
 }
@@ -94,14 +93,13 @@ func (e *examination) list(ctx context.Context, sql string, args ...any) ([]stri
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// setting is the server's own value of a setting, not the one that this session was started with.
+// setting returns the server's own value of a setting, not this session's.
 func (e *examination) setting(ctx context.Context, name string) (value string, err error) {
 	err = e.Conn.QueryRow(ctx, `select pg_catalog.current_setting($1)`, name).Scan(&value)
 	return value, err
 }
 
-// setForSessions lists what databases and roles set for their sessions, if it is another value than wanted: each as the
-// statement that takes it back.
+// setForSessions lists where databases and roles set a setting to another value than wanted, each as the statement that resets it.
 func (e *examination) setForSessions(ctx context.Context, name, wanted string) ([]string, error) {
 	return e.list(ctx, `
 		select case when s.setrole = 0 then format('alter database %I reset %I', d.datname, $1::text)

@@ -15,7 +15,7 @@ import (
 	"lapse/schemas"
 )
 
-// checkCatalog calls nothing in the schema before it is known for Lapse's.
+// checkCatalog calls nothing in the schema before it knows that it is Lapse's.
 func (e *examination) checkCatalog(ctx context.Context) ([]Finding, error) {
 	if !e.roles {
 		missing, err := e.list(ctx, `
@@ -96,8 +96,8 @@ func (e *examination) checkPublications(ctx context.Context) ([]Finding, error) 
 	return ok("as Lapse left them"), nil
 }
 
-// checkCopy compares what the evidence says of this database with what it is. A copy of the whole server is judged by the
-// auditor, beside the log: `lapse history`.
+// checkCopy compares what the evidence says about this database with the database. A copy of the whole server can only be judged with the
+// log: `lapse history`.
 func (e *examination) checkCopy(ctx context.Context) ([]Finding, error) {
 	if e.installed == nil {
 		return nil, nil
@@ -153,7 +153,7 @@ func (e *examination) checkPaused(ctx context.Context) ([]Finding, error) {
 	return ok("deletions are not paused"), nil
 }
 
-// checkHolds counts the legal holds. The only fault is a hold that nobody waited for: batches that have not seen it may still run.
+// checkHolds counts the legal holds. The only fault is a hold whose placing was not finished: batches that have not seen it may still run.
 func (e *examination) checkHolds(ctx context.Context) ([]Finding, error) {
 	if e.installed == nil {
 		return nil, nil

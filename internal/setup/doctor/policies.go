@@ -8,7 +8,7 @@ import (
 	"lapse/planner/record"
 )
 
-// checkExecutors asks whether somebody works where policies are late.
+// checkExecutors checks whether an executor is at work while policies are late.
 func (e *examination) checkExecutors(ctx context.Context) ([]Finding, error) {
 	if len(e.policies) == 0 {
 		return nil, nil
@@ -27,7 +27,7 @@ func (e *examination) checkExecutors(ctx context.Context) ([]Finding, error) {
 	return ok("no policy is late by more than its latitude because none runs"), nil
 }
 
-// checkStays asks why due rows stay: a policy that keeps them until a person has done something is as bad as one that cannot work.
+// checkStays checks why due rows stay: a policy that keeps them until a person acts is as bad as one that cannot work.
 func (e *examination) checkStays(ctx context.Context) ([]Finding, error) {
 	if len(e.policies) == 0 {
 		return nil, nil

@@ -42,8 +42,8 @@ func (e *examination) checkRoles(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// checkAttributes asks for those that a role has and needs not: with CREATEROLE it could make itself a member of what owns the
-// tables, with BYPASSRLS or REPLICATION it reads more than it should.
+// checkAttributes finds attributes that a role has but does not need: with CREATEROLE it could join the owners of tables, with BYPASSRLS or
+// REPLICATION it could read more than it should.
 func (e *examination) checkAttributes(ctx context.Context) ([]Finding, error) {
 	if !e.roles {
 		return nil, nil
@@ -114,8 +114,7 @@ func (e *examination) checkGrants(ctx context.Context) ([]Finding, error) {
 	return ok("%s may use the roles", strings.Join(logins, ", ")), nil
 }
 
-// checkTableRights asks for rights on the tables of policies that executor, auditor and catalog's owner must not have: the
-// functions delete, and nobody else of Lapse's.
+// checkTableRights finds rights on the tables of policies that executor, auditor and catalog's owner must not have: only the functions delete.
 func (e *examination) checkTableRights(ctx context.Context) ([]Finding, error) {
 	if e.installed == nil {
 		return nil, nil
@@ -169,7 +168,7 @@ func (e *examination) checkTableRights(ctx context.Context) ([]Finding, error) {
 	return ok("the deletion functions are the only way to the tables of policies"), nil
 }
 
-// checkMessages asks who may write the tag that other programs read. Events do not depend on it.
+// checkMessages checks who may write the tag that other programs read. Events do not depend on it.
 func (e *examination) checkMessages(ctx context.Context) ([]Finding, error) {
 	open, err := e.list(ctx, `
 		select p.oid::regprocedure::text

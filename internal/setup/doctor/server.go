@@ -91,7 +91,7 @@ func (e *examination) checkRetention(ctx context.Context) ([]Finding, error) {
 	return ok("max_slot_wal_keep_size is %s", keep), nil
 }
 
-// checkSetting is for a setting that has one good value.
+// checkSetting checks a setting that has one good value.
 func (e *examination) checkSetting(ctx context.Context, name, wanted, harm string) ([]Finding, error) {
 	fix, err := e.setForSessions(ctx, name, wanted)
 	if err != nil {
@@ -162,7 +162,7 @@ func (e *examination) checkSynchronous(ctx context.Context) ([]Finding, error) {
 		"synchronous_standby_names is %s, which takes the audit's stream for a standby: commits wait for Kafka", names), nil
 }
 
-// What the clocks may differ by. The executor refuses to work beyond the second.
+// How far the clocks may differ. Beyond the second limit the executor refuses to work.
 const (
 	clockOff  = time.Second
 	clockFail = 5 * time.Second
@@ -178,7 +178,7 @@ func (e *examination) checkClock(ctx context.Context) ([]Finding, error) {
 	}
 	took := e.Now().Sub(before)
 	skew := server.Sub(before.Add(took / 2)).Round(time.Millisecond)
-	off := skew.Abs() - took/2 // less than that may be the way there
+	off := skew.Abs() - took/2 // the round trip explains smaller differences
 	const advice = "set the clocks by NTP, on the server and on the machine of the executor"
 	switch {
 	case off > clockFail:

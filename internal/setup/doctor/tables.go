@@ -20,7 +20,7 @@ import (
 	"lapse/replication"
 )
 
-// tables are the checks of each policy in force and its table, and of what all of them do.
+// tables are the checks of each policy in force and its table, and of what they have in common.
 func (e *examination) tables() []check {
 	var all []check
 	seen := map[string]bool{} // two policies may reach one child

@@ -16,8 +16,8 @@ import (
 	"lapse/schemas"
 )
 
-// Move says that a hold is on another table, as when its own was made again under another name: with the same keys or the same
-// condition. What it was on before, as far as it is there, stays held. It returns when no batch that did not see that can commit any more.
+// Move moves a hold to another table, for instance when its own was made again under another name, with the same keys or the same
+// condition. Its former tables, as far as they exist, stay held. Move returns when no batch that did not see this can commit any more.
 //
 //	crash before the first commit     nothing has happened
 //	crash after it                    every batch that begins obeys the hold on both tables; the next command that places, moves, releases
@@ -67,7 +67,7 @@ func Move(ctx context.Context, s *site.Session, id schemas.HoldID, to, reason st
 	return nil
 }
 
-// heldTable reads on which table a hold is that can be moved.
+// heldTable reads the table of a hold, if the hold can be moved.
 func heldTable(ctx context.Context, tx pgx.Tx, id schemas.HoldID) (was hold.Table, err error) {
 	var state, columns string
 	err = tx.QueryRow(ctx, `
@@ -92,8 +92,8 @@ func heldTable(ctx context.Context, tx pgx.Tx, id schemas.HoldID) (was hold.Tabl
 	return was, nil
 }
 
-// Faults records what holds are on now, and lists what is wrong with their tables, each with what to do, and the policies that stop
-// because they cannot obey a hold.
+// Faults records which tables holds cover now. It lists what is wrong with them, each with what to do, and the policies that stop because
+// they cannot obey a hold.
 func Faults(ctx context.Context, s *site.Session) (faults []string, err error) {
 	err = pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
 		if err := access.Become(ctx, tx, s.Roles.Owner); err != nil {
@@ -115,7 +115,7 @@ func Faults(ctx context.Context, s *site.Session) (faults []string, err error) {
 	return faults, nil
 }
 
-// ReadFaults lists what is wrong with the tables of the holds that are enforced, each with what to do. It takes any login of Lapse's.
+// ReadFaults lists what is wrong with the tables of enforced holds, each with what to do. Any login of Lapse's may call it.
 func ReadFaults(ctx context.Context, q database.Querier) ([]string, error) {
 	rows, _ := q.Query(ctx, `select f.fault from lapse.hold_faults() f`) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])

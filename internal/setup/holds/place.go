@@ -26,7 +26,7 @@ type Error struct{ Problem string }
 
 func (e *Error) Error() string { return e.Problem }
 
-// PendingError says that a hold is enforced by every batch that begins, and that a batch which began before it still runs.
+// PendingError says that every new batch obeys a hold, but that a batch that began before may still be running.
 type PendingError struct {
 	Hold  schemas.HoldID
 	cause error
@@ -37,7 +37,7 @@ func (e *PendingError) Error() string {
 		e.Hold, e.cause)
 }
 
-// Unwrap returns what waiting ended with.
+// Unwrap returns the error that ended the wait.
 func (e *PendingError) Unwrap() error { return e.cause }
 
 // Order is a hold to be placed.
@@ -50,12 +50,12 @@ type Order struct {
 // Placed is a hold in force.
 type Placed struct {
 	ID       schemas.HoldID
-	Hold     *hold.Hold // what it is on
-	Warnings []string   // what there is to do
+	Hold     *hold.Hold // what it covers
+	Warnings []string   // what a person should do
 }
 
-// Place places a hold, and returns when no batch that did not see it can commit any more. The same hold for the same matter is
-// not placed twice while it is in force.
+// Place places a hold, and returns when no batch that did not see it can commit any more. The same hold for the same matter is not placed
+// twice while it is in force.
 //
 //	crash before the first commit     nothing has happened
 //	crash after it                    the hold is requested: every batch that begins obeys it; the next command that places, releases
@@ -63,7 +63,7 @@ type Placed struct {
 //	crash after the second            all is done
 func Place(ctx context.Context, s *site.Session, order Order) (placed Placed, err error) {
 	err = pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
-		if err := access.Become(ctx, tx, ""); err != nil { // whose right to make temporary tables is asked for
+		if err := access.Become(ctx, tx, ""); err != nil { // as the login, which needs the right to make temporary tables
 			return err
 		}
 		var problem string
@@ -101,13 +101,13 @@ func Place(ctx context.Context, s *site.Session, order Order) (placed Placed, er
 	return placed, nil
 }
 
-// lockHolds makes the rest of the transaction the catalog's owner's, and keeps others from changing holds until its end. Batches
-// read them meanwhile.
+// lockHolds makes the rest of the transaction run as the catalog's owner, and keeps other sessions from changing holds until its end.
+// Batches can still read them.
 func lockHolds(ctx context.Context, tx pgx.Tx, roles schemas.Roles) error {
 	if err := access.Become(ctx, tx, roles.Owner); err != nil {
 		return err
 	}
-	// The gates come first, as where all batches are waited for.
+	// The gates come first, as in every transaction that waits for all batches.
 	for _, table := range []string{"lapse.gate in row exclusive", "lapse.hold in share row exclusive"} {
 		if _, err := tx.Exec(ctx, "lock table "+table+" mode"); err != nil {
 			return fmt.Errorf("lock the holds: %w", err)
@@ -116,7 +116,7 @@ func lockHolds(ctx context.Context, tx pgx.Tx, roles schemas.Roles) error {
 	return nil
 }
 
-// checkHoldsPublished refuses to place a hold that the audit would never see, as after an init that was interrupted.
+// checkHoldsPublished refuses to place a hold that the audit would never see, for instance after an interrupted init.
 func checkHoldsPublished(ctx context.Context, tx pgx.Tx) error {
 	var published bool
 	err := tx.QueryRow(ctx, `
@@ -133,7 +133,7 @@ func checkHoldsPublished(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// sameHold finds a hold in force that says the same for the same matter, 0 for none. One that is being released is another.
+// sameHold finds a hold in force with the same contents for the same matter; 0 for none. One that is being released does not count.
 func sameHold(ctx context.Context, tx pgx.Tx, hold *hold.Hold, matter string) (schemas.HoldID, error) {
 	rows, _ := tx.Query(ctx, `
 		select h.id, h.digest, c.salt
@@ -164,10 +164,10 @@ func sameHold(ctx context.Context, tx pgx.Tx, hold *hold.Hold, matter string) (s
 	return 0, nil
 }
 
-// saltSize is enough that nobody guesses a content by its digest.
+// saltSize is large enough that the digest does not reveal the contents.
 const saltSize = 32
 
-// insertHold writes the hold as requested. What is inserted is written by its position in no text.
+// insertHold writes the hold as requested.
 func insertHold(ctx context.Context, tx pgx.Tx, hold *hold.Hold, order Order) (id schemas.HoldID, err error) {
 	salt := make([]byte, saltSize)
 	_, _ = rand.Read(salt) // it does not fail
@@ -204,7 +204,7 @@ func insertHold(ctx context.Context, tx pgx.Tx, hold *hold.Hold, order Order) (i
 	return id, setHoldVersion(ctx, tx)
 }
 
-// followHolds records what holds are on now. Whatever was once below a held table stays held.
+// followHolds records which tables holds cover now. Whatever was once below a held table stays held.
 func followHolds(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, `select lapse.follow_holds()`); err != nil {
 		return fmt.Errorf("record what holds are on: %w", err)
@@ -231,7 +231,7 @@ func setHoldVersion(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// stoppedPolicies are the policies that delete nothing any more because they cannot obey a hold, each with what to do.
+// stoppedPolicies are the policies that delete nothing because they cannot obey a hold, each with what to do.
 func stoppedPolicies(ctx context.Context, tx pgx.Tx) (problems []string, err error) {
 	policies, err := record.LoadInForce(ctx, tx)
 	if err != nil {
@@ -255,8 +255,8 @@ func stoppedPolicies(ctx context.Context, tx pgx.Tx) (problems []string, err err
 	return problems, nil
 }
 
-// Finish completes what a crash left unfinished: of each hold that is requested it waits until no batch that did not see it can
-// commit, and says effective; what a hold held whose time is over is forgotten. Nothing waits where there is nothing to end.
+// Finish completes what a crash left unfinished. For each requested hold it waits until no batch that did not see it can commit, and makes
+// it effective. It deletes the contents of holds whose time is over. If there is nothing to finish, it waits for nothing.
 func Finish(ctx context.Context, s *site.Session) error {
 	var requested, over []schemas.HoldID
 	look := func(tx pgx.Tx) error {
@@ -308,7 +308,7 @@ func Finish(ctx context.Context, s *site.Session) error {
 	})
 }
 
-// endHold says that a hold is over, and forgets what it held.
+// endHold ends a hold, and deletes its contents.
 func endHold(ctx context.Context, tx pgx.Tx, id schemas.HoldID, reason string) error {
 	if err := writeHoldState(ctx, tx, id, "released", 0, reason); err != nil {
 		return err
@@ -319,10 +319,10 @@ func endHold(ctx context.Context, tx pgx.Tx, id schemas.HoldID, reason string) e
 	return nil
 }
 
-// CoolingOff is how long a hold is enforced after its release, where nobody says otherwise.
+// CoolingOff is how long a hold is enforced after its release by default.
 const CoolingOff = 30 * 24 * time.Hour
 
-// Release ends a hold: after so long, or at once for 0. Durable when it returns.
+// Release ends a hold after a time, or at once for 0. Durable when it returns.
 func Release(ctx context.Context, s *site.Session, id schemas.HoldID, after time.Duration, reason string) error {
 	if err := Finish(ctx, s); err != nil {
 		return err
@@ -345,7 +345,7 @@ func Release(ctx context.Context, s *site.Session, id schemas.HoldID, after time
 		case state == "releasing":
 			return &Error{fmt.Sprintf("hold %d is being released already: lapse hold show %d says when it ends", id, id)}
 		}
-		if err := followHolds(ctx, tx); err != nil { // on a table that is gone, a release says that nothing took its place
+		if err := followHolds(ctx, tx); err != nil { // if the table is gone, a release confirms that nothing replaced it
 			return err
 		}
 		return writeHoldState(ctx, tx, id, "releasing", after, reason)

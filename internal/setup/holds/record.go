@@ -12,11 +12,11 @@ import (
 	"lapse/schemas"
 )
 
-// Record is a hold as the published rows have it, with its state.
+// Record is a hold as published, with its state.
 type Record struct {
 	ID       schemas.HoldID `json:"hold"`
 	Table    string         `json:"table"`
-	Columns  []string       `json:"columns"`        // that it reads
+	Columns  []string       `json:"columns"`        // the columns that it reads
 	Keys     *int64         `json:"keys,omitempty"` // how many; nil: it is a condition
 	Matter   string         `json:"matter"`
 	Reason   string         `json:"reason"`
@@ -25,7 +25,7 @@ type Record struct {
 	State    string         `json:"state"` // requested, effective, releasing or released
 	// EnforcedUntil is when a hold that is being released ends.
 	EnforcedUntil *time.Time `json:"enforced_until,omitempty"`
-	// EffectiveAt is a position of the log above which no batch commits that did not obey the hold; "" while it is requested.
+	// EffectiveAt is a position of the log above which every commit obeys the hold; "" while it is requested.
 	EffectiveAt string `json:"effective_at,omitempty"`
 	Digest      string `json:"digest"`
 }
@@ -36,12 +36,12 @@ type Change struct {
 	At            time.Time  `json:"at"`
 	By            string     `json:"by"`
 	Reason        string     `json:"reason,omitempty"`
-	MovedTo       string     `json:"moved_to"` // the table; "" where it did not move
+	MovedTo       string     `json:"moved_to"` // the table; "" if it did not move
 	EnforcedUntil *time.Time `json:"enforced_until,omitempty"`
 	Position      string     `json:"position"`
 }
 
-// Read lists the holds, by number: all of them, or those that are enforced.
+// Read lists the holds by number: all of them, or only the enforced ones.
 func Read(ctx context.Context, q database.Querier, released bool) ([]Record, error) {
 	rows, _ := q.Query(ctx, `
 		select h.id, coalesce((select m.table_name from lapse.hold_state m where m.hold = h.id and m.table_oid is not null order by m.id desc limit 1), h.table_name),
@@ -62,7 +62,7 @@ func Read(ctx context.Context, q database.Querier, released bool) ([]Record, err
 	return all, nil
 }
 
-// ReadChanges lists what became of a hold, in order.
+// ReadChanges lists the changes of a hold's state, in order.
 func ReadChanges(ctx context.Context, q database.Querier, id schemas.HoldID) ([]Change, error) {
 	rows, _ := q.Query(ctx, `
 		select s.state, s.changed_at, s.changed_by, s.reason, coalesce(s.table_name, ''), s.enforced_until, s.position::text
@@ -76,13 +76,13 @@ func ReadChanges(ctx context.Context, q database.Querier, id schemas.HoldID) ([]
 	return all, nil
 }
 
-// Content is what a hold is on. It names rows: it is shown only when asked for by name, and logged nowhere.
+// Content is what a hold covers. It names rows: it is only shown on explicit request, and never logged.
 type Content struct {
 	Condition string     `json:"condition"`
 	Keys      [][]string `json:"held_keys,omitempty"`
 }
 
-// ReadContent reads what a hold is on; nil of one that is over.
+// ReadContent reads what a hold covers; nil if the hold is over.
 func ReadContent(ctx context.Context, q database.Querier, id schemas.HoldID) (*Content, error) {
 	rows, _ := q.Query(ctx, `
 		select c.condition, (select jsonb_agg(k.key order by k.key)::text from lapse.hold_key k where k.hold = c.hold)

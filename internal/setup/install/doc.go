@@ -1,10 +1,10 @@
 // Package install makes what is missing of an installation, step by step (install.go, roles.go, publications.go, slot.go), with
-// access and site, which know what each part is. A slot that is gone is refused, until somebody says that another is to be made:
+// access and site, which know the parts. It refuses to replace a lost slot until a person asks for a new one:
 //
 //	step          does                                          a crash after it leaves, and who repairs it
 //	inspect       refuses servers and schemas, changes nothing   nothing
 //	roles         makes roles and logins, with their grants      roles that own nothing; the next init uses them
-//	keys          has the keys made                              keys of no database; the next init uses them
+//	keys          makes the keys                              keys of no database; the next init uses them
 //	catalog       migrates schema lapse, version by version,     a catalog that lets no batch through; the next init goes on;
 //	              records them and the fingerprints; gives       inside it a former version, whole: see site.Catalog
 //	              roles back what they lost
@@ -19,5 +19,5 @@
 //	              killed in                                   command about holds, or init
 //	retention     checks max_slot_wal_keep_size                all is there
 //
-// Publications come before the slot: a slot that is older than one is stuck for good.
+// Publications come before the slot: a slot older than one of them would be stuck forever.
 package install

@@ -17,7 +17,7 @@ import (
 	"lapse/schemas"
 )
 
-// Player is whose session Installer.Connect opens.
+// Player says which login's session Installer.Connect opens.
 type Player string
 
 // The sessions of an installation, each over the URL that the settings have for it.
@@ -39,13 +39,13 @@ type Installer struct {
 	Others        access.Logins // of the URLs that the other commands will use
 	StreamName    string        // application_name of the auditor's stream
 	Program       string        // the version of this lapse, for the record
-	NewSlot       bool          // a slot that is gone, lost or older than a publication is made again
+	NewSlot       bool          // replace a slot that is missing, lost or older than a publication
 	Connect       func(ctx context.Context, as Player) (*pgx.Conn, error)
-	// Keys makes the keys unless they are there, or refuses, and returns their fingerprints. before is nil where nothing is
-	// installed. made says what it made, "" for nothing.
+	// Keys makes the keys unless they exist, or refuses, and returns their fingerprints. before is nil if nothing is installed. made says what it
+	// made, "" for nothing.
 	Keys func(before *site.Installation) (fingerprints map[string]string, made string, err error)
 	Log  *slog.Logger
-	// Progress is told of each step that is done; nil is told nothing.
+	// Progress is called with each step that is done; may be nil.
 	Progress func(Step)
 }
 
@@ -55,17 +55,17 @@ type Made struct {
 	Detail string `json:"detail"`
 }
 
-// Result is what Install did, and what it found.
+// Result is what Install did and found.
 type Result struct {
 	Done      []Made
 	Warnings  []string
 	NewLogins []string    // logins that were made, and have no password
-	Login     string      // the login for all other commands, where it was made or equipped
-	Replaced  bool        // the slot was made in place of one that is gone
-	SlotAt    schemas.LSN // where it begins then
+	Login     string      // the login for all other commands, if it was made or got rights
+	Replaced  bool        // the slot replaces a lost one
+	SlotAt    schemas.LSN // where it begins
 	// CatalogFound is the version that the catalog had before, 0 for none.
 	CatalogFound int
-	// Outdated are the policies whose functions another lapse wrote: nothing is deleted under them until they are applied again.
+	// Outdated are the policies whose functions another lapse wrote: they delete nothing until they are applied again.
 	Outdated []schemas.PolicyName
 }
 
@@ -78,7 +78,7 @@ func (e *SuperuserError) Error() string {
 		e.What, e.Login, e.SQL)
 }
 
-// installation is one Install on its way.
+// installing is an Install call in progress.
 type installing struct {
 	Installer
 	result       Result
@@ -86,11 +86,11 @@ type installing struct {
 	owner        *site.Session
 	before       *site.Installation // nil: nothing was installed
 	fingerprints map[string]string
-	remade       []string // publications that had to be made although there was, or had been, a slot on record
+	remade       []string // publications that were missing although a slot was, or had been, on record
 }
 
-// Install makes what is missing, step by step. What is there stays as it is. Each step is durable when it is done, and may be
-// repeated: after a crash another Install goes on. Two at once wait for each other.
+// Install makes what is missing, step by step. Existing things stay as they are. Each step is durable when it is done, and may be repeated:
+// after a crash another Install continues. Two calls at once wait for each other.
 func (i Installer) Install(ctx context.Context) (*Result, error) {
 	w := &installing{Installer: i}
 	var err error
@@ -140,7 +140,7 @@ func (w *installing) steps() []step {
 	}...)
 }
 
-// holds ends what a command that placed a hold was killed in.
+// holds finishes what a killed command has left of a hold.
 func (w *installing) holds(ctx context.Context) error { return holds.Finish(ctx, w.owner) }
 
 func (w *installing) did(what, format string, args ...any) {
@@ -154,7 +154,7 @@ func (w *installing) warn(format string, args ...any) {
 // oldestServer is the first major version that Lapse works with.
 const oldestServer = 140000
 
-// inspect refuses what nothing can be installed in. It changes nothing.
+// inspect refuses a server or a database in which nothing can be installed. It changes nothing.
 func (w *installing) inspect(ctx context.Context) error {
 	var version int
 	var standby bool
@@ -171,7 +171,7 @@ func (w *installing) inspect(ctx context.Context) error {
 		if err := replication.CheckWALLevel(ctx, w.login); err != nil {
 			return err
 		}
-		// Where no standby answers to the setting, what Install commits would wait too.
+		// If no standby matches the setting, the commits of Install would wait too.
 		if err := replication.CheckSynchronousNames(ctx, w.login, w.StreamName); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (w *installing) inspect(ctx context.Context) error {
 	return err
 }
 
-// keys has the keys made, before the catalog records their fingerprints: what is recorded is there.
+// keys makes the keys, before the catalog records their fingerprints, so that every recorded key exists.
 func (w *installing) keys(ctx context.Context) error {
 	conn, err := w.Connect(ctx, PlayOwner)
 	if err != nil {
@@ -198,7 +198,7 @@ func (w *installing) keys(ctx context.Context) error {
 	return err
 }
 
-// catalog makes the schema, or brings it to this program's version, and gives back what roles have lost there.
+// catalog makes the schema, or brings it to this program's version, and restores rights that roles have lost there.
 func (w *installing) catalog(ctx context.Context) error {
 	found, err := site.Catalog(ctx, w.owner.Conn, site.Options{
 		Roles: w.Roles, Slot: w.Slot, AuditRequired: w.AuditRequired, Keys: w.fingerprints, Program: w.Program,
@@ -232,7 +232,7 @@ func (w *installing) catalog(ctx context.Context) error {
 	return nil
 }
 
-// outdated finds which policies have to be applied again. It changes nothing.
+// outdated finds the policies that must be applied again. It changes nothing.
 func (w *installing) outdated(ctx context.Context) error {
 	policies, err := record.LoadInForce(ctx, w.owner.Conn)
 	if err != nil {
@@ -246,7 +246,7 @@ func (w *installing) outdated(ctx context.Context) error {
 	return nil
 }
 
-// retention warns of a slot that may keep the log until the disk is full. It changes nothing.
+// retention warns of a slot that may keep log until the disk is full. It changes nothing.
 func (w *installing) retention(ctx context.Context) error {
 	var keep string
 	if err := w.owner.Conn.QueryRow(ctx, `select current_setting('max_slot_wal_keep_size')`).Scan(&keep); err != nil {

@@ -14,8 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// publications makes the publications that are missing. A slot cannot be read past the time when one of them was not there:
-// so it is taken off the record before.
+// publications makes missing publications. A slot cannot be read past the time when one of them was missing, so it is first removed from the record.
 func (w *installing) publications(ctx context.Context) error {
 	conn := w.owner.Conn
 	if _, err := conn.Exec(ctx, `select lapse.begin_publications()`); err != nil {
@@ -40,7 +39,7 @@ func (w *installing) publications(ctx context.Context) error {
 	return nil
 }
 
-// ledger publishes the tables of evidence, and of what is in force, that are not published.
+// ledger publishes the tables of evidence, and of what is in force, if they are not published.
 func (w *installing) ledger(ctx context.Context) error {
 	made := slices.ContainsFunc(w.result.Done, func(m Made) bool { return m.What == "publications" })
 	members, err := replication.Members(ctx, w.owner.Conn)
@@ -53,7 +52,7 @@ func (w *installing) ledger(ctx context.Context) error {
 	return err
 }
 
-// publish publishes tables of schema lapse that are not among members. It says so, unless the publications were made just before.
+// publish publishes tables of schema lapse that are not among members. It reports that, unless the publications were made just before.
 func (w *installing) publish(
 	ctx context.Context, members []replication.Member, made bool, in replication.Publication, tables []string, join func(context.Context, pgx.Tx, uint32) error,
 ) error {
@@ -84,8 +83,7 @@ func (w *installing) publish(
 	return err
 }
 
-// tables publishes the tables of policies that are in force: where the audit was off until now they are in no publication
-// yet. What is published is read once.
+// tables publishes the tables of policies in force: if the audit was off until now, they are in no publication yet. It reads what is published once.
 func (w *installing) tables(ctx context.Context) error {
 	conn := w.owner.Conn
 	policies, err := record.LoadInForce(ctx, conn)
@@ -124,8 +122,8 @@ func (w *installing) tables(ctx context.Context) error {
 	return nil
 }
 
-// record records what is published, once all of it is right: until then batches are refused. A row filter or a column list is
-// a person's to remove: rows would be missing from the evidence, or keys.
+// record records what is published, once all of it is right; until then batches are refused. Only a person may remove a row filter or a
+// column list, with which rows or keys would be missing from the evidence.
 func (w *installing) record(ctx context.Context) error {
 	var differed bool
 	var trouble string

@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// roles makes the roles and lets the logins play them, and warns where one login is for all.
+// roles makes the roles and lets the logins play them, and warns if one login plays them all.
 func (w *installing) roles(ctx context.Context) error {
 	if err := w.equipRoles(ctx); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (w *installing) equipRoles(ctx context.Context) error {
 	return nil
 }
 
-// mustBeThere is roles for a login that may not make any.
+// mustBeThere is roles for a login that may make none.
 func (w *installing) mustBeThere(ctx context.Context) error {
 	missing, err := access.MissingRoles(ctx, w.login, w.Roles, w.Logins)
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *installing) mustBeThere(ctx context.Context) error {
 	return &SuperuserError{What: what, Login: config.User, SQL: strings.Join(grants, ";\n") + ";\n"}
 }
 
-// equip gives logins what they lack.
+// equip grants logins what they lack.
 func (w *installing) equip(ctx context.Context, logins access.Logins) error {
 	missing, err := access.MissingGrants(ctx, w.login, w.Roles, logins)
 	if err != nil || len(missing) == 0 {
@@ -119,7 +119,7 @@ func (w *installing) equip(ctx context.Context, logins access.Logins) error {
 	return nil
 }
 
-// makeLogin makes the login for all other commands, where the settings name none but a superuser's.
+// makeLogin makes the login for all other commands, if the settings name only a superuser's.
 func (w *installing) makeLogin(ctx context.Context) error {
 	name := w.Roles.Login
 	logins := access.OneLogin(name)
@@ -144,8 +144,8 @@ func (w *installing) makeLogin(ctx context.Context) error {
 	return nil
 }
 
-// checkLogin refuses, before anything is made, a role of the login's name that neither init nor the script of --grants made, unless somebody
-// has made it play the roles. One that they made is refused where somebody else is a member of it.
+// checkLogin refuses, before anything is made, a role of the login's name that neither init nor the script of --grants made, unless a
+// person has made it play the roles. If they made it, checkLogin refuses it if another role is a member of it.
 func (w *installing) checkLogin(ctx context.Context) error {
 	var there, plays bool
 	err := w.login.QueryRow(ctx, `
@@ -177,8 +177,8 @@ func (w *installing) checkLogin(ctx context.Context) error {
 		"database: postgres://%[1]s@…", schemas.Identifier(w.Roles.Login), trouble)
 }
 
-// rights gives executor and auditor back what they lost, all or nothing. Each grant is its giver's: of the functions of policies a
-// deleter, which the login must be able to become.
+// rights restores rights that executor and auditor have lost, all or nothing. Each grant is in its giver's name: for the functions of
+// policies a deleter, which the login must be able to become.
 func (w *installing) rights(ctx context.Context) error {
 	var lost []access.LostRight
 	err := pgx.BeginFunc(ctx, w.owner.Conn, func(tx pgx.Tx) (err error) {

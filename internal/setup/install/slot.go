@@ -17,8 +17,8 @@ import (
 // slotWait is how long the server may wait for transactions that are open when the slot is made.
 const slotWait = 10 * time.Minute
 
-// slot makes the slot over the auditor's connection. One that was there and is gone, or that the server gave up, is not made
-// again unless NewSlot says so: what was deleted since is in no evidence. The log goes on after it, with a gap.
+// slot makes the slot over the auditor's connection. If it is missing or lost, it is not replaced unless NewSlot is set, because there is
+// no evidence of what was deleted since. The log continues after it, with a gap.
 //
 //	crash after the former slot is given up    no slot, or none on record: nothing is deleted; the next init --new-slot goes on
 //	crash after the first slot is made,        the next init records the slot's own position, and restates the policies
@@ -67,8 +67,8 @@ func (w *installing) slot(ctx context.Context) error {
 	return w.owner.AdvanceArming(ctx, arming...)
 }
 
-// forgetSlot takes the slot off the record before publications are made that it is older than. A slot decodes a change with
-// the catalog as it was then: it cannot be read past the time when they were not there.
+// forgetSlot removes the slot from the record before publications are made that are younger. A slot decodes a change with the catalog as it
+// was then, so it cannot be read past the time when they did not exist.
 func (w *installing) forgetSlot(ctx context.Context, missing []string) error {
 	installed, err := site.ReadInstallation(ctx, w.owner.Conn, w.Roles)
 	if err != nil {
@@ -84,8 +84,7 @@ func (w *installing) forgetSlot(ctx context.Context, missing []string) error {
 	return err
 }
 
-// slotLost says whether the slot that was made is gone, or of no use any more. One that is not ours is neither: it is refused
-// later.
+// slotLost reports whether the recorded slot is missing or unusable. A slot that is not ours does not count: it is refused later.
 func slotLost(ctx context.Context, conn *pgx.Conn, state *replication.SlotState, installed *site.Installation) (bool, error) {
 	formerly := installed.SlotStart != 0 || installed.SlotMade
 	if !state.Exists {
@@ -119,8 +118,8 @@ func (w *installing) slotGone(state *replication.SlotState, start schemas.LSN) e
 		"lapse init --new-slot makes another, and the log goes on in the same topics, with a gap", w.Slot, what)
 }
 
-// giveUp drops the former slot and forgets it. Nothing is deleted from then on until there is another and the auditor has
-// read from it.
+// giveUp drops the former slot and removes it from the record. From then on nothing is deleted until there is another one and the auditor
+// has read from it.
 func (w *installing) giveUp(ctx context.Context, auditor *pgx.Conn, state *replication.SlotState) error {
 	if state.Exists {
 		if err := replication.DropSlot(ctx, auditor, w.Slot); err != nil {
@@ -159,8 +158,7 @@ func (w *installing) ensureSlot(ctx context.Context, auditor *pgx.Conn) (state r
 // firstFailover is the first version of PostgreSQL whose slots can follow to a standby.
 const firstFailover = 170000
 
-// slotOptions asks for a slot that is copied to standbys where the server can do that. A server without standbys is not
-// affected.
+// slotOptions asks for a slot that is copied to standbys if the server can do that. It makes no difference on a server without standbys.
 func slotOptions(ctx context.Context, conn *pgx.Conn) ([]replication.SlotOption, error) {
 	var version int
 	if err := conn.QueryRow(ctx, `select current_setting('server_version_num')::int`).Scan(&version); err != nil {
@@ -172,8 +170,8 @@ func slotOptions(ctx context.Context, conn *pgx.Conn) ([]replication.SlotOption,
 	return []replication.SlotOption{replication.WithFailover()}, nil
 }
 
-// recordSlot writes where the slot begins, zero for no slot, and restates the policies, so that what is in force is in the log
-// above the slot's start. It returns those that are armed, which wait for the auditor.
+// recordSlot records where the slot begins, zero for no slot, and restates the policies, so that what is in force is in the log above the
+// slot's start. It returns the armed ones, which now wait for the auditor.
 func (w *installing) recordSlot(ctx context.Context, start schemas.LSN) ([]schemas.PolicyID, error) {
 	var at *string
 	if start != 0 {

@@ -12,20 +12,20 @@ import (
 	"lapse/schemas"
 )
 
-// Options are what an installation is made with.
+// Options configure an installation.
 type Options struct {
 	Roles         schemas.Roles
 	Slot          string
 	AuditRequired bool // false: policies are armed without an auditor
-	// Keys are the fingerprints of the keys, by the keys' names. They are recorded once; others are a KeysError afterwards.
+	// Keys are the fingerprints of the keys, by the keys' names. They are recorded once; later differences are a KeysError.
 	Keys map[string]string
 	// Program is the version of the lapse that installs, for the record.
 	Program string
-	// Waiting is told who keeps the catalog from being changed, each time it is somebody else; nil is told nothing.
+	// Waiting is called with who keeps the catalog from being changed, whenever that changes; it may be nil.
 	Waiting func(who string)
 }
 
-// KeysError says that an installation is not to work with the keys that it was given.
+// KeysError says that the given keys are not those of the installation.
 type KeysError struct {
 	Name     string // of the first key that differs
 	Recorded string // its fingerprint when the database was installed
@@ -40,13 +40,12 @@ func (e *KeysError) Error() string {
 
 // Catalog makes the schema "lapse", or brings it to schemas.Version. It returns the version it found, 0 for none.
 //
-// conn must be of a role that may become the owner (a superuser, the owner itself, or a member of it). A schema that is not
-// ours is a *SchemaError, a catalog of a newer program or one whose steps were made from other texts a *CatalogError, and
-// nothing in it is touched.
+// conn must be of a role that may become the owner (a superuser, the owner itself, or a member of it). It refuses, without touching anything in it,
+// a schema that is not ours (*SchemaError), and the catalog of a newer program, or one whose steps were made from other texts (*CatalogError).
 //
-// Each version is a transaction of its own: a crash leaves a whole version, on record as such, which no command but init works
-// with, and the next call goes on from there. Two at once take turns, version by version: the lock is on a table of the catalog, which only
-// its owner can lock, and not an advisory one, which any login could hold forever. It waits until ctx ends.
+// Each version is a transaction of its own: a crash leaves a whole version, on record as such, which no command but init accepts, and the next
+// call continues from there. Two calls at once take turns, version by version. The lock is on a table of the catalog, which only its owner can
+// lock; any login could hold an advisory lock forever. Catalog waits for it until ctx ends.
 func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err error) {
 	steps, err := schemas.Migrations(o.Roles)
 	if err != nil {
@@ -55,7 +54,7 @@ func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err err
 	return Migrate(ctx, conn, o, steps)
 }
 
-// Migrate is Catalog with the steps of any program.
+// Migrate is Catalog with the given steps.
 func Migrate(ctx context.Context, conn *pgx.Conn, o Options, steps []schemas.Migration) (found int, err error) {
 	m := &migrating{Options: o, steps: steps}
 	found = -1
@@ -83,14 +82,14 @@ func Migrate(ctx context.Context, conn *pgx.Conn, o Options, steps []schemas.Mig
 	return found, nil
 }
 
-// migrating is one Catalog on its way.
+// migrating is a Catalog call in progress.
 type migrating struct {
 	Options
 	steps []schemas.Migration // from version 1
 }
 
-// next brings the catalog one version on, and records the installation. It returns the version that it found, and whether there
-// is nothing above the one that it leaves.
+// next brings the catalog one version further, and records the installation. It returns the version that it found, and whether the one that it
+// leaves is the last.
 func (m *migrating) next(ctx context.Context, tx pgx.Tx) (found int, done bool, err error) {
 	there, err := CheckSchema(ctx, tx, m.Roles)
 	if err != nil {
@@ -99,9 +98,9 @@ func (m *migrating) next(ctx context.Context, tx pgx.Tx) (found int, done bool, 
 	if _, err := tx.Exec(ctx, `set local role `+schemas.Identifier(m.Roles.Owner)); err != nil {
 		return 0, false, fmt.Errorf("become %s: %w", m.Roles.Owner, err)
 	}
-	// Where there is no schema the first migration makes it, and fails if somebody else has made one meanwhile.
+	// If there is no schema the first migration makes it, and fails if another session has made one meanwhile.
 	if there {
-		// Shorter than deadlock_timeout: CheckSchema has read the table, which keeps from it who holds this lock and alters it.
+		// Shorter than deadlock_timeout: CheckSchema has read the table, which blocks a session that holds this lock and alters the table.
 		_, err := tx.Exec(ctx, `set local lock_timeout = '400ms';
 			do $$ begin if to_regclass('lapse.installation') is not null then lock table lapse.installation in share row exclusive mode; end if; end $$;
 			set local lock_timeout to default`)
@@ -126,7 +125,7 @@ func (m *migrating) next(ctx context.Context, tx pgx.Tx) (found int, done bool, 
 	return found, reached == len(m.steps), recordVersion(ctx, tx, m.Options, reached)
 }
 
-// tellWho tells who keeps the catalog from being changed, unless that was said before. It returns what was said last.
+// tellWho reports who keeps the catalog from being changed, unless it reported the same before. It returns the last report.
 func (m *migrating) tellWho(ctx context.Context, conn *pgx.Conn, said string) (string, error) {
 	var who string
 	err := conn.QueryRow(ctx, `
@@ -144,8 +143,8 @@ func (m *migrating) tellWho(ctx context.Context, conn *pgx.Conn, said string) (s
 	return cmp.Or(who, said), nil
 }
 
-// recordVersion writes the installation row. A slot name or a key that differs from the one on record is refused: the slot is half
-// of the auditor's state, and the keys say which deletions were Lapse's.
+// recordVersion writes the installation row. It refuses a slot name or a key that differs from the one on record: the slot is half of the auditor's
+// state, and the keys prove which deletions were Lapse's.
 func recordVersion(ctx context.Context, tx pgx.Tx, o Options, version int) error {
 	given := o.Keys
 	if given == nil {

@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// Installation is the row of lapse.installation: what Install was told last.
+// Installation is the row of lapse.installation: the settings of the last Install.
 type Installation struct {
 	SchemaVersion int
 	Slot          string
@@ -24,8 +24,7 @@ type Installation struct {
 // ErrNotInstalled says that a database has no catalog.
 var ErrNotInstalled = errors.New("this database has no schema lapse: run lapse init")
 
-// ReadInstallation returns what Install left, or ErrNotInstalled. A schema that is not Lapse's is a *SchemaError,
-// and nothing in it was called.
+// ReadInstallation returns the installation, or ErrNotInstalled. If the schema is not Lapse's, it calls nothing in it and returns a *SchemaError.
 func ReadInstallation(ctx context.Context, q database.Querier, roles schemas.Roles) (*Installation, error) {
 	there, err := CheckSchema(ctx, q, roles)
 	if err != nil {

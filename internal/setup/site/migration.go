@@ -10,14 +10,14 @@ import (
 	"lapse/schemas"
 )
 
-// CatalogError says that this program is not for the catalog that it found, and why. Nothing in it was touched.
+// CatalogError says why this program cannot use the catalog that it found. It has touched nothing in it.
 type CatalogError struct{ What string }
 
 // Error ends with what to do.
 func (e *CatalogError) Error() string { return e.What }
 
-// checkMigrations compares what is on record of a catalog of version found with the steps that this program has. A catalog of another
-// program, a step that is not on record, and one that was made from another text are a *CatalogError.
+// checkMigrations compares the record of a catalog of version found with this program's steps. It returns a *CatalogError for a catalog of another
+// program, for a step that is not on record, and for one that was made from another text.
 func checkMigrations(ctx context.Context, tx pgx.Tx, found int, steps []schemas.Migration) error {
 	if found == 0 {
 		return nil
@@ -53,8 +53,7 @@ func checkMigrations(ctx context.Context, tx pgx.Tx, found int, steps []schemas.
 	return nil
 }
 
-// migrate makes a step of the catalog, and puts it on record. The newest one gives executor and auditor their rights, which are those
-// of the newest catalog.
+// migrate runs a step and records it. The newest step grants executor and auditor their rights, which are those of the newest catalog.
 func (m *migrating) migrate(ctx context.Context, tx pgx.Tx, step *schemas.Migration) error {
 	if _, err := tx.Exec(ctx, step.SQL); err != nil {
 		return fmt.Errorf("migrate the catalog to version %d: %w", step.Version, err)

@@ -16,11 +16,11 @@ import (
 	"lapse/schemas"
 )
 
-// Updated are the tables where a policy sets a column, or detects moves: their inserts and updates are published too.
+// Updated are the tables in which a policy sets a column or detects moves: their inserts and updates are published too.
 type Updated map[uint32]bool
 
-// IsMember says whether a table is published as it must be. One that is in another publication of Lapse's, as an earlier
-// version or another policy had it, has still to be moved.
+// IsMember reports whether a table is in the right publication. A table in another publication of Lapse's, from an earlier version or another policy,
+// must be moved.
 func (u Updated) IsMember(members []replication.Member, oid uint32) bool {
 	want := replication.Deletes
 	if u[oid] {
@@ -31,12 +31,12 @@ func (u Updated) IsMember(members []replication.Member, oid uint32) bool {
 	})
 }
 
-// NotPublished are those of tables that are not published as they must be.
+// NotPublished are the tables that are not in the right publication.
 func (u Updated) NotPublished(members []replication.Member, tables []uint32) []uint32 {
 	return slices.DeleteFunc(slices.Clone(tables), func(oid uint32) bool { return u.IsMember(members, oid) })
 }
 
-// Publish publishes tables that are not published, each after the check that it can be published without harm.
+// Publish publishes tables, each after the check that publishing does no harm.
 func (s *Session) Publish(ctx context.Context, tx pgx.Tx, tables []uint32, u Updated) error {
 	return s.changePublished(ctx, tx, tables, func(ctx context.Context, tx pgx.Tx, table uint32) error {
 		if u[table] {
@@ -47,13 +47,12 @@ func (s *Session) Publish(ctx context.Context, tx pgx.Tx, tables []uint32, u Upd
 }
 
 const (
-	// leavePatience is how long a table that nobody needs in a publication is tried for.
+	// leavePatience is how long removing an unneeded table from a publication is tried.
 	leavePatience = 2 * time.Second
 	leavePause    = 50 * time.Millisecond
 )
 
-// Unpublish takes a table out of its publications, if nobody is using it: it waits for no lock, so that nobody waits behind
-// it.
+// Unpublish removes a table from its publications if no session uses it: it waits for no lock, so that no session waits for Unpublish.
 func (s *Session) Unpublish(ctx context.Context, table uint32) error {
 	for deadline := time.Now().Add(leavePatience); ; {
 		err := pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
@@ -76,7 +75,7 @@ func leaveAtOnce(ctx context.Context, tx pgx.Tx, table uint32) error {
 		  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 		 where c.oid = $1`, table).Scan(&name)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // it is gone, and its membership with it
+		return nil // it was dropped, and its membership with it
 	}
 	if err != nil {
 		return fmt.Errorf("find the table with oid %d: %w", table, err)
@@ -87,9 +86,9 @@ func leaveAtOnce(ctx context.Context, tx pgx.Tx, table uint32) error {
 	return replication.Leave(ctx, tx, table)
 }
 
-// changePublished changes what is published of tables. PostgreSQL wants the owner of both the publication and the table for
-// it, and no role of Lapse is both: it is done in the login's own name. The catalog's owner records it, for these tables
-// only: what somebody else has changed stays a fault, and was counted before, where the change fixes it.
+// changePublished changes in which publications tables are. PostgreSQL requires the owner of both the publication and the table, and no
+// role of Lapse's is both, so the login does it in its own name. The catalog's owner records it, for these tables only: changes by others
+// remain a fault, and were counted before this change could repair them.
 func (s *Session) changePublished(
 	ctx context.Context, tx pgx.Tx, tables []uint32, change func(context.Context, pgx.Tx, uint32) error,
 ) error {
@@ -123,9 +122,9 @@ func (s *Session) changePublished(
 	return nil
 }
 
-// Reached lists what must be published for a table that is in force: itself, and the roots of what foreign keys take
-// along from it or from one of its partitions; from a table whose rows are only updated, nothing goes. It locks none of them. A
-// table that is gone reaches nothing.
+// Reached lists what must be published for a table that is in force: the table itself, and the roots of the tables in which foreign keys
+// delete with it or with one of its partitions. A table whose rows are only updated reaches nothing else. It locks none of them. A missing
+// table reaches nothing.
 func Reached(ctx context.Context, q database.Querier, table uint32, updates bool) ([]uint32, error) {
 	rows, _ := q.Query(ctx, `
 		select c.oid from pg_class c where c.oid = $1

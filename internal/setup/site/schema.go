@@ -11,15 +11,15 @@ import (
 	"lapse/schemas"
 )
 
-// SchemaError says that schema "lapse" has another owner, or that there is something in it that is not Lapse's. Code that
-// others put there would run with the rights of its readers.
+// SchemaError says that schema "lapse" has another owner, or contains something that is not Lapse's. Foreign code in it would run with the
+// rights of its readers.
 type SchemaError struct {
 	Owner   string   // of the schema
 	Want    string   // the catalog's owner, as the settings name it
-	Foreign []string // what is not ours, each with the role that owns it
+	Foreign []string // foreign objects, each with the role that owns it
 }
 
-// maxForeign is how many things an error names.
+// maxForeign is how many foreign objects an error names.
 const maxForeign = 5
 
 // Error says who owns what and what to do.
@@ -39,8 +39,8 @@ func (e *SchemaError) Error() string {
 		"with this login's rights: %s%s. Have a superuser look at it and drop it, then run this again", strings.Join(named, "; "), more)
 }
 
-// FunctionError says that a function of the catalog's owner is not as this version of Lapse makes it. It would run with the
-// rights of its callers.
+// FunctionError says that a function of the catalog's owner differs from what this version of Lapse makes. It would run with the rights of
+// its callers.
 type FunctionError struct{ Function, What string }
 
 // Error says what to do.
@@ -50,12 +50,12 @@ func (e *FunctionError) Error() string {
 		"and the replication slot and run lapse init again", e.Function, e.What)
 }
 
-// schemaSQL reads the system catalog and nothing else. Every object of a schema depends on it in pg_depend, and on its
-// owner in pg_shdepend, unless that is the superuser that initdb made, who has oid 10.
+// schemaSQL reads only the system catalog. Every object of a schema depends on the schema in pg_depend, and on its owner in pg_shdepend,
+// unless that is the superuser that initdb made, who has oid 10.
 //
-// Where all belongs to the catalog's owner, nobody else could attach code to it but with a right that was given away, or
-// as a superuser. That is checked too: triggers other than ours, casts, rules but for the one of our view, row security, children, and expressions (of defaults, generated
-// columns, checks, indexes, statistics) that use a function, operator or type from outside.
+// If the catalog's owner owns everything, only a superuser, or a role that was granted a right, can attach code to it. That is checked too:
+// triggers other than ours, casts, rules except that of our view, row security, children, and expressions (of defaults, generated columns,
+// checks, indexes, statistics) that use a function, operator or type from outside.
 const schemaSQL = `
 	with installed as (
 	  select n.oid, pg_get_userbyid(n.nspowner) as owner from pg_namespace n where n.nspname = 'lapse'
@@ -128,10 +128,10 @@ const schemaSQL = `
 	)
 	select installed.owner, array(select distinct f.what from finding f order by 1) from installed`
 
-// CheckSchema reports whether there is a schema "lapse", and returns a *SchemaError unless all in it is Lapse's, or a
-// *FunctionError if a function of the catalog's owner is not as this version makes it. It is to be asked before anything in
-// the schema is called: it reads only the system catalog and the installed version, so that no code of others runs.
-// Afterwards only a role that can become the schema's owner can plant code: nobody else can create in it.
+// CheckSchema reports whether there is a schema "lapse". It returns a *SchemaError unless everything in it is Lapse's, and a *FunctionError
+// if a function of the catalog's owner differs from what this version makes. Call it before anything in the schema is called: it reads only
+// the system catalog and the installed version, so no foreign code runs. Afterwards only a role that can become the schema's owner can
+// plant code: no other role can create in it.
 func CheckSchema(ctx context.Context, q database.Querier, roles schemas.Roles) (there bool, err error) {
 	rows, err := q.Query(ctx, schemaSQL, roles.Owner, roles.DeleterPrefix)
 	if err != nil {
@@ -153,11 +153,10 @@ func CheckSchema(ctx context.Context, q database.Querier, roles schemas.Roles) (
 	return true, checkFunctions(ctx, q, roles)
 }
 
-// checkFunctions compares the functions of the catalog's owner with the migrations' texts. Those of a catalog of another
-// version are not compared: it is refused or upgraded before any of them is called. The deleters' functions are compared
-// by the batches that call them.
+// checkFunctions compares the functions of the catalog's owner with the migrations' texts. It skips a catalog of another version, which is
+// refused or upgraded before any of its functions is called. The batches that call the deleters' functions compare those.
 func checkFunctions(ctx context.Context, q database.Querier, roles schemas.Roles) error {
-	// A login that may not read the version, as before the first init of its own, has the catalog's owner ask again.
+	// A login that may not read the version, as before its first init, checks again later as the catalog's owner.
 	var readable bool
 	err := q.QueryRow(ctx, `select coalesce(has_table_privilege(to_regclass('lapse.installation'), 'select'), false)`).Scan(&readable)
 	if err != nil {
@@ -189,8 +188,8 @@ func checkFunctions(ctx context.Context, q database.Querier, roles schemas.Roles
 	return compareFunctions(expected, found, roles)
 }
 
-// compareFunctions returns a *FunctionError for the first function that is not as expected, is there more than once or not
-// at all, or is the catalog's owner's and not expected.
+// compareFunctions returns a *FunctionError for the first function that differs, is missing or duplicated, or belongs to the catalog's
+// owner without being expected.
 func compareFunctions(expected []schemas.Function, found []schemas.FoundFunction, roles schemas.Roles) error {
 	named := map[string][]schemas.FoundFunction{}
 	for _, is := range found {

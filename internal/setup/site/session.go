@@ -17,8 +17,7 @@ import (
 	"lapse/schemas"
 )
 
-// Session is a connection of a login that may become the catalog's owner, and does so where it must. Not safe for
-// concurrent use.
+// Session is a connection of a login that may become the catalog's owner, and does so if it must. Not safe for concurrent use.
 type Session struct {
 	Conn  *pgx.Conn
 	Roles schemas.Roles
@@ -26,18 +25,17 @@ type Session struct {
 }
 
 const (
-	// lockPatience is how long a transaction is tried again because somebody holds a lock.
+	// lockPatience is how long a transaction is retried because another session holds a lock.
 	lockPatience = 2 * time.Minute
-	// LockTimeout is how long one try may make the application wait behind it. It stays far below deadlock_timeout, so
-	// that the application is never the deadlock's victim.
+	// LockTimeout is how long one try may make the application wait. It is far below deadlock_timeout, so that the application is never the
+	// deadlock's victim.
 	LockTimeout = "250ms"
-	// gateTimeout is how long one try waits for the gates. Only batches wait behind it, and what it waits for is one
-	// batch's end.
+	// gateTimeout is how long one try waits for the gates. Meanwhile only batches wait, and the try waits for the end of one batch.
 	gateTimeout = "5s"
 )
 
-// Locked runs work in a transaction that is given up when it does not get a lock within LockTimeout, so that others come
-// through, and tried again after a pause. what says in an error and in the log what was being done.
+// Locked runs work in a transaction that is rolled back if it does not get a lock within LockTimeout, so that others proceed, and retried
+// after a pause. what names the operation in errors and in the log.
 func (s *Session) Locked(ctx context.Context, what string, work func(tx pgx.Tx) error) error {
 	return s.again(ctx, what, func() error {
 		return pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
@@ -61,7 +59,7 @@ func (s *Session) runScript(ctx context.Context, what, sql string) error {
 	})
 }
 
-// again does what needs a lock until it gets it.
+// again retries an operation until it gets its lock.
 func (s *Session) again(ctx context.Context, what string, do func() error) error {
 	pause := backoff.Backoff{Min: 500 * time.Millisecond, Max: 10 * time.Second}
 	for deadline := time.Now().Add(lockPatience); ; {
@@ -80,8 +78,7 @@ func (s *Session) again(ctx context.Context, what string, do func() error) error
 	}
 }
 
-// Gated is Locked with the lock of all gates first: no batch runs, and none begins, until the transaction ends. Nothing that
-// takes long may be done in work.
+// Gated is Locked with the lock of all gates first: no batch runs, and none begins, until the transaction ends. work must not take long.
 func (s *Session) Gated(ctx context.Context, what string, work func(tx pgx.Tx) error) error {
 	return s.Locked(ctx, what, func(tx pgx.Tx) error {
 		if err := SetLockTimeout(ctx, tx, gateTimeout); err != nil {
@@ -97,7 +94,7 @@ func (s *Session) Gated(ctx context.Context, what string, work func(tx pgx.Tx) e
 	})
 }
 
-// AcceptTrip closes the breaker of a policy, and lets so many rows go in its next run. Durable when it returns.
+// AcceptTrip closes the breaker of a policy, and allows its next run to delete so many rows. Durable when it returns.
 func (s *Session) AcceptTrip(ctx context.Context, p *record.InForce, rows int64) error {
 	return s.Locked(ctx, "close the breaker of policy "+string(p.Name), func(tx pgx.Tx) error {
 		if err := access.Become(ctx, tx, s.Roles.Owner); err != nil {
@@ -107,8 +104,8 @@ func (s *Session) AcceptTrip(ctx context.Context, p *record.InForce, rows int64)
 	})
 }
 
-// Restate brings a policy that is in force into another state. No lock on a user's table is taken; when it returns, no batch
-// runs under the former state. Repeated it changes nothing.
+// Restate changes the state of a policy in force. It takes no lock on a user's table; when it returns, no batch runs under the former
+// state. Repeated it changes nothing.
 //
 //	crash before the commit    nothing has changed
 //	crash after it             a policy that is to be armed lacks the position that the auditor must pass; the executor
@@ -127,9 +124,8 @@ func (s *Session) Restate(ctx context.Context, c *change.Change, reason string) 
 	return s.AdvanceArming(ctx, c.ID)
 }
 
-// RestateAll writes the state of every policy once more, in a transaction that holds the gates: with prepare, which comes
-// first, all or nothing. Policies that are armed wait for the auditor afterwards; it returns how many. An empty reason
-// restates none.
+// RestateAll writes the state of every policy once more, in a transaction that holds the gates: together with prepare, which comes first,
+// all or nothing. Armed policies then wait for the auditor; it returns how many. An empty reason restates none.
 //
 //	crash before the commit    nothing has changed
 //	crash after it             as in Restate
@@ -141,7 +137,7 @@ func (s *Session) RestateAll(ctx context.Context, what string, prepare func(tx p
 	return len(arming), s.AdvanceArming(ctx, arming...)
 }
 
-// RestateOnly is RestateAll without the positions: it returns the policies for which AdvanceArming is still to be called.
+// RestateOnly is RestateAll without the positions: it returns the policies for which AdvanceArming must still be called.
 func (s *Session) RestateOnly(
 	ctx context.Context, what string, prepare func(tx pgx.Tx) (reason string, err error),
 ) (arming []schemas.PolicyID, err error) {
@@ -156,8 +152,7 @@ func (s *Session) RestateOnly(
 	return arming, err
 }
 
-// AdvanceArming writes down the position that the auditor must pass before a policy is armed, so that one
-// `lapse audit --once` is enough.
+// AdvanceArming records the position that the auditor must pass before a policy is armed, so that one `lapse audit --once` suffices.
 func (s *Session) AdvanceArming(ctx context.Context, ids ...schemas.PolicyID) error {
 	for _, id := range ids {
 		if _, err := s.Conn.Exec(ctx, `select lapse.advance_arming($1)`, int32(id)); err != nil {
@@ -167,7 +162,7 @@ func (s *Session) AdvanceArming(ctx context.Context, ids ...schemas.PolicyID) er
 	return nil
 }
 
-// SetLockTimeout is for what is left of a transaction.
+// SetLockTimeout sets lock_timeout for the rest of a transaction.
 func SetLockTimeout(ctx context.Context, tx pgx.Tx, timeout string) error {
 	if _, err := tx.Exec(ctx, "set local lock_timeout = "+schemas.Literal(timeout)); err != nil {
 		return fmt.Errorf("set lock_timeout: %w", err)
@@ -175,7 +170,7 @@ func SetLockTimeout(ctx context.Context, tx pgx.Tx, timeout string) error {
 	return nil
 }
 
-// RunAsOwner runs a script that makes things in the name of a table's owner, and says what the login lacks where it may not.
+// RunAsOwner runs a script that makes things in the name of a table's owner, and says which right the login lacks if it may not.
 func (s *Session) RunAsOwner(ctx context.Context, what, sql, schema, owner string) error {
 	err := s.runScript(ctx, what, sql)
 	if schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {

@@ -1,3 +1,3 @@
-// Package tables is what a person does at a table beside its policies: give its rows a time to go (scaffold.go), hide those that are due
-// (hide.go), and have rows tried again that could not be deleted (quarantine.go).
+// Package tables is what a person can do with a table apart from its policies: give its rows a due time (scaffold.go), hide due rows
+// (hide.go), and retry rows that could not be deleted (quarantine.go).
 package tables

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// Hider hides the rows of a policy's table that are due, and shows them again: see planner.Hide. Nothing of the table is read.
+// Hider hides the due rows of a policy's table, and shows them again: see planner.Hide. It reads no rows.
 type Hider struct {
 	site.Session
 	TableOID uint32
@@ -21,7 +21,7 @@ type Hider struct {
 	Drop     bool
 }
 
-// Hiding is what hides the rows of a table as it is.
+// Hiding is the script that hides a table's rows, for the table as it is.
 type Hiding struct {
 	*planner.Hide
 	SQL      string // one script with its own transaction
@@ -43,10 +43,10 @@ const hideSQL = `
 	  join pg_namespace n on n.oid = c.relnamespace
 	 where c.oid = $1`
 
-// Preview compares the table with what is asked for, and writes the SQL. h is of planner.HideUnder. Nothing is changed.
+// Preview compares the table with the request, and writes the SQL. h is from planner.HideUnder. It changes nothing.
 func (s *Hider) Preview(ctx context.Context, h *planner.Hide) (*Hiding, error) {
 	var forced bool
-	var blind string // the deleter, where it has not the rights of the table's owner, as where that is a superuser
+	var blind string // the deleter, if it lacks the rights of the table's owner, because that is a superuser
 	w := &Hiding{Hide: h}
 	h.As = s.As
 	err := s.Conn.QueryRow(ctx, hideSQL, s.TableOID, s.Roles.DeleterPrefix).
@@ -77,7 +77,7 @@ func (s *Hider) Preview(ctx context.Context, h *planner.Hide) (*Hiding, error) {
 	return w, err
 }
 
-// checkView refuses to replace what hide has not made.
+// checkView refuses to replace a view that hide has not made.
 func (s *Hider) checkView(ctx context.Context, h *planner.Hide) error {
 	if h.As != planner.HideView {
 		return nil
@@ -99,7 +99,7 @@ func (s *Hider) Execute(ctx context.Context, w *Hiding) error {
 	return s.RunAsOwner(ctx, "hide what is due", w.SQL, w.Schema, w.Owner)
 }
 
-// marked reports whether a relation is there, and whether its comment is the mark of what made it.
+// marked reports whether a relation exists, and whether its comment is the mark of what made it.
 func marked(ctx context.Context, q database.Querier, schema, name, mark string) (there, made bool, err error) {
 	err = q.QueryRow(ctx, `
 		select coalesce(obj_description(c.oid, 'pg_class') = $3, false)

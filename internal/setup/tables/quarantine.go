@@ -15,7 +15,7 @@ import (
 	"lapse/schemas"
 )
 
-// Quarantined is a row that could not be deleted. Its key is personal data: it is for a person who asked for it, and for no log.
+// Quarantined is a row that could not be deleted. Its key is personal data: show it only to a person who asked for it, and never log it.
 type Quarantined struct {
 	Policy     schemas.PolicyName `json:"policy"`
 	Table      string             `json:"table"` // or partition
@@ -65,13 +65,13 @@ func (k RowKey) MarshalJSON() ([]byte, error) {
 	return text, nil
 }
 
-// UnknownKeysError says how many of the keys that were named are not in quarantine. It does not repeat them.
+// UnknownKeysError says how many of the given keys are not in quarantine. It does not repeat them.
 type UnknownKeysError struct {
 	Policy  schemas.PolicyName
 	Unknown int
 	Named   int
 	Columns []string // of the policy's key
-	Width   int      // how many values one of them has, another number than the key has columns where there is such a one
+	Width   int      // the number of values of an unknown key, if possible of one that does not match the number of columns
 }
 
 func (e *UnknownKeysError) Error() string {
@@ -89,7 +89,7 @@ func (e *UnknownKeysError) Error() string {
 	return fmt.Sprintf("policy %s: %s not in quarantine: nothing was changed; `lapse quarantine list %s` shows those that are", e.Policy, what, e.Policy)
 }
 
-// Quarantine lists the rows in quarantine of a policy, or of all policies in force if it is "", those first that are tried next.
+// Quarantine lists the rows in quarantine of a policy, or of all policies in force if it is "", in the order of their next tries.
 func Quarantine(ctx context.Context, s *site.Session, policy schemas.PolicyName) ([]Quarantined, error) {
 	inForce, err := namedOrAll(ctx, s, policy)
 	if err != nil {
@@ -117,7 +117,7 @@ func Quarantine(ctx context.Context, s *site.Session, policy schemas.PolicyName)
 	return all, nil
 }
 
-// namedOrAll returns the policy in force of that name, or all without a name.
+// namedOrAll returns the policy in force of that name, or all if it is "".
 func namedOrAll(ctx context.Context, s *site.Session, policy schemas.PolicyName) ([]record.InForce, error) {
 	inForce, err := record.LoadInForce(ctx, s.Conn)
 	if err != nil || policy == "" {
@@ -167,14 +167,14 @@ func quarantinedRows(ctx context.Context, s *site.Session, p *record.InForce) ([
 	return all, nil
 }
 
-// RetryQuarantined lets the next run try rows again whose next try lies ahead: those with one of keys, or all if there are none. What
-// was counted of them stays. It returns how many there are. Durable when it returns.
+// RetryQuarantined lets the next run retry rows: those with one of keys, or all if there are none. Their counts stay. It returns how many
+// there are. Durable when it returns.
 func RetryQuarantined(ctx context.Context, s *site.Session, policy schemas.PolicyName, keys [][]string) (int64, error) {
 	return changeQuarantine(ctx, s, policy, keys, `update lapse.quarantine q set retry_at = least(q.retry_at, clock_timestamp()) where q.policy_id = $1`)
 }
 
-// ForgiveQuarantined takes rows out of the quarantine, as RetryQuarantined lets them be tried: the next run finds them as if it had never tried them,
-// wherever the scan was to begin.
+// ForgiveQuarantined removes rows from the quarantine: the next run finds them as if it had never tried them, because it also starts its
+// scan at the beginning.
 func ForgiveQuarantined(ctx context.Context, s *site.Session, policy schemas.PolicyName, keys [][]string) (int64, error) {
 	return changeQuarantine(ctx, s, policy, keys, `with behind as (delete from lapse.low_water l where l.policy_id = $1) delete from lapse.quarantine q where q.policy_id = $1`)
 }

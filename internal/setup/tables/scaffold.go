@@ -14,29 +14,29 @@ import (
 	"lapse/schemas"
 )
 
-// Scaffolder makes and takes away what gives a table's rows a time to go: see planner.Scaffold. Everything belongs to the
-// table's owner; the login is a member of that role. Nothing of the table is read, and no code of its owner runs: the owner
-// runs the backfill, because that would run the table's triggers in this session.
+// Scaffolder makes and removes what gives a table's rows a due time: see planner.Scaffold. Everything belongs to the table's owner; the
+// login is a member of that role. It reads no rows and runs no code of the owner: the owner runs the backfill, because that would fire the
+// table's triggers in this session.
 type Scaffolder struct {
 	site.Session
 	Table          string // schema.table, as SQL writes it
 	Option         planner.ScaffoldOption
 	After, Column  string
 	Refresh        bool
-	Backfill       bool // SQL for the rows that are there
-	Drop, DropData bool // take it away, and what was added to the table
+	Backfill       bool // also write SQL for existing rows
+	Drop, DropData bool // remove it, and what was added to the table
 }
 
-// ScaffoldError says what is wrong with what was asked for.
+// ScaffoldError says what is wrong with a request.
 type ScaffoldError struct{ Problem string }
 
 func (e *ScaffoldError) Error() string { return e.Problem }
 
-// Scaffolding is a scaffold of a table as it is.
+// Scaffolding is a scaffold for a table as it is.
 type Scaffolding struct {
 	planner.Scaffold
 	SQL      string // one script with its own transaction
-	Backfill string // another one, for the table's owner to run, "" where it was not asked for
+	Backfill string // another one, for the table's owner to run; "" if not requested
 
 	oid      uint32
 	powerful bool // it belongs to a superuser or to the database's owner
@@ -64,7 +64,7 @@ const scaffoldColumnsSQL = `
 	 where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped
 	 order by 4, a.attnum`
 
-// scaffoldWritersSQL names who may insert into the table beside its owner.
+// scaffoldWritersSQL names the roles other than the owner that may insert into the table.
 const scaffoldWritersSQL = `
 	select distinct case when x.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end
 	  from (select c.relacl as acl from pg_class c where c.oid = $1
@@ -74,7 +74,7 @@ const scaffoldWritersSQL = `
 	 where x.privilege_type = 'INSERT' and x.grantee <> (select relowner from pg_class where oid = $1)
 	 order by 1`
 
-// Preview compares what is asked for with the table, and writes the SQL. Nothing is changed. A *ScaffoldError says what to do.
+// Preview compares the request with the table, and writes the SQL. It changes nothing. A *ScaffoldError says what to do.
 func (s *Scaffolder) Preview(ctx context.Context) (*Scaffolding, error) {
 	w := &Scaffolding{Scaffold: planner.Scaffold{Option: s.Option, Column: s.Column, Refresh: s.Refresh}}
 	err := pgx.BeginTxFunc(ctx, s.Conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
@@ -178,7 +178,7 @@ func (s *Scaffolder) findColumns(ctx context.Context, tx pgx.Tx, w *Scaffolding)
 	return nil
 }
 
-// misfit says how a column that is there is not what the option wants.
+// misfit says how an existing column differs from what the option needs.
 func (s *Scaffolder) misfit(c planner.ScaffoldColumn, w *Scaffolding) string {
 	for _, name := range w.Columns() {
 		want := []string{"timestamp with time zone"}
@@ -192,7 +192,7 @@ func (s *Scaffolder) misfit(c planner.ScaffoldColumn, w *Scaffolding) string {
 	return ""
 }
 
-// findRegistry looks whether the sidecar is there, and who writes to the table.
+// findRegistry finds out whether the sidecar exists, and who writes to the table.
 func (s *Scaffolder) findRegistry(ctx context.Context, tx pgx.Tx, w *Scaffolding) error {
 	there, made, err := marked(ctx, tx, w.Schema, w.RegistryName(), planner.ScaffoldMark)
 	switch {

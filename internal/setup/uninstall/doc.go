@@ -1,5 +1,5 @@
-// Package uninstall takes out of a database what install and apply made (uninstall.go), or prints the statements that do it (sql.go). It refuses
-// where a login may not do all of it (lacking.go), and where legal holds are in force (holds.go).
+// Package uninstall removes from a database what install and apply made (uninstall.go), or prints the statements that do it (sql.go). It
+// refuses if a login may not do all of it (lacking.go), and if legal holds are in force (holds.go).
 //
 //	step          does                                    a crash after it leaves, and who repairs it
 //	pause         turns the switch for all policies       an installation that deletes nothing; the next Uninstall goes on

@@ -9,8 +9,8 @@ import (
 	"lapse/planner/database"
 )
 
-// holdsInForce is the error where holds are in force, which would go with the catalog: nothing would keep the rows any more, and nothing
-// would say that it did, but for the topics. It names tables and matters.
+// holdsInForce is the error if holds are in force, which would be dropped with the catalog: the rows would no longer be kept, and only the
+// topics would show that they were. It names tables and matters.
 func holdsInForce(holds []holds.Record) error {
 	const named = 5
 	var names []string
@@ -25,7 +25,7 @@ func holdsInForce(holds []holds.Record) error {
 		strings.Join(names, "; "))
 }
 
-// refuseHolds returns an error where a hold is in force, unless dropping says that they may go.
+// refuseHolds returns an error if a hold is in force, unless dropping allows that.
 func refuseHolds(ctx context.Context, q database.Querier, dropping bool) error {
 	if dropping {
 		return nil

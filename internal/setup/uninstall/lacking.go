@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// LackingError says that a login may not do all that the way back takes.
+// LackingError says that a login may not do everything that uninstalling takes.
 type LackingError struct {
 	Login string
 	SQL   []string // what gives it the rights
@@ -25,12 +25,12 @@ func (e *LackingError) Error() string {
 		e.Login, strings.Join(e.SQL, ";\n"))
 }
 
-// Fix is the same for a program.
+// Fix is the statements for a program.
 func (e *LackingError) Fix() string { return strings.Join(e.SQL, "; ") }
 
-// lackingSQL lists the statements that let the session's login drop what is Lapse's: publications and schema as the catalog's owner,
-// the indexes, and the deleters but those that another database of the cluster needs. To drop a role takes CREATEROLE, its rights, from
-// PostgreSQL 16 on its admin option, and first a revoke of what it was granted on others' objects: a superuser's take a superuser.
+// lackingSQL lists the statements that let the session's login drop what is Lapse's: publications and schema as the catalog's owner, the
+// indexes, and the deleters that no other database of the cluster needs. Dropping a role takes CREATEROLE, its rights, from PostgreSQL 16
+// on its admin option, and first a revoke of what it was granted on others' objects: for a superuser's objects that takes a superuser.
 func lackingSQL(owner string, deleters []string, made []apply.MadeIndex) string {
 	indexes := []string{"(null, null)"}
 	for i := range made {
@@ -94,14 +94,14 @@ func lackingSQL(owner string, deleters []string, made []apply.MadeIndex) string 
 	 order by lack.n, lack.statement`)
 }
 
-// lackingReplicationSQL is the same for dropping the slot. On Amazon RDS nobody has the attribute.
+// lackingReplicationSQL is the same for dropping the slot. On Amazon RDS no role has the attribute.
 const lackingReplicationSQL = `
 	select format('alter role %I replication', r.rolname)
 	  from pg_roles r
 	 where r.rolname = session_user and not r.rolsuper and not r.rolreplication
 	   and not exists (select from pg_roles s where s.rolname = 'rds_replication' and pg_has_role(r.oid, s.oid, 'member'))`
 
-// readDeleters are the roles that delete, by name.
+// readDeleters reads the deleters by name.
 func readDeleters(ctx context.Context, q database.Querier) ([]string, error) {
 	rows, err := q.Query(ctx, `select d.role::text from lapse.deleter d order by 1`)
 	if err != nil {

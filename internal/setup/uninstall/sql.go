@@ -16,10 +16,10 @@ import (
 	"lapse/schemas"
 )
 
-// SQL returns the statements that end where Uninstall ends, in their order, for a superuser or a login that may do all of it. Each
-// runs as it is, on its own: an index is not dropped inside a transaction. The first changes nothing and fails where the others would,
-// naming what is lacking. They are safe to repeat. Where nothing is installed the error is ErrNotInstalled, unless an Uninstall has left
-// the slot; where legal holds are in force, and dropHolds does not say that they may go, an error.
+// SQL returns the statements that do the same as Uninstall, in order, for a superuser or a login that may do all of it. Run each by itself:
+// an index is not dropped inside a transaction. The first changes nothing and fails if the others would, naming what is missing. They can
+// be repeated. If nothing is installed the error is ErrNotInstalled, unless an interrupted Uninstall has left the slot. If legal holds are
+// in force, dropHolds must be set.
 func SQL(ctx context.Context, q database.Querier, roles schemas.Roles, slot string, dropHolds bool) ([]string, error) {
 	installed, err := site.ReadInstallation(ctx, q, roles)
 	if errors.Is(err, site.ErrNotInstalled) {
@@ -54,19 +54,19 @@ func SQL(ctx context.Context, q database.Querier, roles schemas.Roles, slot stri
 	return append(all, dropAllSQL(roles.Owner, deleters), dropSlotSQL(installed.Slot)), nil
 }
 
-// leftSlotSQL says whether there is a slot of this database without a catalog, which an Uninstall left that did not end.
+// leftSlotSQL finds a slot of this database without a catalog, which an interrupted Uninstall left.
 const leftSlotSQL = `
 	select exists (select from pg_catalog.pg_replication_slots s
 	                where s.slot_name = $1 and s.database = pg_catalog.current_database() and s.plugin = 'pgoutput' and not s.temporary)`
 
-// dropSlotSQL drops the slot once the catalog is gone: psql goes on when a statement before has failed.
+// dropSlotSQL drops the slot if the catalog is gone, because psql continues after a failed statement.
 func dropSlotSQL(slot string) string {
 	return fmt.Sprintf(`select pg_catalog.pg_drop_replication_slot(s.slot_name)
   from pg_catalog.pg_replication_slots s
  where s.slot_name = %s and s.database = pg_catalog.current_database() and pg_catalog.to_regnamespace('lapse') is null`, schemas.Literal(slot))
 }
 
-// checkSQL fails where an auditor reads, or the login lacks a right.
+// checkSQL fails if an auditor reads the slot, or if the login lacks a right.
 func checkSQL(lackingSQL, slot string) string {
 	return access.Block(fmt.Sprintf(`declare
   lacking text;
@@ -83,14 +83,14 @@ begin
 end`, schemas.Literal(slot), lackingSQL, lackingReplicationSQL))
 }
 
-// becomeOwner lets a block act as the catalog's owner; a superuser need not.
+// becomeOwner makes a block act as the catalog's owner; a superuser need not.
 func becomeOwner(owner string) string {
 	return fmt.Sprintf(`  if not (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = session_user) then
     set local role %s;
   end if;`, schemas.Identifier(owner))
 }
 
-// pauseSQL ends every deletion: the indexes that find their rows are deleted next.
+// pauseSQL stops every deletion, because the next step drops the indexes that find the rows.
 func pauseSQL(owner string) string {
 	return access.Block(fmt.Sprintf(`begin
   if pg_catalog.to_regnamespace('lapse') is not null then
@@ -124,7 +124,7 @@ func dropAllSQL(owner string, deleters []string) string {
 	return access.Block(sql.String() + "end")
 }
 
-// DropRolesSQL returns the statements that drop the roles of an installation, and the logins that play them, as far as Lapse made them and the
+// DropRolesSQL returns the statements that drop the roles of an installation, and the logins that play them, if Lapse made them and the
 // session's login is none of them. They belong to the cluster: another database may need them.
 func DropRolesSQL(ctx context.Context, q database.Querier, roles schemas.Roles) (all []string, err error) {
 	rows, _ := q.Query(ctx, `

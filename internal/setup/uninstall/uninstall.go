@@ -23,20 +23,20 @@ type Uninstaller struct {
 	site.Session
 	Auditor *pgx.Conn // a login that may drop the slot
 	Reason  string    // for the record, which goes with the catalog
-	Slot    string    // of the settings, for where no catalog says it any more
-	// DropHolds says that legal holds that are in force may go too. Otherwise Uninstall refuses.
+	Slot    string    // from the settings, if there is no catalog any more
+	// DropHolds allows Uninstall to drop legal holds in force. Otherwise it refuses.
 	DropHolds bool
-	// Login opens a session of the login's own, in which indexes that Lapse made are dropped.
+	// Login opens a session of the login's own, which drops the indexes that Lapse made.
 	Login func(ctx context.Context) (*pgx.Conn, error)
-	// Progress is told of each step that is done; nil is told nothing.
+	// Progress is called with each step that is done; may be nil.
 	Progress func(Step)
 }
 
-// Uninstall drops the indexes that Lapse made, then in one transaction the publications, the catalog with all functions, and the deleters, and
-// last the slot. Roles other than the deleters stay: they belong to the cluster. So do the topics and the keys, which are the proof of what was
-// deleted. It refuses before it changes anything while an auditor reads from the slot (replication.ErrSlotActive): what was not read would
-// be in no evidence, and, with a *LackingError, where a login may not do all of it. Where nothing is installed it returns ErrNotInstalled.
-// After a crash another Uninstall goes on. The warnings name what is left over.
+// Uninstall drops the indexes that Lapse made, then in one transaction the publications, the catalog with all functions, and the deleters,
+// and last the slot. Roles other than the deleters stay, because they belong to the cluster. So do the topics and the keys, which prove
+// what was deleted. Before it changes anything it refuses if an auditor reads from the slot (replication.ErrSlotActive), because there
+// would be no evidence of what was not read, and if a login may not do all of it (*LackingError). If nothing is installed it returns
+// ErrNotInstalled. After a crash another Uninstall continues. The warnings name what is left.
 func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err error) {
 	installed, err := site.ReadInstallation(ctx, u.Conn, u.Roles)
 	if errors.Is(err, site.ErrNotInstalled) {
@@ -71,7 +71,7 @@ func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err erro
 	return warnings, context.Cause(ctx)
 }
 
-// onlySlot drops a slot that an Uninstall left that did not end. It returns absent if there is none.
+// onlySlot drops a slot that an interrupted Uninstall left. It returns absent if there is none.
 func (u *Uninstaller) onlySlot(ctx context.Context, absent error) error {
 	var left bool
 	if err := u.Auditor.QueryRow(ctx, leftSlotSQL, u.Slot).Scan(&left); err != nil {
@@ -89,7 +89,7 @@ func (u *Uninstaller) onlySlot(ctx context.Context, absent error) error {
 	return nil
 }
 
-// check refuses what could not be done to its end. It changes nothing.
+// check refuses an Uninstall that could not be completed. It changes nothing.
 func (u *Uninstaller) check(ctx context.Context, installed *site.Installation) error {
 	if err := refuseHolds(ctx, u.Conn, u.DropHolds); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (u *Uninstaller) check(ctx context.Context, installed *site.Installation) e
 	return nil
 }
 
-// pause ends every deletion: the indexes that find their rows are deleted next.
+// pause stops every deletion, because the next step drops the indexes that find the rows.
 func (u *Uninstaller) pause(ctx context.Context) error {
 	return u.Gated(ctx, "pause every deletion", func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
@@ -139,7 +139,7 @@ func (u *Uninstaller) pause(ctx context.Context) error {
 	})
 }
 
-// indexes drops the indexes that Lapse made. One that somebody uses all the time stays, and is named.
+// indexes drops the indexes that Lapse made. It names one that stays because it is in use all the time.
 func (u *Uninstaller) indexes(ctx context.Context) (left []string, err error) {
 	made, err := apply.MadeIndexes(ctx, u.Conn)
 	if err != nil {
@@ -148,12 +148,12 @@ func (u *Uninstaller) indexes(ctx context.Context) (left []string, err error) {
 	return (&apply.Applier{Session: u.Session, Login: u.Login}).DropMadeIndexes(ctx, made), nil
 }
 
-// catalog drops all but indexes and slot, in one transaction. What is in the schema was found to be Lapse's when Uninstall began.
+// catalog drops everything except indexes and slot, in one transaction. Uninstall has checked that the contents of the schema are Lapse's.
 func (u *Uninstaller) catalog(ctx context.Context, installed *site.Installation) (warnings []string, err error) {
 	err = u.Gated(ctx, "drop the catalog", func(tx pgx.Tx) error {
 		warnings = nil
 		if err := refuseHolds(ctx, tx, u.DropHolds); err != nil {
-			return err // placed meanwhile
+			return err // a hold was placed meanwhile
 		}
 		deleters, err := readDeleters(ctx, tx)
 		if err != nil {
