@@ -8,20 +8,19 @@ import (
 	"lapse/schemas"
 )
 
-// pairing says which deletes are one event with the change after them: a move is a delete and an insert.
+// pairing decides which deletes are one event with the change after them: a move is a delete and an insert.
 type pairing interface {
-	// waits reports whether a delete waits for the change after it.
+	// waits reports whether a delete must wait for the change after it.
 	waits(change *replication.Change, f finding) bool
-	// join makes one event of a delete that waits and the change after it, and reports whether they are one. The change is
-	// then no event of its own. Where it reports false it leaves the delete as it was.
+	// join tries to make one event of a waiting delete and the change after it. If it returns true, the change is no event of its own. If
+	// it returns false, it has not changed the delete.
 	join(waiting *Event, change *replication.Change) bool
 }
 
-// Assembler makes of one transaction's changes its events and, at the commit, its records of the log. Its states are in
-// the package comment. One delete at most waits, copied, so its memory does not grow with a transaction but by the
-// tables that lost rows. Not safe for concurrent use.
+// Assembler turns one transaction's changes into its events and, at the commit, its records of the log. The package comment has its states. At
+// most one delete waits, as a copy, so the memory grows only with the number of tables that lost rows. Not safe for concurrent use.
 //
-// After each Change and after Commit the caller takes events with Next until there is none.
+// After each Change and after Commit the caller takes events with Next until there are none.
 type Assembler struct {
 	classifier *classifier
 	names      names
@@ -33,55 +32,55 @@ type Assembler struct {
 	changes uint32       // how many the transaction has had
 	event   Event        // of the change at hand; its keys are the stream's
 	waiting *eventCopy   // a delete that waits for the change after it; nil for none
-	spare   [2]eventCopy // one may be on its way while the other waits
-	ready   [2]*Event    // certain, and not taken
+	spare   [2]eventCopy // one may be handed out while the other waits
+	ready   [2]*Event    // complete events that were not taken yet
 	taken   int
 	certain int
 
 	beat    *Heartbeat  // the last of the transaction; nil for none
-	faulty  bool        // one of them shows that something was published otherwise than it must be
-	untold  []tableLine // of tables; of a heartbeat that has no record
+	faulty  bool        // one of its heartbeats shows that the publications were wrong
+	untold  []tableLine // lines about tables from a heartbeat that has no record
 	outcome Conclusion
 }
 
-// Standing is what the log says before a transaction, as far as its records depend on it.
+// Standing is what the records of a transaction depend on in the log before it.
 type Standing struct {
 	Last     LastBeat
 	Tables   []CoveredTable // the rows of lapse.covered up to the last heartbeat's, in their order
 	Origin   Reach          // of the log
-	Replaced []string       // topics that have lost what was in them, which the next heartbeat above Tail says
-	// Tail is the last position that any partition has an event of. The gap is in every one, after it.
+	Replaced []string       // topics that have lost records; the next heartbeat above Tail reports them
+	// Tail is the position of the last event in any partition. The gap goes into every partition after it.
 	Tail replication.Position
 }
 
-// Conclusion is what a transaction came to. It is the assembler's own and valid until the next Begin.
+// Conclusion is the outcome of a transaction. The assembler owns it; it is valid until the next Begin.
 type Conclusion struct {
 	Account *Account
 	Verdict Verdict // Unclaimed for a transaction without a record of its own
-	// Partitions says that the transaction's heartbeat found other partitions than the one before.
+	// Partitions: the transaction's heartbeat found other partitions than the one before.
 	Partitions bool
 	// Markers go into every partition after the transaction's events, before its records go into the log.
 	Markers []*Marker
-	// Records are the transaction's records of the log, in their order: the number of each is its Seq, and the last one is
-	// its end. None: the transaction leaves nothing in the log.
+	// Records are the transaction's records of the log, in order: the number of each is its Seq, and the last one is its end. Without records the
+	// transaction leaves nothing in the log.
 	Records []Content
 }
 
-// NewAssembler makes an assembler for the WAL of source. A claim verifies if it does so under any of keys.
+// NewAssembler makes an assembler for the WAL of source. A claim verifies if any of keys verifies it.
 func NewAssembler(source Source, keys []schemas.Key, standing Standing) *Assembler {
 	a := &Assembler{classifier: newClassifier(source, keys), names: names{}, tables: newTables(standing.Tables), standing: standing}
 	a.pairs = &moves{a.names, a.tables}
 	return a
 }
 
-// Begin starts a transaction. What was known of the one before is gone.
+// Begin starts a transaction, and drops everything about the one before.
 func (a *Assembler) Begin(tx *replication.Tx) {
 	a.classifier.Begin(tx)
 	a.tx, a.changes, a.waiting, a.beat, a.faulty = tx, 0, nil, nil, false
 	a.taken, a.certain = 0, 0
 }
 
-// Change takes the transaction's next change. It keeps nothing of it but a delete that waits.
+// Change accepts the transaction's next change. It only keeps a delete that waits.
 func (a *Assembler) Change(change *replication.Change) {
 	joined := a.waiting != nil && a.pairs.join(&a.waiting.event, change)
 	if joined {
@@ -112,7 +111,7 @@ func (a *Assembler) Change(change *replication.Change) {
 	a.certain++
 }
 
-// Next is the next event that is certain, nil if there is none. It is valid until the next call of any method.
+// Next returns the next complete event, nil if there is none. It is valid until the next call of any method.
 func (a *Assembler) Next() *Event {
 	if a.taken == a.certain {
 		a.taken, a.certain = 0, 0
@@ -122,7 +121,7 @@ func (a *Assembler) Next() *Event {
 	return a.ready[a.taken-1]
 }
 
-// Commit ends the transaction. The record of a heartbeat has the ancestry of the server.
+// Commit ends the transaction. The record of a heartbeat contains the server's ancestry.
 func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *Conclusion {
 	a.release()
 	account := a.classifier.Account()
@@ -146,7 +145,7 @@ func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *C
 	return o
 }
 
-// wait copies the event at hand, which waits for the next change.
+// wait copies the present event, which waits for the next change.
 func (a *Assembler) wait() {
 	a.waiting = &a.spare[0]
 	if a.certain > 0 && a.ready[0] == &a.spare[0].event {
@@ -155,7 +154,7 @@ func (a *Assembler) wait() {
 	a.waiting.copy(&a.event)
 }
 
-// release makes the event that waits certain.
+// release completes the waiting event.
 func (a *Assembler) release() {
 	if a.waiting == nil {
 		return
@@ -165,7 +164,7 @@ func (a *Assembler) release() {
 	a.waiting = nil
 }
 
-// listen takes note of a heartbeat. Each must name the one before it, whether or not both are of one transaction.
+// listen handles a heartbeat. Each must name the one before it, in the same transaction or not.
 func (a *Assembler) listen() {
 	h := a.classifier.Account().Heartbeat
 	if h == nil || h == a.beat {
@@ -179,9 +178,8 @@ func (a *Assembler) listen() {
 	a.beat = h
 }
 
-// conclude adds the records of the transaction's last heartbeat: coverage, or the gaps that it shows. A gap is placed where
-// the heartbeat is, or after all changes of a transaction that has events. A heartbeat below what is in the topics
-// shows no gap of theirs: a later one does.
+// conclude adds the records of the transaction's last heartbeat: coverage, or the gaps that it shows. A gap is at the heartbeat's position or, if the
+// transaction has events, after all its changes. A heartbeat below the end of the topics shows no gap of theirs: a later one does.
 func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) {
 	o, last := &a.outcome, &a.standing.Last
 	if len(o.Account.Covered) > 0 {
@@ -199,7 +197,7 @@ func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) 
 		o.Markers = append(o.Markers, m)
 		return m
 	}
-	// The record that has the heartbeat comes first: where only some are in the log, it shows which transaction they are of.
+	// The heartbeat's record comes first: if only some records are in the log, it shows which transaction they belong to.
 	if a.faulty {
 		m := gap(ReasonPublications, "", last.intact())
 		o.Records = append(o.Records, &MarkerContent{Marker: m, Heartbeat: a.beat, Ancestry: ancestry})
@@ -212,7 +210,7 @@ func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) 
 	if tx.Position(math.MaxUint32).Compare(a.standing.Tail) < 0 {
 		return
 	}
-	// Last come those that the WAL does not show: what an auditor that knew nothing of them has left in the log comes before them.
+	// Records that the WAL does not show come last: after those that an auditor that knew nothing about them may have left in the log.
 	for _, topic := range a.standing.Replaced {
 		o.Records = append(o.Records, &MarkerContent{Marker: gap(ReasonTopic, topic, a.standing.Origin), Ancestry: ancestry})
 	}
@@ -246,7 +244,7 @@ func (h *eventCopy) copy(e *Event) {
 	h.event.Values = take(values, e.Values)
 }
 
-// names keeps the written names of tables, and of their roots.
+// names remembers the written names of tables, and of their roots.
 type names map[uint32]named
 
 type named struct {

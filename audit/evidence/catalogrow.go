@@ -8,25 +8,25 @@ import (
 	"lapse/schemas"
 )
 
-// What is in force in a database is in rows of its catalog: policies, their states, holds. All that happens to those rows is published, whole,
-// so that the log has what PostgreSQL did to them, no matter who asked for it.
+// Rows of the catalog say what is in force in a database: policies, their states, holds. All changes of those rows are published in full,
+// so that the log has what PostgreSQL did to them, for any reason.
 
 // maxCatalogRows bounds how many rows of the catalog one transaction has records for.
 const maxCatalogRows = 10_000
 
-// The names that records have for what happened to a row.
+// The names of changes to a row, for records.
 const (
 	rowInserted  = "insert"
 	rowUpdated   = "update"
 	rowDeleted   = "delete"
 	rowTruncated = "truncate" // every row of the table
-	rowRestated  = "restated" // it says what it said before, where the log may have missed that
+	rowRestated  = "restated" // repeated, because the log may have missed it
 )
 
-// columns are the values of a row by their columns' names. A value that is NULL or was not sent is "".
+// columns are the values of a row by column name. A value that is NULL or was not sent is "".
 type columns func(name string) string
 
-// columnsOf are those of a row. Large values that an update left alone are in its former row.
+// columnsOf returns the columns of a row. Large values that an update did not change come from its former row.
 func columnsOf(relation *replication.Relation, row, former []replication.Value) columns {
 	return func(name string) string {
 		for i := range relation.Columns {
@@ -45,13 +45,13 @@ func columnsOf(relation *replication.Relation, row, former []replication.Value) 
 
 // catalogChange is one row of the catalog that a transaction wrote, changed or deleted.
 type catalogChange[R any] struct {
-	Row string // which table's
+	Row string // the table
 	Op  string
-	Is  *R // as it is; nil where it is gone
-	Was *R // as it was; nil where it was not
+	Is  *R // the new row; nil if it was deleted
+	Was *R // the former row; nil if there was none
 }
 
-// readCatalogChange reads a change of the table whose rows are told as row.
+// readCatalogChange reads a change of a table whose rows records call row.
 func readCatalogChange[R any](change *replication.Change, row string, read func(row string, c columns) *R) catalogChange[R] {
 	c := catalogChange[R]{Row: row}
 	is := func() *R { return read(row, columnsOf(change.Relation, change.New, change.Old)) }
@@ -69,13 +69,13 @@ func readCatalogChange[R any](change *replication.Change, row string, read func(
 	return c
 }
 
-// catalogRows are what a transaction did to rows of the catalog.
+// catalogRows are a transaction's changes of rows of the catalog.
 type catalogRows struct {
 	policies   []catalogChange[PolicyRow]
 	holds      []catalogChange[HoldRow]
 	quarantine []QuarantineContent
 	snapshots  []*SnapshotContent
-	others     uint64 // that there is no room for
+	others     uint64 // the number of rows that there is no room for
 }
 
 func (r *catalogRows) rows() int {
@@ -84,7 +84,7 @@ func (r *catalogRows) rows() int {
 
 func (r *catalogRows) any() bool { return r.rows() > 0 || r.others > 0 }
 
-// take takes a change of a table of the catalog, and reports whether it is one.
+// take reads a change, and reports whether it is of a table of the catalog.
 func (r *catalogRows) take(change *replication.Change) bool {
 	table := change.Relation.Name
 	policy, hold := policyRows[table], holdRows[table]
@@ -102,7 +102,7 @@ func (r *catalogRows) take(change *replication.Change) bool {
 	return true
 }
 
-// full counts a row that there is no room for.
+// full counts a row if there is no room for it.
 func (r *catalogRows) full() bool {
 	if r.rows() < maxCatalogRows {
 		return false
@@ -145,7 +145,7 @@ func (r *catalogRows) snapshot(change *replication.Change) {
 	}
 }
 
-// contents are the records of them: policies first, in the order of the changes.
+// contents returns their records: policies first, in the order of the changes.
 func (r *catalogRows) contents(tx *replication.Tx) (records []Content) {
 	for _, c := range r.tellGates() {
 		records = append(records, &PolicyContent{Committed: committed(tx), catalogChange: c.catalogChange, ByHand: c.byHand})
@@ -235,10 +235,10 @@ func (o *object) instant(name string, value time.Time) {
 	}
 }
 
-// maxCatalogText is how many characters of a text a record has. Reasons and matters are no longer when they are entered.
+// maxCatalogText is how many characters of a text a record has. Reasons and matters are not longer when they are entered.
 const maxCatalogText = 200
 
-// cut is the beginning of a text that is longer than a record has.
+// cut shortens a text that is too long for a record.
 func cut(text string) string {
 	n := 0
 	for i := range text {
@@ -250,19 +250,19 @@ func cut(text string) string {
 	return text
 }
 
-// timeOf is the zero time where a column has none.
+// timeOf returns the time in a column, zero if it has none.
 func timeOf(text string) (t time.Time) {
 	parseInstant(text, &t)
 	return t
 }
 
-// numberOf is zero where a column has none.
+// numberOf returns the number in a column, zero if it has none.
 func numberOf(text string) (n int64) {
 	parseInt64(text, &n)
 	return n
 }
 
-// tableOf is a table's name as people write it; as the row has it where it is no name of SQL.
+// tableOf returns a table's name as people write it, or as in the row if it is no name of SQL.
 func tableOf(text string) string {
 	if name, ok := plainlyQualified(text); ok {
 		return name

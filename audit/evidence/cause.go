@@ -7,8 +7,8 @@ type Cause byte
 const (
 	NoCause    Cause = iota
 	System           // a retention policy, by a batch whose claim verifies
-	User             // anybody else
-	Unverified       // somebody who wrote into the ledger what does not verify, or who hid behind a batch that does
+	User             // anyone else
+	Unverified       // a transaction that wrote ledger rows that do not verify, or that deleted more than its verified claim covers
 )
 
 // String is the cause as events and metrics write it.
@@ -25,7 +25,7 @@ func (c Cause) String() string {
 	}
 }
 
-// causeOf is the cause that String writes so; NoCause for what this program does not know.
+// causeOf is the inverse of String; NoCause for a text that this program does not know.
 func causeOf(text string) Cause {
 	for c := Unverified; c > NoCause; c-- {
 		if c.String() == text {
@@ -35,15 +35,15 @@ func causeOf(text string) Cause {
 	return NoCause
 }
 
-// Op says what was done to a table.
+// Op is what was done to a table.
 type Op byte
 
 // The operations that are events.
 const (
 	None       Op = iota // no event
 	Delete               // one row
-	Truncate             // all rows, which nobody names one by one
-	Gap                  // no deletion: what was deleted between two positions nobody has read
+	Truncate             // all rows, without naming them
+	Gap                  // no deletion: deletions between two positions were not read
 	Rewind               // no deletion: what was published above a position never happened
 	SoftDelete           // one row, which stays: a column of it was set
 	Drop                 // all rows of a partition, which a policy dropped whole
@@ -72,7 +72,7 @@ func (o Op) String() string {
 	}
 }
 
-// opOf is the operation that String writes so; None for what this program does not know.
+// opOf is the inverse of String; None for a text that this program does not know.
 func opOf(text string) Op {
 	for o := Move; o > None; o-- {
 		if o.String() == text {
@@ -82,8 +82,8 @@ func opOf(text string) Op {
 	return None
 }
 
-// Source names the database whose WAL is read. Two databases of one cluster share the system identifier, and a clone
-// made by CREATE DATABASE … TEMPLATE shares all but the oid.
+// Source identifies the database whose WAL is read. Two databases of one cluster share the system identifier, and a clone made by CREATE DATABASE …
+// TEMPLATE shares everything but the oid.
 type Source struct {
 	SystemIdentifier uint64
 	DatabaseOID      uint32
@@ -92,8 +92,7 @@ type Source struct {
 	Slot             string
 }
 
-// appendSource writes the members that say which database this is. The encoding is named only where it is not UTF8,
-// since only then does text need decoding.
+// appendSource writes the members that identify the database. It names the encoding only if it is not UTF8, because only then text needs decoding.
 func appendSource(dst []byte, s *Source, form TextForm) []byte {
 	dst = append(appendUint(append(dst, `"system_identifier":"`...), s.SystemIdentifier), '"')
 	dst = appendText(append(dst, `,"database":`...), s.Database, form)

@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// appendClaim writes the members that say under which policy a batch deleted.
+// appendClaim writes the members about the policy under which a batch deleted.
 func appendClaim(dst []byte, c *schemas.Claim, form TextForm) []byte {
 	dst = appendText(append(dst, `"policy":`...), string(c.Policy), form)
 	dst = appendInt(append(dst, `,"policy_version":`...), int64(c.PolicyVersion))
@@ -19,7 +19,7 @@ func appendClaim(dst []byte, c *schemas.Claim, form TextForm) []byte {
 	return appendInt(append(dst, `,"hold_version":`...), int64(c.HoldVersion))
 }
 
-// claimJSON is what appendClaim writes, with what records of the log have beside it.
+// claimJSON is the output of appendClaim, with further members of log records.
 type claimJSON struct {
 	Policy      string    `json:"policy"`
 	Version     int32     `json:"policy_version"`
@@ -36,7 +36,7 @@ func (j *claimJSON) claim(form TextForm) *schemas.Claim {
 		Policy: schemas.PolicyName(form.decode(j.Policy)), PolicyVersion: schemas.PolicyVersion(j.Version), Run: j.Run, Batch: j.Batch,
 		Cutoff: j.Cutoff, HoldVersion: schemas.HoldVersion(j.HoldVersion), Target: j.Target,
 	}
-	functions, _ := hex.DecodeString(j.Functions) // zero where the record says nothing of it
+	functions, _ := hex.DecodeString(j.Functions) // zero if the record does not have it
 	copy(c.Functions[:], functions)
 	return c
 }

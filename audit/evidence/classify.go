@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// claimTolerance is what may lie between a claim's start and its commit.
+// claimTolerance is the longest time between a claim's start and its commit.
 const claimTolerance = 24 * time.Hour
 
 // state is the state of a transaction's classification.
@@ -18,8 +18,8 @@ const claimTolerance = 24 * time.Hour
 //	start ── first ──┼─ batch row that does not ──────────────────┴──▶ UNVERIFIED, to the end
 //	                 └─ anything else ──────────────────▶ USER ───── a batch row ──▶ UNVERIFIED, to the end
 //
-// A row of a drop is as a batch row and its result: the drop is what it says, and all after it is unverified. A row that says that the
-// quarantine changed decides nothing: a batch writes one before its own row where other rows refer to some that are due.
+// The row of a drop is a batch row and its result in one: the drop is what it claims, and everything after it is unverified. A row about a
+// changed quarantine has no effect: a batch may write one before its own row, if other rows refer to due ones.
 type state byte
 
 const (
@@ -29,9 +29,8 @@ const (
 	stateUnverified
 )
 
-// classifier tells system, user and unverified deletes apart. It is a pure function of the source, the tag keys and one
-// transaction's changes in their order: no clock, no catalog. The same WAL with the same keys gives the same answer. It
-// holds counts per relation and nothing else that grows.
+// classifier tells system, user and unverified deletes apart. It is a pure function of the source, the tag keys and one transaction's
+// changes in order, with no clock and no catalog: the same WAL with the same keys gives the same answer. Only its counts per relation grow.
 //
 // Not safe for concurrent use.
 type classifier struct {
@@ -41,27 +40,27 @@ type classifier struct {
 	tx      *replication.Tx
 	state   state
 	claim   schemas.Claim
-	soft    bool         // the claim is one to set a column of the target's rows, and to delete none
-	hashed  bool         // the events under the claim have hashes in place of keys
-	values  []string     // the columns that events of the target have as values; none: they are told as keys
-	due     *schemas.Due // how to tell whether a row of the target was due; nil: not asked
+	soft    bool         // the claim is for setting a column of the target's rows, not for deleting
+	hashed  bool         // the events under the claim have hashes instead of keys
+	values  []string     // the columns that the target's events have as values, not as keys
+	due     *schemas.Due // how to judge whether a row of the target was due; nil: not judged
 	account Account
-	setting uint32     // the target of rows that are set under a batch of this transaction's that no key verifies; 0 for none
-	suspect *uuid.UUID // the last batch that is this transaction's and that no key verifies; nil for none
+	setting uint32     // the target of an unverified batch of this transaction that sets a column; 0 for none
+	suspect *uuid.UUID // the last batch of this transaction that no key verifies; nil for none
 }
 
-// newClassifier makes a classifier for the WAL of source. A claim verifies if it does so under any of keys.
+// newClassifier makes a classifier for the WAL of source. A claim verifies if any of keys verifies it.
 func newClassifier(source Source, keys []schemas.Key) *classifier {
 	return &classifier{source: source, keys: keys}
 }
 
-// Begin starts a transaction. What was known of the one before is gone.
+// Begin starts a transaction, and drops everything about the one before.
 func (c *classifier) Begin(tx *replication.Tx) {
 	c.tx, c.state, c.suspect, c.setting = tx, stateStart, nil, 0
 	c.account.reset()
 }
 
-// Classify takes the transaction's next change.
+// Classify classifies the transaction's next change.
 func (c *classifier) Classify(change *replication.Change) finding {
 	first := c.state == stateStart
 	if change.Relation.Schema == schemas.LedgerSchema && c.account.catalog.take(change) {
@@ -89,13 +88,13 @@ func (c *classifier) Classify(change *replication.Change) finding {
 	return finding
 }
 
-// ledger takes a row of the ledger. No row of it is an event; what matters is what it makes of those that follow.
+// ledger handles a row of the ledger. Such rows are no events, but affect the changes that follow.
 func (c *classifier) ledger(change *replication.Change, first bool) {
 	switch change.Relation.Name {
 	case schemas.BatchTable:
 		c.account.Batches++
-		// Only the first published change that decides can open SYSTEM. A batch row anywhere else was not written by a deletion
-		// function, whatever its MAC says: it may be a true row, copied after somebody's own deletes.
+		// Only the first published change can start the state SYSTEM. A batch row anywhere else was not written by a deletion function,
+		// whatever its MAC says: it may be a valid row, copied after somebody's own deletes.
 		var claim schemas.Claim
 		ours, verifies := c.examine(change, &claim, (*schemas.Claim).Verify)
 		if first && verifies {
@@ -141,9 +140,9 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 	}
 }
 
-// drop takes a row of a partition that was dropped. Nothing but the first published change is the policy's, as with a batch; what
-// such a row says that proves nothing is repeated nowhere, and no event. Nobody but the dropping functions may write one, so one of
-// this transaction's that no key verifies is theirs.
+// drop handles the row of a dropped partition. As with a batch, only the first published change can be the policy's. If the row proves
+// nothing, it is no event, and its contents are not repeated anywhere. Only the dropping functions may write such rows, so a row of this
+// transaction that no key verifies is theirs.
 func (c *classifier) drop(change *replication.Change, first bool) finding {
 	var claim schemas.Claim
 	ours, verifies := c.examine(change, &claim, (*schemas.Claim).VerifyDrop)
@@ -166,10 +165,9 @@ func (c *classifier) drop(change *replication.Change, first bool) finding {
 	return finding{}
 }
 
-// examine reads the claim of a batch row, or of a drop's row, whose MAC is verified otherwise. ours: it names this
-// database and this transaction, as the deletion functions ensure. verifies: it names this system, history and timeline
-// too, and one of the keys signed it. A row that cannot be read is neither, and is not an error: else anybody who may write
-// such a row could stop the audit.
+// examine reads the claim of a batch row, or of a drop's row, which has another MAC. ours: it names this database and this transaction, as
+// the deletion functions ensure. verifies: it also names this system, history and timeline, and one of the keys signed it. A row that
+// cannot be read is neither, and no error: otherwise anyone who may write such a row could stop the audit.
 func (c *classifier) examine(
 	change *replication.Change, claim *schemas.Claim, verify func(*schemas.Claim, schemas.Key, []byte) bool,
 ) (ours, verifies bool) {
@@ -189,7 +187,7 @@ func (c *classifier) examine(
 	}
 	for _, key := range c.keys {
 		if verify(claim, key, mac) {
-			// Under a former history or timeline it is a true row that proves nothing here. Nobody else's key made it.
+			// Under a former history or timeline it is a valid row that proves nothing here. It does not show a foreign key.
 			here := schemas.History(claim.History) == c.tx.History && schemas.Timeline(claim.Timeline) == c.tx.Timeline
 			return here, here
 		}
@@ -209,9 +207,9 @@ func (c *classifier) find(change *replication.Change) finding {
 		case c.state == stateSystem && c.soft && oid == c.claim.Target:
 			return finding{Op: SoftDelete, Cause: System}
 		case c.state == stateUnverified && oid == c.setting && oid != 0:
-			return finding{Op: SoftDelete, Cause: Unverified} // by the executor's login, without the key
+			return finding{Op: SoftDelete, Cause: Unverified} // written with the executor's login, without the key
 		}
-		return finding{} // who else updates a row, and what, is nobody's concern here
+		return finding{} // other updates do not matter here
 	default:
 		return finding{}
 	}
@@ -219,8 +217,8 @@ func (c *classifier) find(change *replication.Change) finding {
 	case c.state == stateUser:
 		return finding{Op: op, Cause: User}
 	case c.state != stateSystem, op == Truncate, c.soft:
-		// A claim is one to delete rows that are due. Nothing of Lapse truncates, so a TRUNCATE under a claim is
-		// somebody's trigger; and so is a delete where rows are only set.
+		// A claim is for deleting rows that are due. No function of Lapse truncates, so a TRUNCATE under a claim comes from a trigger; and
+		// so does a delete under a claim that only sets a column.
 		return finding{Op: op, Cause: Unverified}
 	case change.Relation.OID == c.claim.Target:
 		return finding{Op: op, Cause: System}
@@ -231,7 +229,7 @@ func (c *classifier) find(change *replication.Change) finding {
 	}
 }
 
-// Claim is what the transaction proved to be, as long as its deletes are covered by it; nil in any other state.
+// Claim returns the transaction's verified claim while it covers its deletes; nil in any other state.
 func (c *classifier) Claim() *schemas.Claim {
 	if c.state != stateSystem {
 		return nil
@@ -239,11 +237,10 @@ func (c *classifier) Claim() *schemas.Claim {
 	return &c.claim
 }
 
-// Account is what the transaction claimed and what was seen of it so far. It is the classifier's own: valid until the
-// next Begin.
+// Account returns what the transaction claimed and what was seen so far. The classifier owns it; it is valid until the next Begin.
 func (c *classifier) Account() *Account { return &c.account }
 
-// set makes e the event of a change. Its keys are part of the stream's buffer and valid as long as the change is.
+// set fills e with the event of a change. Its keys point into the stream's buffer and are valid as long as the change is.
 func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, claim *schemas.Claim, table string) {
 	*e = Event{
 		Tx: tx, Ordinal: change.Ordinal, Op: f.Op, Cause: f.Cause, Cascade: f.Cascade,
@@ -256,21 +253,20 @@ func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, c
 	switch {
 	case f.Op == Truncate:
 	case f.Op == SoftDelete && change.Old == nil:
-		// An update that leaves the key alone sends no old row: the new one has the key.
+		// An update that does not change the key sends no old row: the new row has the key.
 		if e.Full = change.Relation.ReplicaIdentity == 'f'; !e.Full {
 			e.name(change.Relation, change.New)
 		}
 	case !change.OldIsKey:
-		// REPLICA IDENTITY FULL: what was sent is the row itself, and every column of it says that it is of the key.
+		// With REPLICA IDENTITY FULL the whole row was sent, with every column marked as part of the key.
 		e.Full = true
 	default:
 		e.name(change.Relation, change.Old)
 	}
 }
 
-// name takes the columns that name the row, or none of them. A table's owner can have rows deleted without them, and must
-// not stop the audit with it: before 18, PostgreSQL publishes no generated column, and reports no key for a key of
-// generated columns only.
+// name takes the columns that name the row, or none of them. A table's owner can cause deletions without them, and must not stop the audit
+// with it: before 18, PostgreSQL publishes no generated column, and reports no key if the key consists only of generated columns.
 func (e *Event) name(relation *replication.Relation, values []replication.Value) {
 	for i := range relation.Columns {
 		column := &relation.Columns[i]

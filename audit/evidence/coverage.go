@@ -8,10 +8,9 @@ import (
 	"lapse/schemas"
 )
 
-// CoverageContent says that everything up to its position has been read: by the clock, or because a heartbeat was read
-// there.
+// CoverageContent says that everything up to its position was read: it is made at intervals, or because a heartbeat was read there.
 type CoverageContent struct {
-	At        time.Time  // of a heartbeat its commit
+	At        time.Time  // of a heartbeat: its commit
 	Heartbeat *Heartbeat // nil for none
 	Ancestry  replication.Ancestry
 }
@@ -47,8 +46,7 @@ func (c *CoverageContent) parse(record []byte, form TextForm) (err error) {
 	return err
 }
 
-// appendAncestry writes the timelines that the server has left, so that a later start can tell whether it reads the same
-// database.
+// appendAncestry writes the timelines that the server has left, so that a later start can check whether it reads the same database.
 func appendAncestry(b []byte, ancestry replication.Ancestry) []byte {
 	b = append(b, `,"ancestry":[`...)
 	for i, left := range ancestry {
@@ -61,7 +59,7 @@ func appendAncestry(b []byte, ancestry replication.Ancestry) []byte {
 	return append(b, ']')
 }
 
-// ancestryJSON is what appendAncestry writes; nil where a record says nothing of it.
+// ancestryJSON is the output of appendAncestry; nil if a record does not have it.
 type ancestryJSON []struct {
 	Timeline uint32 `json:"timeline"`
 	End      string `json:"end"`

@@ -1,12 +1,12 @@
-// Package evidence is the pure part of the audit: it makes a transaction's changes into events and records of the log,
-// and reads both. It imports no Kafka, starts no goroutine and reads no clock. The same write-ahead log, keys and routes
-// give the same bytes, in every process and at any time.
+// Package evidence is the pure part of the audit: it turns a transaction's changes into events and records of the log, and reads both. It
+// imports no Kafka client, starts no goroutine and reads no clock. The same write-ahead log, keys and routes give the same bytes, in every
+// process and at any time.
 //
 // # A transaction becomes events and records
 //
-// An Assembler is fed Begin, each change, and the commit. It gives events as they become certain, and at the commit the
-// markers and the records that the transaction leaves. A Router makes of an event the records of the topics, a LogWriter
-// of each Content a record of the log.
+// An Assembler gets Begin, each change, and the commit. It returns events as soon as they are complete, and at the commit the markers and
+// the records that the transaction leaves. A Router turns an event into records of the topics, a LogWriter each Content into a record of
+// the log.
 //
 //	Begin ─▶ OPEN ── change ─────────────────────────▶ OPEN       its event, if it is one
 //	         OPEN ── a delete that waits ────────────▶ WAITING    no event; the delete is copied
@@ -16,9 +16,9 @@
 //	   OPEN, WAITING ── commit ──────────────────────▶ done       the event of the delete that waits; markers, records
 //	   any ── Begin ─────────────────────────────────▶ OPEN       what was open is forgotten: the slot sends it again
 //
-// Events are borrowed from the stream's buffer and cost no memory; one delete at most is copied: a user's delete from a
-// partition, where moves are told from deletions. An update that moves a row to another partition is a delete and then at
-// once an insert. move.go says when the two are one.
+// Events point into the stream's buffer and cost no memory. At most one delete is copied: a user's delete from a partition whose table
+// tells moves from deletions. An update that moves a row to another partition is a delete directly followed by an insert. move.go decides
+// whether the two are one event.
 //
 // No file needs one listed below it:
 //
@@ -38,10 +38,10 @@
 // history, timeline, the end of its transaction, and its number (seq) among the records with that end. Both are strictly
 // ascending, in each partition and in the log.
 //
-// A transaction has any number of records: its own, that of a drop, then the coverage or the gaps of the heartbeat that it wrote, and its tables. All but
-// the last say that another follows ("more"). What a record reaches is reached only when the last record of the transaction
-// is in the log; until then the slot is not confirmed, and sends the transaction again. A restart drops by its position
-// what is there, and appends the rest. A record without seq and more, of a former version, is the first and the last.
+// A transaction has any number of records: its own, that of a drop, then the coverage or the gaps of the heartbeat that it wrote, and its
+// tables. All but the last say that another follows ("more"). The log reaches the transaction's end only with its last record; until then
+// the slot is not confirmed, and sends the transaction again. A restart drops records that are in the log by their positions, and appends
+// the rest. A record of a former version without seq and more is the first and the last.
 //
 // # Who deletes
 //
@@ -50,32 +50,33 @@
 // signature covers the digest of the functions that ran, so the claim says which text deleted; the transaction's record
 // has that digest. A claim covers deletes of its target and of the relations it lists, up to its batch_result.
 //
-// Under a claim to set a column (lapse.batch.soft: the function's word, which is not in the claim), the system's events are updates of
-// the target instead, and nothing is deleted. Under such a row of this transaction's that does not verify, they are unverified up to its
-// result. Other updates, and all inserts, are no events.
+// Under a claim to set a column (lapse.batch.soft, written by the function and not in the claim), the system's events are updates of the
+// target instead, and nothing is deleted. If such a row of this transaction does not verify, they are unverified up to its result. Other
+// updates, and all inserts, are no events.
 //
-// The server publishes nothing of a partition that is dropped. A policy that drops one says so in a row of lapse.dropped, which is a
-// batch and its result in one: the transaction's first published change, with a claim of its own kind, so that what was signed to
-// delete rows drops no partition, nor the other way round. It is one event, with the number of rows that the function counted. A row that
-// proves nothing is no event and names nothing; its transaction is unverified, and one of this transaction's that no key verifies
-// counts as the dropping functions', since nobody else but a superuser may write one.
+// The server publishes nothing about a partition that is dropped. A policy that drops one writes a row of lapse.dropped, which is a batch
+// and its result in one: the transaction's first published change, with a claim of its own kind, so that a signature for deleting rows does
+// not allow a drop, nor the other way round. It is one event, with the number of rows that the function counted. A row that proves nothing
+// is no event and names nothing; its transaction is unverified. A row of this transaction that no key verifies counts as the dropping
+// functions', because apart from a superuser only they may write one.
 //
-// Where the batch says so (lapse.batch.hashed: the function's word too) the system's events have a keyed hash in place of each
-// value that names a row. Every other event has the values: who forged it does not choose what is told of it.
+// If the batch says so (lapse.batch.hashed, also written by the function), the system's events have a keyed hash instead of each value that
+// names a row. Every other event has the values: a forger must not choose what is shown of his deletions.
 //
-// Every other deletion under a claim is unverified. So is everything from any other row of lapse.batch on: a row that does not
-// verify, a second one, and a true one after somebody's own change (what came before stays user). A TRUNCATE is never the
-// system's: no deletion function truncates. A row that cannot be read proves nothing, and stops nothing.
+// Every other deletion under a claim is unverified. So is everything after any other row of lapse.batch: one that does not verify, a second
+// one, or a valid one after somebody's own change (what came before stays user). A TRUNCATE is never the system's: no deletion function
+// truncates. A row that cannot be read proves nothing, and stops nothing.
 //
-// Under lapse.batch.told some columns of the target's identity are values of the system's events, and not keys; under lapse.batch.due
-// each row of the target is judged by the value that the log has (due.go). Neither is in the claim: without them there are keys, and no
+// Under lapse.batch.told some columns of the target's identity are values of the system's events instead of keys; under lapse.batch.due
+// each row of the target is judged by the value in the log (due.go). Neither is in the claim: without them there are keys, and no
 // judgement.
 //
 // # Which table a partition belongs to
 //
-// No change says it. A heartbeat that finds other tables published than the one before has a row of lapse.covered for each in its
-// transaction. From the end of that transaction on events name the root, moves are told from deletions where the row has the columns for
-// it, and its records in the log say of each table that it is covered from there on, or how far it was. An assembler begins with the rows up to the last heartbeat before it.
+// No change shows it. If a heartbeat finds other published tables than the one before, its transaction has a row of lapse.covered for each.
+// From the end of that transaction on, events name the root, moves are told from deletions if the row has the columns for it, and its
+// records in the log say for each table from where on, or up to where, it is covered. An assembler begins with the rows up to the last
+// heartbeat before it.
 //
 // # Where the next one goes
 //

@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// parseDrop reads a row of lapse.dropped beside its claim; nil when it cannot be read.
+// parseDrop reads a row of lapse.dropped without its claim; nil if it cannot be read.
 func parseDrop(change *replication.Change, claim *schemas.Claim) *PartitionDrop {
 	d := &PartitionDrop{Claim: claim, Relation: &replication.Relation{OID: claim.Target}}
 	found := 0
@@ -45,7 +45,7 @@ func parseDrop(change *replication.Change, claim *schemas.Claim) *PartitionDrop 
 	return d
 }
 
-// setDrop makes e the event of a partition that was dropped.
+// setDrop fills e with the event of a dropped partition.
 func (e *Event) setDrop(tx *replication.Tx, ordinal uint32, d *PartitionDrop) {
 	*e = Event{
 		Tx: tx, Ordinal: ordinal, Op: Drop, Cause: System, Claim: d.Claim, Drop: d,

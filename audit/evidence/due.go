@@ -8,8 +8,8 @@ import (
 	"lapse/schemas"
 )
 
-// tell has a system event say what the batch's row says of its events: hashes in place of keys, values beside them, and whether
-// the row was due. Values and judgement are the target's: of what a cascade deletes the policy says nothing.
+// tell applies to a system event what the batch's row says about its events: hashes instead of keys, values in addition, and whether the
+// row was due. Values and judgement are only for the target: the policy says nothing about rows that a cascade deletes.
 func (c *classifier) tell(e *Event) {
 	e.Hashed = c.hashed
 	if e.Cascade {
@@ -25,7 +25,7 @@ func (c *classifier) tell(e *Event) {
 	}
 	told := func(k Key) bool { return slices.Contains(c.values, k.Name) }
 	if len(c.values) == 0 || !slices.ContainsFunc(e.Keys, func(k Key) bool { return !told(k) }) {
-		return // without a column that stays, nothing would name the row
+		return // without a remaining column, nothing would name the row
 	}
 	rest := e.Keys[:0]
 	for _, k := range e.Keys {
@@ -38,20 +38,20 @@ func (c *classifier) tell(e *Event) {
 	e.Keys = rest
 }
 
-// Judge says whether a row was due at cutoff, text being its column as in the log. It agrees with what the deletion function asks
-// of PostgreSQL, for every value.
+// Judge says whether a row was due at cutoff; text is its column as in the log. For every value it agrees with the deletion function's
+// condition in PostgreSQL.
 func Judge(due *schemas.Due, text []byte, cutoff time.Time) Judgement {
 	is, _ := judge(due, text, cutoff)
 	return is
 }
 
-// judge says since when, too, where it was.
+// judge also says since when, if it was due.
 func judge(due *schemas.Due, text []byte, cutoff time.Time) (is Judgement, at time.Time) {
 	at, ok := instantOf(due.As, text)
 	if !ok {
 		return CannotTell, at
 	}
-	// A column beyond the cutoff is not due, whatever is added: nothing overflows below.
+	// A column after the cutoff is not due, whatever is added, so nothing below overflows.
 	if at.Unix() < schemas.DueEarliest || at.After(cutoff) {
 		return IsNotDue, at
 	}
@@ -64,7 +64,7 @@ func judge(due *schemas.Due, text []byte, cutoff time.Time) (is Judgement, at ti
 	return IsDue, at
 }
 
-// never means never due: it is beyond every cutoff.
+// never is the due time of a row that is never due: it is after every cutoff.
 var never = time.Unix(1<<44, 0).UTC()
 
 // instantOf reads a column.
@@ -91,7 +91,7 @@ func instantOf(as schemas.DueAs, text []byte) (at time.Time, ok bool) {
 	}
 }
 
-// addPeriod counts as PostgreSQL does in UTC: months first, to the month's last day where the day is missing, then days, then time.
+// addPeriod adds as PostgreSQL does in UTC: months first, to the month's last day if it is shorter, then days, then time.
 func addPeriod(t time.Time, p schemas.Period) time.Time {
 	if p.Months != 0 {
 		year, month, day := t.Date()

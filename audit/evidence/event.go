@@ -7,7 +7,7 @@ import (
 	"lapse/schemas"
 )
 
-// EventSchema is the version of the event's format. It is in every event and in every header.
+// EventSchema is the version of the event format. Every event and every header has it.
 const EventSchema = 1
 
 // Key is one column of a deleted row's replica identity. Value is the type's text in the database's encoding.
@@ -18,33 +18,33 @@ type Key struct {
 	Column *replication.Column // says which type it is; nil if the value is not of the column's type: it is text
 }
 
-// Event is the facts of one deletion before they are bytes. Every format is made from these, and from nothing else.
+// Event is the facts of one deletion before formatting. Every format is made only from these.
 type Event struct {
 	Tx      *replication.Tx
 	Ordinal uint32
 
 	Op      Op
 	Cause   Cause
-	Cascade bool           // System only: a foreign key took the row along
-	Claim   *schemas.Claim // System only: what a writer claimed without proof is never repeated
+	Cascade bool           // System only: a foreign key caused the deletion
+	Claim   *schemas.Claim // System only: a claim without proof is never repeated
 
 	TableOID uint32
 	Table    string // as people write it
 	Relation *replication.Relation
-	// Root is the table that the row belongs to, as people write it: Table or, if that is a partition, its root. It is empty where no
-	// heartbeat has found the table yet.
+	// Root is the table that the row belongs to, as people write it: Table or, if that is a partition, its root. It is empty until a heartbeat has
+	// found the table.
 	Root      string
 	Partition bool
 	Keys      []Key // Delete, SoftDelete and Move only
-	Full      bool  // as above: the server names the row by all its values, and Keys has none of them
-	Hashed    bool  // System only: values of Keys are not to be told
-	// Values are of a system event the columns of the identity that the policy wants told as values, which are not in Keys; of a Move
-	// what names the row where it is.
+	Full      bool  // as above: the row has no key but all its values, and Keys is empty
+	Hashed    bool  // System only: Keys must be hashed
+	// Values are, for a system event, the columns of the identity that the policy wants shown as values, which are not in Keys; for a Move,
+	// what names the row in its new place.
 	Values   []Key
 	Due      Judgement
-	Nameless bool // as above: the server did not send what names the row, and Keys is empty
+	Nameless bool // as above: the server did not send the key, and Keys is empty
 
-	MovedTo string // Move only: the partition where the row is, as people write it
+	MovedTo string // Move only: the row's new partition, as people write it
 
 	Drop *PartitionDrop // Drop only
 
@@ -52,12 +52,12 @@ type Event struct {
 	RestartIdentity bool
 }
 
-// Judgement is what the log shows of a row under "evidence: due".
+// Judgement is the result of checking a row under "evidence: due".
 type Judgement byte
 
 // The judgements.
 const (
-	NotJudged  Judgement = iota // the policy does not ask for it, or the row is none of the batch's target
+	NotJudged  Judgement = iota // the policy does not ask for it, or the row is not of the batch's target
 	IsDue                       // by the value that the log has, the row was due at the cutoff
 	IsNotDue                    // it was not
 	CannotTell                  // the log does not have the value, or it cannot be read
@@ -77,19 +77,18 @@ func (j Judgement) member() string {
 	}
 }
 
-// PartitionDrop is a partition that a policy dropped whole: a row of lapse.dropped whose claim verifies. The server publishes nothing
-// of a DROP, so the row is all there is of it; what it says beyond the claim is the word of the function that wrote it.
+// PartitionDrop is a partition that a policy dropped whole: a row of lapse.dropped with a verified claim. The server publishes nothing
+// about a DROP, so the row is the only source; what it says beyond the claim was written by the function.
 type PartitionDrop struct {
 	Claim    *schemas.Claim
 	Relation *replication.Relation // the partition
 	Root     string                // the table that it was a partition of, as people write it
 	Rows     int64
-	// The oldest and the newest instant of what its rows expired by; zero where it is none that events can say.
+	// Oldest and Newest are the first and last expiry values of its rows; zero if these are not instants.
 	Oldest, Newest time.Time
 }
 
-// NamesNoRow says why the event does not say which row was deleted, and what fixes it for those that follow; why is empty
-// if it does.
+// NamesNoRow says why the event does not name the deleted row, and how to fix that for later ones; why is empty if it does.
 func (e *Event) NamesNoRow() (why, fix string) {
 	switch {
 	case e.Full:
@@ -103,7 +102,7 @@ func (e *Event) NamesNoRow() (why, fix string) {
 	}
 }
 
-// appendKeys writes the identity columns as a JSON object, in the table's order. It is the record's key.
+// appendKeys writes the identity columns as a JSON object, in the table's order. This is the record's key.
 func appendKeys(dst []byte, keys []Key, form TextForm) []byte {
 	dst = append(dst, '{')
 	for i := range keys {
@@ -120,7 +119,7 @@ func appendKeys(dst []byte, keys []Key, form TextForm) []byte {
 	return append(dst, '}')
 }
 
-// appendDrop writes what events and the log say of a drop alike.
+// appendDrop writes what events and log records have in common about a drop.
 func appendDrop(b []byte, d *PartitionDrop) []byte {
 	b = appendInt(append(b, `"rows":`...), d.Rows)
 	if !d.Oldest.IsZero() {

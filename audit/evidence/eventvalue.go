@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// EventValue is what an event or a marker says of itself where there is nothing but its value, as in a file.
+// EventValue is what an event or a marker says about itself in its value alone, as in a file.
 type EventValue struct {
 	Format   string
 	Position replication.Position
@@ -17,10 +17,10 @@ type EventValue struct {
 	Database uint32
 	Cause    string // as it is written
 
-	// In the formats that say it once: Debezium's does not.
+	// In the formats that have it once, which Debezium's does not.
 	Table string
-	Keys  json.RawMessage // nil where it names no row
-	Mods  int             // rows that it is of: none or one
+	Keys  json.RawMessage // nil if it names no row
+	Mods  int             // number of rows: none or one
 }
 
 type lapseBlock struct {
@@ -40,7 +40,7 @@ type modified struct {
 	} `json:"mods"`
 }
 
-// ParseEventValue reads an event of any format. Its error is ErrNoEvent, and says nothing of what is there instead.
+// ParseEventValue reads an event of any format. Its error is ErrNoEvent, and does not repeat the contents.
 func ParseEventValue(value []byte) (*EventValue, error) {
 	var event struct {
 		modified
@@ -79,7 +79,7 @@ func ParseEventValue(value []byte) (*EventValue, error) {
 	return v, nil
 }
 
-// Fits is an error unless the event is one that this route writes.
+// Fits returns an error unless this route writes such events.
 func (v *EventValue) Fits(r *Route) error {
 	switch {
 	case v.System != r.Source.SystemIdentifier || v.Database != r.Source.DatabaseOID:

@@ -8,13 +8,11 @@ import (
 	"lapse/schemas"
 )
 
-// An index holds keys compressed, so one of 3 kB may be hundreds of kilobytes long, and six times that as JSON, in the
-// record's key and again in its value: more than a topic takes. One inserted row could end the audit. So
-// where a row's keys are longer than maxKeys as JSON, those of their values that are longer than maxKeyValue are hashed,
-// and the event says how long they are.
+// An index stores keys compressed, so a key of 3 kB may be hundreds of kilobytes long, and six times that as JSON, in the record's key and
+// again in its value: more than a topic accepts. One inserted row could then stop the audit. So if a row's keys are longer than maxKeys as
+// JSON, those of their values that are longer than maxKeyValue are hashed, and the event says how long they are.
 //
-// 32 columns, the most that an index has, are then shorter than maxKeys again: 32 × 6 × (256 + 63) bytes, and what is
-// between them.
+// 32 columns, the most that an index has, are then shorter than maxKeys: 32 × 6 × (256 + 63) bytes, plus punctuation.
 const (
 	maxKeys     = 64 << 10
 	maxKeyValue = 256
@@ -28,14 +26,14 @@ type keyHasher struct {
 	mac    hash.Hash
 	keys   []Key
 	hashed []int // which of keys are hashed
-	sizes  []int // how many bytes each of their values has
+	sizes  []int // the size of each of their values in bytes
 	text   []byte
 	sum    [sha256.Size]byte
 }
 
 func newKeyHasher(key schemas.Key) *keyHasher { return &keyHasher{mac: hmac.New(sha256.New, key)} }
 
-// shorten returns keys with hashes in place of values of more than longest bytes, and which those are. NULL stays. Both are valid
+// shorten returns keys with hashes instead of values of more than longest bytes, and which those are. NULL stays. Both results are valid
 // until the next call.
 func (h *keyHasher) shorten(keys []Key, longest int) ([]Key, []int) {
 	h.keys, h.hashed, h.sizes, h.text = append(h.keys[:0], keys...), h.hashed[:0], h.sizes[:0], h.text[:0]
@@ -48,7 +46,7 @@ func (h *keyHasher) shorten(keys []Key, longest int) ([]Key, []int) {
 	return h.keys, h.hashed
 }
 
-// HashOf returns what an event has in place of a hashed value.
+// HashOf returns what an event shows instead of a hashed value.
 func HashOf(key schemas.Key, value string) string {
 	return string(newKeyHasher(key).hash([]byte(value)))
 }

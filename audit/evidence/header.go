@@ -10,8 +10,8 @@ import (
 	"lapse/schemas"
 )
 
-// The headers of every event, in this order. A header that does not apply is there and empty, so that a filter needs no
-// second case. A record of the log has some of them.
+// The headers of every event, in this order. A header that does not apply is present and empty, so that filters need no second case. A
+// record of the log has some of them.
 const (
 	HeaderCause    = "lapse-cause"
 	HeaderPolicy   = "lapse-policy"
@@ -40,13 +40,13 @@ var headerNames = [...]string{
 	HeaderSystem, HeaderDatabase, HeaderHistory, HeaderTimeline, HeaderSchema, HeaderRoot,
 }
 
-// ErrNoEvent says that a record is nothing that this program writes as an event.
+// ErrNoEvent says that a record is not an event of this program.
 var ErrNoEvent = errors.New("the record is no event that this program knows")
 
-// EventPosition reads an event's position from its headers. All events of one database are in the order of their
-// positions (replication.Position.Compare), whatever the partition. Its error is ErrNoEvent.
+// EventPosition reads an event's position from its headers. All events of one database are in the order of their positions
+// (replication.Position.Compare), in every partition. Its error is ErrNoEvent.
 func EventPosition(rec *schemas.Record) (replication.Position, error) {
-	history, err1 := strconv.ParseUint(rec.Header(HeaderHistory), 10, 30) // far above any, and far below what the catalog takes
+	history, err1 := strconv.ParseUint(rec.Header(HeaderHistory), 10, 30) // far above real values, and far below the catalog's limit
 	timeline, err2 := strconv.ParseUint(rec.Header(HeaderTimeline), 10, 32)
 	commit, err3 := parseHex(rec.Header(HeaderLSN), 8)
 	ordinal, err4 := parseHex(rec.Header(HeaderSeq), 4)
@@ -74,7 +74,7 @@ func PositionHeaders(source *Source, op string, at replication.Position) []schem
 	}
 }
 
-// Of says whether a record's headers name this database.
+// Of reports whether a record's headers name this database.
 func (s *Source) Of(rec *schemas.Record) bool {
 	return rec.Header(HeaderSystem) == strconv.FormatUint(s.SystemIdentifier, 10) &&
 		rec.Header(HeaderDatabase) == strconv.FormatUint(uint64(s.DatabaseOID), 10)

@@ -8,11 +8,11 @@ import (
 	"lapse/schemas"
 )
 
-// The rows that records of holds are of.
+// The kinds of rows in records of holds.
 const (
 	holdPlaced   = "hold"     // lapse.hold: it was placed
 	holdState    = "state"    // lapse.hold_state: it came into a state, or was moved
-	holdRelation = "relation" // lapse.hold_relation: a table that it is on, or was
+	holdRelation = "relation" // lapse.hold_relation: a table that it covers, or covered
 )
 
 // HoldContent is the record of one row about a legal hold.
@@ -21,7 +21,7 @@ type HoldContent struct {
 	catalogChange[HoldRow]
 }
 
-// HoldRow is a row of one of the tables, as far as it has these columns. What is held is in none of them.
+// HoldRow is a row of one of the tables, with those of the columns that the table has. None of them says what is held.
 type HoldRow struct {
 	Hold     int64
 	Matter   string

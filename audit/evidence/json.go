@@ -12,9 +12,8 @@ import (
 	"lapse/schemas"
 )
 
-// The appenders below write JSON in one way only: no spaces, members in a fixed order, text escaped where it must be
-// and nowhere else (as RFC 8785 has it), numbers that a float64 cannot hold as text. What is written twice is the same
-// bytes twice.
+// The appenders below write JSON in one form only: no spaces, members in a fixed order, text escaped only where necessary (as in RFC 8785),
+// numbers that a float64 cannot hold as text. Writing the same twice gives the same bytes.
 
 const (
 	lowerHex = "0123456789abcdef"
@@ -24,7 +23,7 @@ const (
 // Bytes that are not UTF-8 become the characters U+EF80 to U+EFFF, one for each byte 0x80 to 0xFF.
 const rawByte = 0xEF00
 
-// TextForm is how a database's text becomes JSON's, which is Unicode.
+// TextForm is how a database's text becomes Unicode text for JSON.
 type TextForm byte
 
 const (
@@ -45,7 +44,7 @@ func TextFormOf(encoding string) TextForm {
 	return RawText
 }
 
-// DecodeText returns the bytes that were written in the form RawText as s.
+// DecodeText returns the bytes that were written as s in the form RawText.
 func DecodeText(s string) []byte {
 	b := make([]byte, 0, len(s))
 	for _, r := range s {
@@ -58,7 +57,7 @@ func DecodeText(s string) []byte {
 	return b
 }
 
-// decode is the text that was written in this form as s.
+// decode returns the text that was written as s in this form.
 func (form TextForm) decode(s string) string {
 	if form == UTF8Text {
 		return s
@@ -99,7 +98,7 @@ func appendText[T string | []byte](dst []byte, s T, form TextForm) []byte {
 	return append(dst, '"')
 }
 
-// appendPlain writes s as in a header: what appendText writes, without quotes and escapes. It is UTF-8 in any database.
+// appendPlain writes s for a header: like appendText, but without quotes and escapes. It is UTF-8 for any database.
 func appendPlain(dst []byte, s string, form TextForm) []byte {
 	if form == UTF8Text {
 		return append(dst, s...)
@@ -155,7 +154,7 @@ func appendInstant(dst []byte, t time.Time) []byte {
 	return append(dst, '"')
 }
 
-// appendHex writes n in upper case with leading zeros, so that text sorts as numbers do.
+// appendHex writes n in upper case with leading zeros, so that the texts sort like the numbers.
 func appendHex(dst []byte, n uint64, digits int) []byte {
 	for shift := 4 * (digits - 1); shift >= 0; shift -= 4 {
 		dst = append(dst, upperHex[n>>shift&15])
@@ -196,9 +195,8 @@ func appendUUIDText(dst []byte, id uuid.UUID) []byte {
 	return dst
 }
 
-// tableName is a relation's name for people and filters: schema.table, each part in double quotes only where it is not
-// made of lower-case letters, digits, _ and $ alone. SQL's reserved words differ from version to version and are not
-// quoted.
+// tableName is a relation's name for people and filters: schema.table, each part in double quotes unless it consists of lower-case letters,
+// digits, _ and $. SQL's reserved words differ from version to version and are not quoted.
 func tableName(r *replication.Relation) string {
 	if plainName(r.Schema) && plainName(r.Name) {
 		return r.Schema + "." + r.Name
@@ -230,7 +228,7 @@ func appendName(dst []byte, name string) []byte {
 	return append(dst, '"')
 }
 
-// optionalLSN is zero where a record says nothing of it.
+// optionalLSN is zero if a record does not have it.
 func optionalLSN(text string) (schemas.LSN, error) {
 	if text == "" {
 		return 0, nil

@@ -11,11 +11,11 @@ import (
 	"lapse/schemas"
 )
 
-// A policy's name that is longer was not written by a deletion function.
+// A longer policy name was not written by a deletion function.
 const maxPolicyName = 1 << 10
 
-// claimColumns are the columns of lapse.batch that a claim is made of. Others, of a later catalog, are passed over: a
-// claim with more fields has another format and another MAC.
+// claimColumns are the columns of lapse.batch that form a claim. Other columns, of a later catalog, are ignored: a claim with more fields
+// has another format and another MAC.
 var claimColumns = map[string]func(*schemas.Claim, string) bool{
 	"system_identifier": func(c *schemas.Claim, s string) bool { return parseUint(s, 64, &c.SystemIdentifier) },
 	"database_oid":      func(c *schemas.Claim, s string) bool { return parseUint32(s, &c.DatabaseOID) },
@@ -40,16 +40,15 @@ var claimColumns = map[string]func(*schemas.Claim, string) bool{
 
 const macColumn = "mac"
 
-// softColumn says of a batch that it sets a column. It is in no claim: with the right claim before it, an update is never the
-// system's by another word than that of the function that wrote the row.
+// softColumn says that a batch sets a column. It is in no claim: together with a claim for deleting, an update still is the system's only
+// if the function that wrote the row says so.
 const softColumn = "soft"
 
-// hashedColumn says of a batch that its events have hashes in place of keys. It is in no claim either: without it the same
-// events have the keys.
+// hashedColumn says that a batch's events have hashes instead of keys. It is in no claim either: without it the same events have the keys.
 const hashedColumn = "hashed"
 
-// valuesColumn names the columns that a batch's events have as values ("events: values: columns"), dueColumn says how the auditor finds
-// out whether a row was due ("evidence: due"). Neither is in the claim: without them the events have keys, and no judgement.
+// valuesColumn names the columns that a batch's events have as values ("events: values: columns"), dueColumn says how the auditor judges
+// whether a row was due ("evidence: due"). Neither is in the claim: without them the events have keys, and no judgement.
 const (
 	valuesColumn = "told"
 	dueColumn    = "due"
@@ -70,7 +69,7 @@ func parseValues(change *replication.Change) (columns []string) {
 	return columns
 }
 
-// parseDue reads dueColumn; nil if there is none. By one that cannot be read nothing can be judged, and it says so of each row.
+// parseDue reads dueColumn; nil if there is none. With one that cannot be read, every row's judgement is CannotTell.
 func parseDue(change *replication.Change) *schemas.Due {
 	text, sent := ledgerText(change, dueColumn)
 	if !sent {
@@ -93,8 +92,8 @@ func ledgerText(change *replication.Change, name string) (text string, sent bool
 	return "", false
 }
 
-// parseClaim reads a row of lapse.batch. ok is false when a column is missing, NULL or not what its type writes. The
-// row's writer may be anybody with the right to insert, so nothing of what is wrong is told.
+// parseClaim reads a row of lapse.batch. ok is false if a column is missing, NULL or not in its type's form. Anyone with the right to
+// insert may have written the row, so it does not report what is wrong.
 func parseClaim(change *replication.Change, claim *schemas.Claim) (mac []byte, ok bool) {
 	*claim = schemas.Claim{}
 	found := 0
@@ -119,12 +118,12 @@ func parseClaim(change *replication.Change, claim *schemas.Claim) (mac []byte, o
 	return mac, found == len(claimColumns)+1
 }
 
-// identityColumns are the columns of lapse.batch that the deletion functions compare with the transaction that they run in
-// (lapse.enter), and the batch's name. What else is in a claim is what the executor's login says.
+// identityColumns are the columns of lapse.batch that the deletion functions compare with their own transaction (lapse.enter), and the
+// batch's id. The other parts of a claim are the word of the executor's login.
 var identityColumns = []string{"database_oid", "xid", "started_at", "batch"}
 
-// parseIdentity reads what names the transaction in a row of lapse.batch, whatever else is in it: a claim of another format
-// has the same columns for it.
+// parseIdentity reads the columns that name the transaction in a row of lapse.batch, whatever else the row contains: a claim of another
+// format has the same columns for it.
 func parseIdentity(change *replication.Change, claim *schemas.Claim) bool {
 	*claim = schemas.Claim{}
 	found := 0
@@ -141,7 +140,7 @@ func parseIdentity(change *replication.Change, claim *schemas.Claim) bool {
 	return found == len(identityColumns)
 }
 
-// parseBatch reads the batch's name in a row of lapse.batch_result.
+// parseBatch reads the batch's id in a row of lapse.batch_result.
 func parseBatch(change *replication.Change) (batch uuid.UUID, ok bool) {
 	for i, column := range change.Relation.Columns {
 		if column.Name == "batch" {
@@ -153,7 +152,7 @@ func parseBatch(change *replication.Change) (batch uuid.UUID, ok bool) {
 	return batch, false
 }
 
-// Result is what a batch says it did: the row of lapse.batch_result.
+// Result is what a batch says that it did: the row of lapse.batch_result.
 type Result struct {
 	Batch      uuid.UUID
 	Picked     int64
@@ -161,13 +160,13 @@ type Result struct {
 	ByRelation []RelationCount // ascending by OID
 }
 
-// RelationCount is a number of rows that left one relation.
+// RelationCount is a number of rows that were deleted from one relation.
 type RelationCount struct {
 	OID  uint32
 	Rows int64
 }
 
-// parseResult reads a row of lapse.batch_result; nil when it cannot be read.
+// parseResult reads a row of lapse.batch_result; nil if it cannot be read.
 func parseResult(change *replication.Change) *Result {
 	var r Result
 	found := 0

@@ -9,8 +9,8 @@ import (
 
 // MarkerContent is the record of a marker.
 type MarkerContent struct {
-	Marker    *Marker    // the record does not have its position
-	Heartbeat *Heartbeat // that showed it; nil if none did, or if another record of the transaction has it
+	Marker    *Marker    // without its position, which the record does not have
+	Heartbeat *Heartbeat // the heartbeat that showed it; nil if none did, or if another record of the transaction has it
 	Ancestry  replication.Ancestry
 }
 

@@ -7,15 +7,15 @@ import (
 	"lapse/replication"
 )
 
-// moves is the pairing for rows that an update moves to another partition. PostgreSQL writes a delete from one partition
-// and at once an insert into the other. They are one event if a heartbeat has found that moves are told from deletions in
-// their table (lapse.covered.moves_by), and if they agree in each column of the identity that does not decide about the
-// partition; there must be one.
+// moves is the pairing for rows that an update moves to another partition. PostgreSQL writes a delete from one partition directly followed
+// by an insert into the other. They are one event if a heartbeat has found that moves are told from deletions in their table
+// (lapse.covered.moves_by), and if they agree in each column of the identity that does not decide the partition; there must be at least
+// one.
 //
-// A delete and an insert of the same name into another partition as the next change are the same bytes: nothing in the
-// WAL tells them from a move. A row of that name is there afterwards in either case, and its deletion is an event.
+// A delete, directly followed by an insert of the same name into another partition, gives the same bytes: nothing in the WAL tells it from
+// a move. Either way a row of that name exists afterwards, and its deletion is an event.
 //
-// Only a user's delete waits. Under a claim nothing is a move, so none is taken out of what a batch is reconciled by.
+// Only a user's delete waits. Under a claim nothing is a move, so no move distorts the counts with which a batch is reconciled.
 type moves struct {
 	names  names
 	tables tables
@@ -38,7 +38,7 @@ func (m *moves) join(waiting *Event, change *replication.Change) bool {
 		key := &waiting.Keys[i]
 		at := slices.IndexFunc(change.Relation.Columns, func(c replication.Column) bool { return c.Name == key.Name })
 		if at < 0 || at >= len(change.New) || change.New[at].Kind != replication.Text || key.Null {
-			return false // of a row that is too long to be read nothing is known
+			return false // nothing is known of a row that is too long to be read
 		}
 		value := change.New[at].Bytes
 		if !slices.Contains(from.movesBy, key.Name) && !slices.Contains(to.movesBy, key.Name) {
@@ -56,14 +56,14 @@ func (m *moves) join(waiting *Event, change *replication.Change) bool {
 	return true
 }
 
-// moved takes the delete that was counted last for a move.
+// moved counts the last delete as a move.
 func (a *Account) moved() {
 	t := &a.Tallies[a.last]
 	t.Events--
 	t.moves++
 }
 
-// splitMoves gives the moves tallies of their own, after the others where their table lost rows too.
+// splitMoves gives the moves tallies of their own, after the others if their table also lost rows.
 func (a *Account) splitMoves() {
 	for i := range a.Tallies {
 		t := &a.Tallies[i]

@@ -39,7 +39,7 @@ func (c *OriginContent) append(b []byte, _ TextForm) []byte {
 	}
 	for _, key := range c.RowsKeys {
 		if key.Fingerprint == "" {
-			continue // destroyed before this log began: nothing of it is there
+			continue // destroyed before this log began, which has no commitments under it
 		}
 		b = appendText(append(b, `,{"use":"rows","epoch":`...), string(key.Epoch), UTF8Text)
 		b = append(appendText(append(b, `,"fingerprint":`...), key.Fingerprint, UTF8Text), '}')

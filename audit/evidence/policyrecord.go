@@ -8,7 +8,7 @@ import (
 	"lapse/schemas"
 )
 
-// The rows that records of policies are of.
+// The kinds of rows in records of policies.
 const (
 	policyVersion = "version" // lapse.policy: a version was made
 	policyState   = "state"   // lapse.policy_state: a policy came into a state
@@ -17,22 +17,22 @@ const (
 	policyOthers  = "others"  // rows that there is no room for
 )
 
-// PolicyContent is the record of one row that says which policies there are and which of them delete.
+// PolicyContent is the record of a row that says which policies exist and which of them delete.
 type PolicyContent struct {
 	Committed
 	catalogChange[PolicyRow]
-	// ByHand says that another version or state came into force, and that nobody has said so in lapse.policy_state. No command does that.
+	// ByHand: another version or state came into force without an entry in lapse.policy_state. No command does that.
 	ByHand bool
 	Others uint64 // rows that there is no room for
 }
 
-// PolicyRow is a row of one of the tables, as far as it has these columns. A text of a person is cut after maxCatalogText characters.
+// PolicyRow is a row of one of the tables, with those of the columns that the table has. A person's text is cut after maxCatalogText characters.
 type PolicyRow struct {
-	Policy     string // its name; "" where the transaction does not say it
+	Policy     string // its name; "" if the transaction does not show it
 	ID         int64
 	Version    int64
 	State      schemas.State
-	HeldBack   int64  // the version that waits for a yes
+	HeldBack   int64  // the version that waits for a person
 	Table      string // as people write it
 	TableOID   int64
 	Soft       bool
@@ -42,12 +42,12 @@ type PolicyRow struct {
 	By         string // the login
 	Reason     string
 	Terms      *PolicyTerms
-	Definition string // a keyed hash of all that the version says
+	Definition string // a keyed hash of the whole version
 
-	spec string // what the hash is of
+	spec string // the text under the hash
 }
 
-// PolicyTerms are the terms of a version that a report needs. Conditions and expressions may have values of rows in them: Definition has
+// PolicyTerms are the terms of a version that a report needs. Conditions and expressions may contain values of rows: only Definition covers
 // them, hashed.
 type PolicyTerms struct {
 	Expire   ExpireTerms `json:"expire"`
@@ -106,7 +106,7 @@ func readPolicyRow(row string, c columns) *PolicyRow {
 	return r
 }
 
-// readTerms reads the terms out of a version's spec; nil where it cannot be read.
+// readTerms reads the terms from a version's spec; nil if it cannot be read.
 func readTerms(spec string) *PolicyTerms {
 	var is struct {
 		PolicyTerms
@@ -134,7 +134,7 @@ func readTerms(spec string) *PolicyTerms {
 	return t
 }
 
-// seal makes the keyed hashes. Without the key there are none.
+// seal computes the keyed hashes. Without the key there are none.
 func (c *PolicyContent) seal(key schemas.Key) {
 	for _, r := range []*PolicyRow{c.Is, c.Was} {
 		if r != nil && r.spec != "" && len(key) > 0 {
@@ -284,16 +284,16 @@ func (j *policyRowJSON) row(form TextForm) *PolicyRow {
 	return r
 }
 
-// sameGate reports whether two rows of lapse.gate have the same in force: others of its columns follow holds and the auditor.
+// sameGate reports whether two rows of lapse.gate have the same in force. Their other columns change with holds and the auditor.
 func sameGate(is, was *PolicyRow) bool { return is != nil && was != nil && *is == *was }
 
-// toldGate is a row that has a record.
+// toldGate is a row of lapse.gate with a record.
 type toldGate struct {
 	catalogChange[PolicyRow]
 	byHand bool
 }
 
-// tellGates leaves out what is in force where a state of the same transaction says the same, and names policies where another row does.
+// tellGates leaves out a row if a state of the same transaction says the same, and names policies that another row names.
 func (r *catalogRows) tellGates() (told []toldGate) {
 	names := map[int64]string{}
 	for _, c := range r.policies {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// LogPosition is the place of a record in the log: what it reaches, and its number among the records that reach as far.
-// Changes of rows have replication.LogPosition instead.
+// LogPosition is the place of a record in the log: its reach, and its number among the records with the same reach. Changes of rows have
+// replication.Position instead.
 //
 // The log has its records in the order of their positions, each once.
 type LogPosition struct {

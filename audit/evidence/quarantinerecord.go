@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// QuarantineContent is the record of rows that came into the quarantine, or left it. Which rows is in no record.
+// QuarantineContent is the record of rows that entered or left the quarantine. No record says which rows.
 type QuarantineContent struct {
 	Committed
 	Op       string
 	PolicyID int64
 	Policy   string
-	Table    string // as people write it; "" where it is gone
+	Table    string // as people write it; "" if it is gone
 	TableOID int64
 	Entered  int64
 	Left     int64

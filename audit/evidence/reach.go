@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// Reach is how far something has come in the past of one database: everything that ends at or below it is done.
+// Reach is a point in the past of one database: everything that ends at or below it is done.
 type Reach struct {
 	History  schemas.History
 	Timeline schemas.Timeline
@@ -27,22 +27,22 @@ func (r Reach) Compare(other Reach) int {
 	)
 }
 
-// Before says whether r comes before other.
+// Before reports whether r comes before other.
 func (r Reach) Before(other Reach) bool { return r.Compare(other) < 0 }
 
-// Passed says whether a transaction with this commit position is recorded. A commit lies below its own end and above
-// every end before it, so its position decides as well as its end, and is known at its beginning.
+// Passed reports whether a transaction with this commit position is recorded. A commit is below its own end and above every earlier end, so
+// its position decides as well as its end, and is known at its beginning.
 func (r Reach) Passed(tx *replication.Tx) bool {
 	return Reach{History: tx.History, Timeline: tx.Timeline, LSN: tx.CommitLSN}.Before(r)
 }
 
-// Below compares places on the server's log, whatever the history: r lies Below other.
+// Below compares places in the server's log, whatever the history: whether r is below other.
 func (r Reach) Below(other Reach) bool {
 	r.History, other.History = 0, 0
 	return r.Before(other)
 }
 
-// ReachOf is the reach at which a change's transaction committed.
+// ReachOf is the reach of the commit of a change's transaction.
 func ReachOf(p replication.Position) Reach {
 	return Reach{History: p.History, Timeline: p.Timeline, LSN: p.Commit}
 }
@@ -68,7 +68,7 @@ func ParseReach(text string) (Reach, error) {
 	return Reach{History: schemas.History(h), Timeline: schemas.Timeline(tl), LSN: at}, nil
 }
 
-// EndOf is what a transaction's record reaches.
+// EndOf is the reach of a transaction's record.
 func EndOf(tx *replication.Tx) Reach {
 	return Reach{History: tx.History, Timeline: tx.Timeline, LSN: tx.EndLSN}
 }

@@ -1,21 +1,20 @@
 package evidence
 
-// Verdict is what comparing the ledger's claim with the WAL says of one transaction.
+// Verdict is the result of comparing the ledger's claim with the WAL for one transaction.
 type Verdict string
 
 // The verdicts.
 const (
-	Match     Verdict = "match"     // each relation lost as many rows as claimed, and nothing else happened beside it
+	Match     Verdict = "match"     // each relation lost as many rows as claimed, and nothing else happened
 	Mismatch  Verdict = "mismatch"  // claimed but not seen, or seen but not claimed
 	Unclaimed Verdict = "unclaimed" // nothing was claimed, or nothing that verifies
 )
 
 // reconcile compares what a transaction claimed with what was seen of it.
 //
-// A claim without a readable result of its own is a mismatch, also when nothing was deleted: the deletion function
-// writes both or, by aborting, neither. So is a claim with anything unverified after it, however well the counts agree,
-// and one whose two counts of the target differ, as trusted triggers can cause. Where the auditor judges due times, so is
-// a claim with a row that was not due or cannot be judged.
+// A claim without a readable result of its own is a mismatch, even if nothing was deleted: the deletion function writes both or, by
+// aborting, neither. So is a claim with anything unverified after it, even if the counts agree, and one whose two counts of the target
+// differ, as trusted triggers can cause. If the auditor judges due times, so is a claim with a row that was not due or cannot be judged.
 func reconcile(a *Account) Verdict {
 	if a.Claim == nil {
 		return Unclaimed
@@ -24,7 +23,7 @@ func reconcile(a *Account) Verdict {
 		if a.Drops != 1 || a.Batches > 0 || a.Results > 0 || a.Unverified() {
 			return Mismatch
 		}
-		return Match // there is nothing to count: the server publishes no row of what is dropped
+		return Match // nothing to count: the server publishes no rows of a dropped partition
 	}
 	r := a.Result
 	if r == nil || a.Drops > 0 || r.Batch != a.Claim.Batch || a.Batches != 1 || a.Results != 1 || a.Unverified() || !a.dueAll() {
@@ -46,7 +45,7 @@ func reconcile(a *Account) Verdict {
 	return Match
 }
 
-// system is the number of rows of one relation that went under the claim.
+// system is the number of one relation's rows that were deleted under the claim.
 func (a *Account) system(oid uint32) (rows uint64) {
 	for i := range a.Tallies {
 		if a.Tallies[i].OID == oid && a.Tallies[i].Cause == System {

@@ -13,35 +13,35 @@ import (
 type Topic struct {
 	Name       string
 	Partitions int32 // a row's events are in one of the first so many, by its key
-	// Every is how many partitions get what concerns no single row: the most that any route of the log has had. 0 is as many as
-	// Partitions. So it is there too, after the row's former events, wherever they are.
+	// Every is how many partitions get events that concern no single row: the most that any route of the log has had. 0 is as many as
+	// Partitions. So such an event comes after a row's former events, in whichever partition they are.
 	Every int32
 }
 
 // All is how many partitions the log's routes have used.
 func (t Topic) All() int32 { return max(t.Partitions, t.Every) }
 
-// Route is everything, beside the WAL itself, that an event's topic, partition and bytes depend on. It is a record in the
-// log: the same WAL and routes give the same bytes.
+// Route is everything, apart from the WAL itself, that determines an event's topic, partition and bytes. It is a record in the log: the
+// same WAL and routes give the same bytes.
 //
-// A log has one route after the other. Each is in force for the transactions that commit at or above what its record
-// reaches, up to the next one: a transaction is routed by one, whole.
+// A log has one route after the other. Each is in force for the transactions that commit at or above its record's reach, up to the next
+// one. One route applies to a whole transaction.
 type Route struct {
 	Version int // of the route in this log, from 1
 	Source  Source
 	System  Topic  // retention's own deletes
-	User    Topic  // everybody else's, and the unverified
+	User    Topic  // all other deletes, and unverified ones
 	Log     Topic  // one partition
 	Format  string // of events and markers, such as FormatSpanner
 	HashKey string // fingerprint of the key that long key values are hashed with
 
-	// PublicKey is what the log's checkpoints verify with, as C2SP's signed-note writes one. Empty in routes of former versions, whose
-	// records have no roots of rows.
+	// PublicKey verifies the log's checkpoints, as C2SP's signed-note writes keys. Empty in routes of former versions, whose records have
+	// no roots of rows.
 	PublicKey string
 	RowsKeys  []RowsKey // by month
 }
 
-// RowsKey is the key of a month, under which transactions that commit in it commit to their rows.
+// RowsKey is the key of a month. Transactions that commit in the month commit to their rows under it.
 type RowsKey struct {
 	Epoch       schemas.Epoch
 	Fingerprint string // empty: the key was destroyed
@@ -82,7 +82,7 @@ func (r *Route) OtherRowsKey(former *Route) (epoch schemas.Epoch, ok bool) {
 	return "", false
 }
 
-// keepRowsKeys makes room for the months of former that r does not know. What was destroyed stays so, although somebody has a copy of the key.
+// keepRowsKeys adds the months of former that r does not know. A destroyed key stays destroyed, even if somebody has a copy.
 func (r *Route) keepRowsKeys(former *Route) {
 	for _, key := range former.RowsKeys {
 		at, is := r.rowsKeyAt(key.Epoch)
@@ -95,16 +95,16 @@ func (r *Route) keepRowsKeys(former *Route) {
 	}
 }
 
-// The parts of a route that have one value only so far. They are written into the log, so that a later auditor knows.
+// The parts of a route that have had only one value so far. They are written into the log for later auditors.
 const (
 	partitioner = "murmur2"
 	eventValues = "keys"
 )
 
-// maxPartitions is more than a cluster takes of one topic. The number decides how much memory is taken.
+// maxPartitions is more than a cluster allows for one topic. It bounds the memory.
 const maxPartitions = 100_000
 
-// Validate says why events cannot be routed like this.
+// Validate returns why events cannot be routed like this.
 func (r *Route) Validate() error {
 	switch {
 	case r.System.Name == "" || r.User.Name == "" || r.Log.Name == "":
@@ -126,8 +126,8 @@ func (r *Route) Validate() error {
 	}
 }
 
-// Follow makes r the route that follows former in its log, or former itself if nothing is different, and reports whether
-// something is. What concerns no single row goes on going into every partition that former used.
+// Follow makes r the route that follows former in its log, or former itself if they are the same, and reports whether they differ. Events
+// that concern no single row still go into every partition that former used.
 func (r *Route) Follow(former *Route) (changed bool) {
 	r.System.Every, r.User.Every = max(r.System.All(), former.System.All()), max(r.User.All(), former.User.All())
 	r.keepRowsKeys(former)
@@ -139,8 +139,7 @@ func (r *Route) Follow(former *Route) (changed bool) {
 	return true
 }
 
-// Fingerprint names the route's content. Every record of the log has it, so that the last one tells which route the
-// events before it took.
+// Fingerprint identifies the route's content. Every record of the log has it, so that the last one shows the route of the events before it.
 func (r *Route) Fingerprint() string { return schemas.Fingerprint(r.appendRouting(nil)) }
 
 // appendRouting writes the route's content, without its version and place.

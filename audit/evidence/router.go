@@ -9,8 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// Routed is an event as it goes to Kafka: the same record into each of Partitions. It is the router's own and valid
-// until the next call.
+// Routed is an event as sent to Kafka: the same record into each of Partitions. The router owns it; it is valid until the next call.
 type Routed struct {
 	Topic      string
 	Partitions []int32
@@ -18,8 +17,8 @@ type Routed struct {
 	Headers    []schemas.Header
 }
 
-// Router turns events into records. What it returns depends on the event and the route alone. It holds buffers, so that
-// an event costs no memory, and what neighbours have in common; it is not safe for concurrent use.
+// Router turns events into records. Its output depends only on the event and the route. It keeps buffers, so that an event costs no memory,
+// and what successive events have in common. It is not safe for concurrent use.
 type Router struct {
 	route  *Route
 	form   TextForm
@@ -37,8 +36,8 @@ type Router struct {
 	seq     []byte
 }
 
-// likeness is what events must have in common to share what a format prepares, and headers. Events of one transaction that have the
-// batch in common have the claim in common.
+// likeness is what events must have in common to share a format's preparation, and headers. Events of one transaction with the same batch
+// have the same claim.
 type likeness struct {
 	tx       replication.Tx
 	op       Op
@@ -81,9 +80,9 @@ func NewRouter(route *Route, key schemas.Key) *Router {
 	return r
 }
 
-// Route says where an event goes and as which bytes. A system delete goes to the system topic, everything else to the
-// user topic. A row's events all go to one partition, by its key; a truncate or a drop, which names no row, goes to every
-// partition that the log's routes have used, so that it is in the right place among the deletes of any row.
+// Route decides where an event goes, and its bytes. A system delete goes to the system topic, everything else to the user topic. A row's
+// events all go to one partition, by its key. A truncate or a drop, which names no row, goes to every partition that the log's routes have
+// used, so that it is in the right place among the deletes of any row.
 func (r *Router) Route(e *Event) *Routed {
 	if like := likenessOf(e); like != r.like {
 		r.like = like
@@ -111,7 +110,7 @@ func (r *Router) Route(e *Event) *Routed {
 	return out
 }
 
-// writeKeys writes what names the row, and the values beside it, with hashes where they must not be told or are too long.
+// writeKeys writes the row's key, and the values in addition, with hashes for values that must not be shown or are too long.
 func (r *Router) writeKeys(e *Event) {
 	keys, values := &r.keys, &r.keys.Values
 	keys.Columns, keys.Hashed, keys.Sizes = e.Keys, nil, nil
@@ -134,7 +133,7 @@ func (r *Router) writeKeys(e *Event) {
 	}
 }
 
-// buildHeaders writes every header's value into one buffer and hands each its part.
+// buildHeaders writes every header's value into one buffer and slices it.
 func (r *Router) buildHeaders(e *Event) {
 	b := r.headers[:0]
 	var ends [len(headerNames)]int
@@ -194,7 +193,7 @@ func (r *Router) appendHeader(dst []byte, name string, e *Event) []byte {
 	}
 }
 
-// markerKey lets markers live in a compacted topic. A JSON string: the keys of events are JSON objects.
+// markerKey is the key of markers, because a compacted topic accepts no record without one. A JSON string: the keys of events are JSON objects.
 var markerKey = []byte(`"lapse-marker"`)
 
 // RouteMarker returns the records of a marker, one for each partition of both topics that the log's routes have used. The same marker is the same bytes.

@@ -12,12 +12,11 @@ import (
 	"lapse/schemas"
 )
 
-// RouteContent is the record of a route, which is in force for all transactions that commit at or above what the record
-// reaches.
+// RouteContent is the record of a route. The route is in force for all transactions that commit at or above the record's reach.
 type RouteContent struct {
 	Route *Route // nil in a record that was read: see LogRecord.Routing
 	At    time.Time
-	// Rotation is the signed note with which the log's key hands the log over to the one that the route names; empty where that is the same.
+	// Rotation is the signed note with which the log's key hands the log over to the route's key; empty if that is the same.
 	Rotation string
 
 	routing []byte // as it was read
@@ -41,7 +40,7 @@ func (c *RouteContent) append(b []byte, _ TextForm) []byte {
 	return b
 }
 
-// parse keeps the bytes. They are read when somebody needs the route, since one that cannot be read is refused by name.
+// parse keeps the bytes. They are only read if the route is needed, so that an unreadable one can be refused by name.
 func (c *RouteContent) parse(record []byte, _ TextForm) error {
 	var j struct {
 		Routing  json.RawMessage `json:"routing"`
@@ -82,8 +81,8 @@ type topicJSON struct {
 	Every      int32  `json:"every"`
 }
 
-// Routing is the route that a record of the log is of, which must be a KindRoute. A record whose content is not what its
-// fingerprint says, and one that this program would not have written, are errors.
+// Routing returns the route of a log record of KindRoute. It returns an error if the content does not match its fingerprint, or if this
+// program would not have written it.
 func (r *LogRecord) Routing() (*Route, error) {
 	c, is := r.Content.(*RouteContent)
 	if !is {

@@ -14,10 +14,10 @@ import (
 
 // Rows of the catalog's own tables, column by column, as PostgreSQL writes values.
 
-// maxLedgerColumn is more than a deletion function writes into a column: what is longer is not read.
+// maxLedgerColumn is more than a deletion function writes into a column: longer values are not read.
 const maxLedgerColumn = 1 << 20
 
-// textOf copies column i of a row, since the row lives in the receive buffer.
+// textOf copies column i of a row, because the row points into the receive buffer.
 func textOf(row []replication.Value, i int) (text string, sent bool) {
 	if i >= len(row) || row[i].Kind != replication.Text || len(row[i].Bytes) > maxLedgerColumn {
 		return "", false
@@ -58,8 +58,8 @@ func parseUUID(s string, to *uuid.UUID) bool {
 	return err == nil
 }
 
-// parseInstant reads a timestamptz as the stream's session writes it: ISO, in whole hours from UTC, microseconds at
-// most. infinity and years before Christ are none that a deletion function writes.
+// parseInstant reads a timestamptz in the form of the stream's session: ISO, whole hours from UTC, at most microseconds. A deletion
+// function never writes infinity or years before Christ.
 func parseInstant(s string, to *time.Time) bool {
 	t, err := time.Parse("2006-01-02 15:04:05-07", s)
 	if err != nil || t.Nanosecond()%1000 != 0 {

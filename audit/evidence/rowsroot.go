@@ -6,11 +6,11 @@ import (
 	"lapse/schemas"
 )
 
-// RowsRoot is what a transaction's record says of its events one by one: the root of a Merkle tree (RFC 6962) over a commitment to each,
-// in the order of their ordinals. Package rows makes them.
+// RowsRoot covers a transaction's events one by one: the root of a Merkle tree (RFC 6962) over a commitment to each, in the order of their
+// ordinals. Package rows makes them.
 type RowsRoot struct {
-	Epoch schemas.Epoch `json:"epoch"` // the month that the transaction commits in, whose key the commitments are salted with
-	Count uint64        `json:"count"` // of events; what goes to every partition is one
+	Epoch schemas.Epoch `json:"epoch"` // the month of the commit, whose key salts the commitments
+	Count uint64        `json:"count"` // number of events; one that goes to every partition counts once
 	First uint32        `json:"first"` // ordinal of the first event
 	Root  []byte        `json:"root"`
 }
@@ -23,9 +23,9 @@ func (r *RowsRoot) append(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// AppendIdentity writes what names an event's row as canonical JSON, whatever the format of events: its columns in the table's order, each
-// value as text. It is {} where the event names no row.
+// AppendIdentity writes an event's row key as canonical JSON, whatever the format of events: its columns in the table's order, each value
+// as text. It is {} if the event names no row.
 func AppendIdentity(dst []byte, keys []Key, form TextForm) []byte { return appendKeys(dst, keys, form) }
 
-// AppendPlain writes a name as headers have it: UTF-8, in a database of any encoding.
+// AppendPlain writes a name in the form of headers: UTF-8, for a database of any encoding.
 func AppendPlain(dst []byte, name string, form TextForm) []byte { return appendPlain(dst, name, form) }

@@ -9,11 +9,11 @@ import (
 	"lapse/replication"
 )
 
-// SnapshotContent is the record of one of the three rows of a count of what is due: before its snapshot was taken, with the snapshot, and with
-// what was counted in it.
+// SnapshotContent is the record of one of the three rows of a count of due rows: before its snapshot was taken, with the snapshot, and with
+// the counts.
 type SnapshotContent struct {
 	Committed
-	Snapshot   uuid.UUID // what its records have in common
+	Snapshot   uuid.UUID // identifies its three records
 	Step       string
 	PolicyID   int64
 	Policy     string
@@ -34,8 +34,8 @@ type DueCounts struct {
 	Quarantined int64 `json:"quarantined"`
 }
 
-// maxSeen is how long a snapshot may be: more than three thousand transactions that are open at once. A record must not be longer than
-// MaxRecord, and who has the executor's login can publish a snapshot of any length. One without it is not believed by a report.
+// maxSeen bounds the length of a snapshot: more than three thousand concurrent transactions. A record must not be longer than MaxRecord,
+// and anyone with the executor's login can publish a snapshot of any length. A report does not trust a count without it.
 const maxSeen = 40_000
 
 // readSnapshot reads a row of lapse.snapshot.

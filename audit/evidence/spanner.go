@@ -62,7 +62,7 @@ func appendMarkerLapse(b []byte, m *Marker, source *Source, form TextForm) []byt
 	return append(appendUint(append(b, `,"ordinal":`...), uint64(m.At.Ordinal)), '}')
 }
 
-// appendEventID writes what names an event or a marker forever.
+// appendEventID writes the permanent id of an event or a marker.
 func appendEventID(b []byte, source *Source, at replication.Position) []byte {
 	b = append(appendUint(b, source.SystemIdentifier), '/')
 	b = append(appendUint(b, uint64(source.DatabaseOID)), '/')
@@ -72,8 +72,8 @@ func appendEventID(b []byte, source *Source, at replication.Position) []byte {
 	return appendHex(b, uint64(at.Ordinal), 8)
 }
 
-// frame is an event without what differs from row to row: the ordinal, three times, and the keys. One frame serves all
-// events of a transaction that have table and cause in common, which is what makes an event cheap.
+// frame is an event without the parts that differ from row to row: the ordinal, three times, and the keys. One frame serves all events of a
+// transaction with the same table and cause, which makes an event cheap.
 //
 //	0 {"event_id":"…/ ordinal  1 ","commit_timestamp":…,"record_sequence":" ordinal  2 ",…"mods":[{"keys": keys
 //	,"old_values": values ,"new_values": values  3 }],…"lapse":{…,"ordinal": ordinal  …}}
@@ -118,7 +118,7 @@ func (f *frame) build(e *Event, source *Source, form TextForm) {
 	f[3] = append(appendLapse(b, e, source, form), `,"ordinal":`...)
 }
 
-// modType is what an operation is called there.
+// modType is Spanner's name of an operation.
 func modType(op Op) string {
 	switch op {
 	case Truncate:
@@ -134,10 +134,10 @@ func modType(op Op) string {
 	}
 }
 
-// noValues stands for values that are not told.
+// noValues stands for values that are not shown.
 var noValues = []byte("{}")
 
-// appendEvent puts the row's own part into the frame, up to what is said of its keys. A truncate or a drop has none.
+// appendEvent puts the row's own part into the frame, up to the notes about its keys. A truncate or a drop has none.
 func (f *frame) appendEvent(dst []byte, e *Event, keys *EventKeys) []byte {
 	dst = appendHex(append(dst, f[0]...), uint64(e.Ordinal), 8)
 	dst = appendHex(append(dst, f[1]...), uint64(e.Ordinal), 8)
@@ -167,7 +167,7 @@ func appendJudged(dst []byte, e *Event) []byte {
 	return dst
 }
 
-// appendHashed names the columns whose values are hashes, if there are any, and says how long those are that are too long.
+// appendHashed names the columns with hashed values, if there are any, and the sizes of values that are too long.
 func appendHashed(dst []byte, keys *EventKeys, form TextForm) []byte {
 	begun := false
 	name := func(columns []Key, hashed []int) {

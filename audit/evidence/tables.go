@@ -9,20 +9,19 @@ import (
 	"lapse/replication"
 )
 
-// CoveredTable is a row of lapse.covered: from the beat on that wrote it, a table is published, or is so no longer.
+// CoveredTable is a row of lapse.covered: from its beat on, a table is published, or no longer published.
 type CoveredTable struct {
 	Number int64 // in the order of the beats
 	OID    uint32
 	Table  string // as people write it
-	Root   string // the table that it is a partition of; empty if of none
-	File   uint32 // the number of a partition's file; zero where it is not known
+	Root   string // the table that it is a partition of; empty if it is no partition
+	File   uint32 // the number of a partition's file; zero if not known
 	Ended  bool
-	// MovesBy are the columns that decide a row's partition, where moves are to be told from deletions.
+	// MovesBy are the columns that decide a row's partition, if moves are told from deletions.
 	MovesBy []string
 }
 
-// NewCoveredTable makes one of the row's columns; root and movesBy are empty, and file is zero, where they are NULL. ok is false where a name
-// cannot be read.
+// NewCoveredTable converts the row's columns; root and movesBy are empty, and file is zero, if they are NULL. ok is false if a name cannot be read.
 func NewCoveredTable(number int64, oid uint32, name, root, movesBy string, file uint32, ended bool) (c CoveredTable, ok bool) {
 	c = CoveredTable{Number: number, OID: oid, File: file, Ended: ended}
 	if c.Table, ok = plainlyQualified(name); ok && root != "" {
@@ -34,7 +33,7 @@ func NewCoveredTable(number int64, oid uint32, name, root, movesBy string, file 
 	return c, ok && oid != 0
 }
 
-// plainlyQualified is a name of SQL as people write it.
+// plainlyQualified converts a name of SQL to how people write it.
 func plainlyQualified(text string) (string, bool) {
 	schema, name, ok := parseQualified(text)
 	return tableName(&replication.Relation{Schema: schema, Name: name}), ok
@@ -97,7 +96,7 @@ func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 	return NewCoveredTable(number, oid, name, root, movesBy, file, ended == "t")
 }
 
-// tables are those that are published, by oid, as in the last beat that was read.
+// tables are the published tables, by oid, as of the last beat that was read.
 type tables map[uint32]CoveredTable
 
 func newTables(rows []CoveredTable) tables {
@@ -116,8 +115,8 @@ func (t tables) set(row CoveredTable) {
 	}
 }
 
-// rootOf is the table that a relation's rows belong to: itself or, if it is a partition, its root. It is empty where no beat
-// has found the relation yet.
+// rootOf returns the table that a relation's rows belong to: itself or, if it is a partition, its root. It is empty if no beat has found
+// the relation yet.
 func (t tables) rootOf(relation *replication.Relation, name string) (root string, partition bool) {
 	known, found := t[relation.OID]
 	switch {
@@ -130,24 +129,24 @@ func (t tables) rootOf(relation *replication.Relation, name string) (root string
 	}
 }
 
-// tableLine is what the log says of a table.
+// tableLine is the log's line about a table.
 type tableLine struct {
 	row    CoveredTable
 	change string
-	former string // its name before, where it was renamed
+	former string // its former name, if it was renamed
 }
 
-// What a beat finds of a table.
+// Changes of a table that a beat finds.
 const (
 	tableBegins    = "begins"    // it is published
-	tableEnds      = "ends"      // it is so no longer, or was not for a while
+	tableEnds      = "ends"      // it is no longer published, or was not for a while
 	tableRenamed   = "renamed"   // it has another name, or is a partition of another table
-	tableMoves     = "moves"     // rows that move between its partitions are told from deletions, or are so no longer
+	tableMoves     = "moves"     // moves between its partitions are told from deletions, or no longer
 	tableRewritten = "rewritten" // its file was rewritten, or it was unlogged for a while
 	tableRestated  = "restated"  // it is published, as before: the slot was made again
 )
 
-// take takes the rows of a beat and says what each changes.
+// take handles the rows of a beat and returns what each changes.
 func (t tables) take(rows []CoveredTable) []tableLine {
 	lines := make([]tableLine, 0, len(rows))
 	for _, row := range rows {
@@ -175,12 +174,12 @@ func (t tables) take(rows []CoveredTable) []tableLine {
 	return lines
 }
 
-// tablesContent is a record of coverage that says which tables are covered from its position on, and which are so no longer. It
-// comes after the record of the heartbeat that found it.
+// tablesContent is a record of coverage that says which tables are covered from its position on, and which no longer are. It comes after
+// the record of the heartbeat that found it.
 type tablesContent struct {
 	At       time.Time // the heartbeat's commit
 	Lines    []tableLine
-	Until    Reach // up to where tables that are no longer published were for sure
+	Until    Reach // up to where tables that are no longer published certainly were
 	Ancestry replication.Ancestry
 }
 
@@ -263,7 +262,7 @@ func (c *tablesContent) halves() (first, second Content) {
 	return &one, &other
 }
 
-// coverTables makes the records of the tables that a heartbeat found otherwise than the one before.
+// coverTables makes the records of the tables that changed since the heartbeat before.
 func coverTables(lines []tableLine, tx *replication.Tx, until Reach, ancestry replication.Ancestry) (records []Content) {
 	for len(lines) > 0 {
 		n := min(len(lines), maxLines)
@@ -273,19 +272,19 @@ func coverTables(lines []tableLine, tx *replication.Tx, until Reach, ancestry re
 	return records
 }
 
-// TableChange is what a record of coverage says of a table.
+// TableChange is the change of a table in a record of coverage.
 type TableChange struct {
 	OID                         uint32
 	Table, Root, Change, Former string
 }
 
-// The changes after which a reader of the log does not know which rows a table had.
+// The changes after which the log does not show which rows a table had.
 const (
 	TableEnds      = tableEnds
 	TableRewritten = tableRewritten
 )
 
-// Tables is what a record says of tables; nil for most.
+// Tables returns the changes of tables in a record; nil for most records.
 func (r *LogRecord) Tables() []TableChange {
 	c, is := r.Content.(*tablesContent)
 	if !is {

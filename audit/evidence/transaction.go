@@ -9,27 +9,27 @@ import (
 	"lapse/schemas"
 )
 
-// TransactionContent is the record of one transaction that is wholly in the topics, or one of its records: all say the same of the
-// transaction, and each names other relations. It is written before the next one begins, whose account takes the place of this one's.
+// TransactionContent is the record, or one of the records, of one transaction that is wholly in the topics: all say the same about the
+// transaction, and each names other relations. It is written before the next transaction begins, whose account replaces this one's.
 type TransactionContent struct {
 	Committed
-	Further  bool   // the record before is of the same transaction
-	Origin   string // where its changes come from; empty if from here, and of a batch
+	Further  bool   // the record before belongs to the same transaction
+	Origin   string // where its changes come from; empty if from here, and for a batch
 	Verdict  Verdict
-	Claim    *schemas.Claim // that verified, as far as the record has it; nil for none
-	Claimed  *Claimed       // nil where there is no result of the claim's own
+	Claim    *schemas.Claim // the verified claim, as far as the record has it; nil for none
+	Claimed  *Claimed       // nil if the claim has no result of its own
 	Observed []Tally
-	Rows     *RowsRoot // nil where the transaction has no event, and in records of former versions and further ones
+	Rows     *RowsRoot // nil if the transaction has no event, in records of former versions, and in further records
 }
 
-// Committed is which transaction a record is of.
+// Committed identifies the transaction of a record.
 type Committed struct {
 	CommitLSN  schemas.LSN
 	CommitTime time.Time
 	XID        uint32
 }
 
-// Claimed is what a batch's result says was deleted.
+// Claimed is what a batch's result says that was deleted.
 type Claimed struct {
 	Picked, Deleted int64 // in all
 	ByRelation      []RelationCount
@@ -54,7 +54,7 @@ func newTransactionContents(tx *replication.Tx, a *Account, verdict Verdict) (al
 	return all
 }
 
-// lines is how many lines the longer one of the record's lists has.
+// lines is the length of the longer of the record's lists.
 func (c *TransactionContent) lines() int {
 	if c.Claimed == nil {
 		return len(c.Observed)
@@ -62,7 +62,7 @@ func (c *TransactionContent) lines() int {
 	return max(len(c.Observed), len(c.Claimed.ByRelation))
 }
 
-// cut makes two records of one: the first has so many lines of each list.
+// cut divides a record in two: the first has so many lines of each list.
 func (c *TransactionContent) cut(lines int) (first, rest *TransactionContent) {
 	one, other := *c, *c
 	n := min(lines, len(c.Observed))
@@ -142,7 +142,7 @@ func (c *TransactionContent) parse(record []byte, form TextForm) (err error) {
 	return err
 }
 
-// Events is how many events the record has of each cause.
+// Events returns the number of events of each cause in the record.
 func (c *TransactionContent) Events() map[string]uint64 {
 	events := map[string]uint64{}
 	for i := range c.Observed {
@@ -155,7 +155,7 @@ func committed(tx *replication.Tx) Committed {
 	return Committed{CommitLSN: tx.CommitLSN, CommitTime: tx.CommitTime, XID: tx.XID}
 }
 
-// Transaction is which one a record is of.
+// Transaction returns the transaction of a record.
 func (c *Committed) Transaction() *Committed { return c }
 
 func (c *Committed) written() time.Time                     { return c.CommitTime }
