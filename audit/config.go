@@ -36,9 +36,9 @@ type Config struct {
 	// Folder keeps the topics instead of Kafka, if it is set.
 	Folder string
 
-	// System, User and Log are the topics. System and User have Partitions partitions, Log has one. If Create is set, the auditor creates missing ones
-	// with Replication copies (0: the brokers' default). If Safe is set, it refuses topics with fewer copies, or with a lower min.insync.replicas,
-	// than it would create.
+	// System, User and Log are the topics. System and User have Partitions partitions, Log has one. If Create is set, the auditor creates
+	// missing ones with Replication copies (0: the brokers' default). If Safe is set, it refuses topics with fewer copies, or with a lower
+	// min.insync.replicas, than it would create.
 	System, User, Log string
 	Partitions        int
 	Replication       int

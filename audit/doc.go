@@ -57,8 +57,8 @@
 // opened again. It compares the history's number and nonce, the timelines that the server left, the log's last heartbeat, and then, transaction by
 // transaction, what the slot sends again.
 //
-// A heartbeat (heartbeat.go) is a row that the auditor writes into the database and reads back. It names the heartbeat before it, so that a missing one
-// is noticed, and the server that it was written on, which tells copies apart. The deletion functions require a recent one.
+// A heartbeat (heartbeat.go) is a row that the auditor writes into the database and reads back. It names the heartbeat before it, so that a
+// missing one is noticed, and the server that it was written on, which tells copies apart. The deletion functions require a recent one.
 //
 // A gap and a rewind (evidence/marker.go) are events of their own, in every partition, at positions that no change can have.
 //
@@ -145,6 +145,6 @@
 //
 // # A copy of the events
 //
-// Copy lets the relay write the same events into a file, from a temporary copy of the slot, and confirms nothing to the slot itself. Records of the log
-// are made, and dropped at the sink: see eventfile.go, which also says what a crash leaves of the file.
+// Copy lets the relay write the same events into a file, from a temporary copy of the slot, and confirms nothing to the slot itself.
+// Records of the log are made, and dropped at the sink: see eventfile.go, which also says what a crash leaves of the file.
 package audit

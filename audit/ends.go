@@ -10,9 +10,9 @@ import (
 	"lapse/schemas"
 )
 
-// Before every record about events, the log has a fence that says where the partitions of events ended; readers of the log skip fences. So a start can
-// check for each partition whether it still has everything that the log says. A fence names the partitions that have grown since the one
-// before, and now and then all of them, so that a start need not read far back.
+// Before every record about events, the log has a fence that says where the partitions of events ended; readers of the log skip fences. So
+// a start can check for each partition whether it still has everything that the log says. A fence names the partitions that have grown
+// since the one before, and now and then all of them, so that a start need not read far back.
 //
 //	crash before the fence               no later record is about events that it does not cover
 //	crash between it and the record      the slot sends the transaction again; a later fence says more

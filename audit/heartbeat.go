@@ -21,8 +21,8 @@ type Server struct {
 	ServerStart time.Time
 }
 
-// startHeartbeats writes a heartbeat when a stream has passed the history check, and then one each HeartbeatEvery. It has its own goroutine, because a
-// slow database must not hold up the stream.
+// startHeartbeats writes a heartbeat when a stream has passed the history check, and then one each HeartbeatEvery. It has its own
+// goroutine, because a slow database must not hold up the stream.
 func (a *Auditor) startHeartbeats(ctx context.Context) (stop func()) {
 	if a.config.asks.beat == nil {
 		return func() {}
@@ -83,7 +83,8 @@ func (a *Auditor) doubt(ctx context.Context, err error) {
 	}
 }
 
-// heartbeatMonitor tracks whether heartbeats come back through the stream, and what the last one says about the publications. Safe for concurrent use.
+// heartbeatMonitor tracks whether heartbeats come back through the stream, and what the last one says about the publications. Safe for
+// concurrent use.
 type heartbeatMonitor struct {
 	failing atomic.Int64           // time of the first heartbeat that could not be written since the last that could; Unix µs, 0 for none
 	waiting atomic.Int64           // time of the first heartbeat that was written since the last that came back; Unix µs, 0 for none

@@ -7,8 +7,8 @@ import (
 	"lapse/schemas"
 )
 
-// lagTracker measures how long the server's WAL has had an end that was not read. It learns the ends from outside the stream, because a server that is
-// busy or gone does not say in the stream what it has not sent. The zero value has seen no end. Safe for concurrent use.
+// lagTracker measures how long the server's WAL has had an end that was not read. It learns the ends from outside the stream, because a
+// server that is busy or gone does not say in the stream what it has not sent. The zero value has seen no end. Safe for concurrent use.
 type lagTracker struct {
 	mu   sync.Mutex
 	read schemas.LSN // everything below was read

@@ -139,8 +139,8 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 	}
 }
 
-// partitionsSeen is the first server version whose stream notices that a table is attached or detached. Earlier ones continue as they began: they send
-// nothing of a table that they had met before it was attached, and everything of one that was detached.
+// partitionsSeen is the first server version whose stream notices that a table is attached or detached. Earlier ones continue as they
+// began: they send nothing of a table that they had met before it was attached, and everything of one that was detached.
 const partitionsSeen = 150000
 
 // reopenStale ends the stream when everything that was read is confirmed, and nothing after it. The next stream begins after the heartbeat that

@@ -64,8 +64,8 @@ func (s *session) startRelay(start *history.StartingPoint, checked *history.Topi
 	}
 }
 
-// resolveUntil determines once where to stop. It writes a heartbeat first, so that a run up to the current end leaves a recent one in the database and
-// in the log. It answers the server while the heartbeat is written.
+// resolveUntil determines once where to stop. It writes a heartbeat first, so that a run up to the current end leaves a recent one in the
+// database and in the log. It answers the server while the heartbeat is written.
 func (s *session) resolveUntil(ctx context.Context) error {
 	a := s.auditor
 	if a.config.asks.end == nil || a.until != 0 {
@@ -88,8 +88,8 @@ func (s *session) resolveUntil(ctx context.Context) error {
 	return nil
 }
 
-// run publishes until the stream breaks, the publisher fails, or ctx ends. A broken stream loses nothing: run flushes what is acknowledged by then. The
-// next session makes the history check again, since the server may be another one.
+// run publishes until the stream breaks, the publisher fails, or ctx ends. A broken stream loses nothing: run flushes what is acknowledged
+// by then. The next session makes the history check again, since the server may be another one.
 func (s *session) run(ctx context.Context, start *history.StartingPoint) error {
 	a := s.auditor
 	a.notReady.Store(nil)

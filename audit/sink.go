@@ -15,8 +15,8 @@ import (
 // topics meanwhile.
 const maxQueued = 4096
 
-// Sink is where the relay puts events and the log's records. Records of one partition stay in order. Its kinds: kafka.Publisher, folder.Publisher, and
-// EventFile, which has no log.
+// Sink is where the relay puts events and the log's records. Records of one partition stay in order. Its kinds: kafka.Publisher,
+// folder.Publisher, and EventFile, which has no log.
 type Sink interface {
 	// Append takes a record without blocking, and numbers it above those before it. The caller may reuse its memory. ok is false if the
 	// record was not taken: try again after Progress, unless Err says why no record ever will be.

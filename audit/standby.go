@@ -33,8 +33,8 @@ func (a *Auditor) StandsBy() string {
 	return ""
 }
 
-// standsBy handles the result of an attempt to get the slot. It returns true if another stream has it, and there is nothing else to report. It logs once
-// that it stands by, and once if no auditor is alive there.
+// standsBy handles the result of an attempt to get the slot. It returns true if another stream has it, and there is nothing else to report.
+// It logs once that it stands by, and once if no auditor is alive there.
 func (a *Auditor) standsBy(err error, now time.Time) bool {
 	s := &a.standby
 	var slot *replication.SlotError

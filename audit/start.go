@@ -10,8 +10,8 @@ import (
 	"lapse/schemas"
 )
 
-// writeStart writes the beginning of a log, as far as it is missing, and the markers of this start, and waits until they are acknowledged. No event may
-// be in a topic whose log has no beginning, and none above a gap or a fork before all partitions and the log have its marker.
+// writeStart writes the beginning of a log, as far as it is missing, and the markers of this start, and waits until they are acknowledged.
+// No event may be in a topic whose log has no beginning, and none above a gap or a fork before all partitions and the log have its marker.
 //
 //	crash before the origin is acknowledged    the log is empty and so is everything else: the next start begins it
 //	crash before the route is acknowledged     the log ends with its origin: the next start writes the route
@@ -28,8 +28,8 @@ func (r *relay) writeStart(ctx context.Context, s *history.StartingPoint, c *Con
 			HashKey: r.route.HashKey, PublicKey: r.route.PublicKey, RowsKeys: r.route.RowsKeys,
 		}, evidence.LogPosition{Reach: r.reach}, false))
 	}
-	// The route has the origin's position, even if a crash came between them and a marker has advanced the start: the next start plans that marker again
-	// only if the log's end is still below it.
+	// The route has the origin's position, even if a crash came between them and a marker has advanced the start: the next start plans that
+	// marker again only if the log's end is still below it.
 	switch s.Begun {
 	case "":
 		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.LogPosition{Reach: r.reach, Seq: 1}, false))
@@ -76,9 +76,9 @@ func (r *relay) logAll(ctx context.Context) error {
 	}
 }
 
-// follow puts the next route into force, for transactions that commit at or above a position, if nothing of them is in the topics or the log. Otherwise
-// the route in force finishes those first. The route's record comes after all records of what the former one routed, and nothing is routed by the
-// new one before the log has the record.
+// follow puts the next route into force, for transactions that commit at or above a position, if nothing of them is in the topics or the
+// log. Otherwise the route in force finishes those first. The route's record comes after all records of what the former one routed, and
+// nothing is routed by the new one before the log has the record.
 //
 //	crash before the record is acknowledged    it is in the log or not, and nothing was routed by it
 //	crash after that                           the next start finds it in force

@@ -55,8 +55,8 @@ func (a *Auditor) takeOver(ctx context.Context) (err error) {
 	return s.run(ctx, start)
 }
 
-// checkHistory checks that the log belongs to this database. If the check reads the stream beyond the log's end, it opens the stream again, and the slot
-// sends once more what was read.
+// checkHistory checks that the log belongs to this database. If the check reads the stream beyond the log's end, it opens the stream again,
+// and the slot sends once more what was read.
 func (s *session) checkHistory(ctx context.Context, o *openedStream) (*history.StartingPoint, *history.Topics, error) {
 	a := s.auditor
 	client, err := a.newClient()

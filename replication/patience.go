@@ -53,8 +53,8 @@ var (
 	errNoAnswer = errors.New("the server does not answer on the stream")
 )
 
-// CheckStop returns an error, of grade Retry, if the server shuts down and can wait no longer: close the stream. stalled is how long the caller's own wait
-// has made no progress. Call it after ErrStopping and after a message with Stopping.
+// CheckStop returns an error, of grade Retry, if the server shuts down and can wait no longer: close the stream. stalled is how long the
+// caller's own wait has made no progress. Call it after ErrStopping and after a message with Stopping.
 func (s *Stream) CheckStop(stalled time.Duration) error {
 	if s.stop.probe.found() {
 		return errOverdue // the server would wait for the rest of a transaction, however long
@@ -89,8 +89,8 @@ func (p *stopSigns) check(now time.Time, stalled time.Duration) error {
 	return nil
 }
 
-// stopWatch detects a server that shuts down. If a transaction is open, such a server first sends the rest of it, however long that takes, and asks for
-// nothing meanwhile. The stream shows no sign then, so the server is probed.
+// stopWatch detects a server that shuts down. If a transaction is open, such a server first sends the rest of it, however long that takes,
+// and asks for nothing meanwhile. The stream shows no sign then, so the server is probed.
 type stopWatch struct {
 	signs  stopSigns
 	since  time.Time // when the transaction was first seen to be open; zero between transactions
@@ -172,7 +172,8 @@ func (s *Stream) Ask() { s.asking.Store(true) }
 
 func (s *Stream) received() { s.receivedAt.Store(int64(time.Since(s.liveness.began))) }
 
-// beforeRead is called before the stream waits for bytes. The time that the caller spent on received messages does not count as silence of the server.
+// beforeRead is called before the stream waits for bytes. The time that the caller spent on received messages does not count as silence of
+// the server.
 func (s *Stream) beforeRead() {
 	if at := s.wire.base + int64(s.wire.r); at != s.liveness.readAt {
 		s.liveness.readAt = at

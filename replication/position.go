@@ -7,8 +7,8 @@ import (
 	"lapse/schemas"
 )
 
-// Position names one row change forever. Commit positions are unique within a history and timeline, and ordinals within a transaction. The positions of
-// the changes themselves are neither unique nor in order.
+// Position names one row change forever. Commit positions are unique within a history and timeline, and ordinals within a transaction. The
+// positions of the changes themselves are neither unique nor in order.
 type Position struct {
 	History  schemas.History
 	Timeline schemas.Timeline

@@ -20,9 +20,9 @@ type Publication string
 const (
 	// Deletes has the policies' tables, partitioned or not, and the tables in which their foreign keys would delete.
 	Deletes Publication = "lapse_deletes"
-	// Changes has the tables whose policy must see inserts and updates too. It exists before the first of them, because a publication must be older than
-	// the slot. Inserts are published only if they are needed: PostgreSQL cannot send a row whose text has more than 1 GB, and the slot does not
-	// get past it.
+	// Changes has the tables whose policy must see inserts and updates too. It exists before the first of them, because a publication must
+	// be older than the slot. Inserts are published only if they are needed: PostgreSQL cannot send a row whose text has more than 1 GB,
+	// and the slot does not get past it.
 	Changes Publication = "lapse_changes"
 	// Ledger has the tables of evidence. Rows are only added to them.
 	Ledger Publication = "lapse_ledger"

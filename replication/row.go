@@ -11,10 +11,10 @@ const wantedSchema = "lapse"
 // changeHead is the part of a change that says what it is about: type, table, and kind of the row that follows.
 const changeHead = 1 + 4 + 1
 
-// wants reports whether to read a large change whole, given its head and its size. Otherwise it is delivered without values: inserts into tables that are
-// no evidence, and rows deleted under REPLICA IDENTITY FULL, which are not published. An insert directly after a delete from another table is needed:
-// together they may be an update that moves a row to another partition. The ledger's columns are bounded, and so are keys, which are in an index: a
-// change that is longer than maxBuffered nevertheless proves nothing, and must not stop the reader.
+// wants reports whether to read a large change whole, given its head and its size. Otherwise it is delivered without values: inserts into
+// tables that are no evidence, and rows deleted under REPLICA IDENTITY FULL, which are not published. An insert directly after a delete
+// from another table is needed: together they may be an update that moves a row to another partition. The ledger's columns are bounded, and
+// so are keys, which are in an index: a change that is longer than maxBuffered nevertheless proves nothing, and must not stop the reader.
 func (d *decoder) wants(head []byte, size int64) bool {
 	c := cursor{rest: head}
 	op, oid, kind := Op(c.byte()), c.uint32(), c.byte()
@@ -65,8 +65,8 @@ func unsent(values []Value, count int) []Value {
 	return values
 }
 
-// rowHead reads the beginning of an insert, update or delete, and makes it the present change. kind is that of the row that follows: a key, an old row or
-// a new one.
+// rowHead reads the beginning of an insert, update or delete, and makes it the present change. kind is that of the row that follows: a key,
+// an old row or a new one.
 func (d *decoder) rowHead(c *cursor, op Op) (kind byte, err error) {
 	if !d.open() {
 		return 0, errNoTransaction

@@ -21,8 +21,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// walLost is the value of pg_replication_slots.wal_status for an invalidated slot. From unreserved it takes one checkpoint to become lost, perhaps without
-// a poll in between: watch SafeWALSize.
+// walLost is the value of pg_replication_slots.wal_status for an invalidated slot. From unreserved it takes one checkpoint to become lost,
+// perhaps without a poll in between: watch SafeWALSize.
 const walLost = "lost"
 
 // SlotState is what the server says about a slot at one moment.
@@ -129,8 +129,8 @@ type slotOptions struct {
 // SlotOption changes how a slot is made.
 type SlotOption func(*slotOptions)
 
-// WithFailover makes the server copy the slot to standbys, so that it survives a promotion. Servers before PostgreSQL 17 refuse it. The standby's copy
-// becomes usable only once the slot has advanced past the standby's own start.
+// WithFailover makes the server copy the slot to standbys, so that it survives a promotion. Servers before PostgreSQL 17 refuse it. The
+// standby's copy becomes usable only once the slot has advanced past the standby's own start.
 func WithFailover() SlotOption { return func(o *slotOptions) { o.failover = true } }
 
 // CreateSlot makes a logical slot and returns its consistent point: every transaction that commits after it will be delivered, none that committed

@@ -10,8 +10,8 @@ import (
 	"lapse/schemas"
 )
 
-// statusUpdate is the only place that makes status updates. The three positions of the protocol (written, flushed, applied) are all the durable one: if
-// flushed is empty, a server uses written, and removes the log before it.
+// statusUpdate is the only place that makes status updates. The three positions of the protocol (written, flushed, applied) are all the
+// durable one: if flushed is empty, a server uses written, and removes the log before it.
 func statusUpdate(durable schemas.LSN, ask bool, now time.Time) pglogrepl.StandbyStatusUpdate {
 	at := pglogrepl.LSN(durable)
 	return pglogrepl.StandbyStatusUpdate{
@@ -29,8 +29,8 @@ type statuses struct {
 	askedAt  time.Time   // the last request
 }
 
-// due returns when to send the next status, given its position. A changed position is sent sooner: the executor's safety rule and the server's disk wait
-// for it.
+// due returns when to send the next status, given its position. A changed position is sent sooner: the executor's safety rule and the
+// server's disk wait for it.
 func (t *statuses) due(position schemas.LSN) time.Time {
 	wait := t.interval
 	if position != t.sent {
@@ -53,12 +53,12 @@ func (t *statuses) asked(now time.Time) (stopping bool) {
 	return stopping
 }
 
-// report returns the position to tell the server: the confirmed one, but never beyond what this server has sent. A position from before a crash of the
-// server, which its log no longer reaches, would skip what it writes next.
+// report returns the position to tell the server: the confirmed one, but never beyond what this server has sent. A position from before a
+// crash of the server, which its log no longer reaches, would skip what it writes next.
 func (s *Stream) report() schemas.LSN { return min(schemas.LSN(s.confirmed.Load()), s.sent) }
 
-// tickAt returns when to call tick again: after a tenth of the interval at the latest, because Confirm may advance the position from another goroutine at
-// any time.
+// tickAt returns when to call tick again: after a tenth of the interval at the latest, because Confirm may advance the position from
+// another goroutine at any time.
 func (s *Stream) tickAt(now time.Time) time.Time {
 	return earlier(s.status.due(s.report()), now.Add(s.status.interval/10))
 }

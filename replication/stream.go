@@ -11,11 +11,11 @@ import (
 	"lapse/schemas"
 )
 
-// Stream reads one slot. All methods but Confirm, Wake, Idle and Ask belong to one goroutine, which must call Next, Wait or During at least once in the
-// server's wal_sender_timeout (at most 40 s), or the server ends the stream.
+// Stream reads one slot. All methods but Confirm, Wake, Idle and Ask belong to one goroutine, which must call Next, Wait or During at least
+// once in the server's wal_sender_timeout (at most 40 s), or the server ends the stream.
 //
-// The first error is the last: it closes the connection, and every later call returns it again. The end of a context is no such error, and neither are
-// ErrWoken and ErrStopping: the stream can continue.
+// The first error is the last: it closes the connection, and every later call returns it again. The end of a context is no such error, and
+// neither are ErrWoken and ErrStopping: the stream can continue.
 type Stream struct {
 	conn    *pgconn.PgConn // for sending; wire receives
 	wire    *wire
@@ -61,12 +61,12 @@ func (s *Stream) SetHistory(history schemas.History) { s.decoder.history = histo
 // ServerPID is the process id of the server process that serves this stream.
 func (s *Stream) ServerPID() uint32 { return s.conn.PID() }
 
-// Confirm says that everything that ends at or below the position is durable elsewhere and need never be sent again. Positions only go forward; lower ones
-// are ignored. Call it from any goroutine. The server learns it with the next status: from Next and Wait within a tenth of the status interval. After a
-// crash, the server's own copy may be older.
+// Confirm says that everything that ends at or below the position is durable elsewhere and need never be sent again. Positions only go
+// forward; lower ones are ignored. Call it from any goroutine. The server learns it with the next status: from Next and Wait within a tenth
+// of the status interval. After a crash, the server's own copy may be older.
 //
-// For a transaction the position is its EndLSN: after the commit's own position it would be sent again. For a keepalive it is WALEnd, and only while no
-// transaction is open or under way.
+// For a transaction the position is its EndLSN: after the commit's own position it would be sent again. For a keepalive it is WALEnd, and
+// only while no transaction is open or under way.
 func (s *Stream) Confirm(position schemas.LSN) {
 	for {
 		was := s.confirmed.Load()
@@ -79,8 +79,9 @@ func (s *Stream) Confirm(position schemas.LSN) {
 // Confirmed is the highest confirmed position, or StartedAt.
 func (s *Stream) Confirmed() schemas.LSN { return schemas.LSN(s.confirmed.Load()) }
 
-// Next returns the next message. It waits for one as long as it takes, sends statuses meanwhile, and answers a server that asks, always with the confirmed
-// position. The end of a context, and a Wake, interrupt it at once and lose nothing: the next call continues where this one stopped.
+// Next returns the next message. It waits for one as long as it takes, sends statuses meanwhile, and answers a server that asks, always
+// with the confirmed position. The end of a context, and a Wake, interrupt it at once and lose nothing: the next call continues where this
+// one stopped.
 //
 // The message and its bytes are valid until the next call.
 func (s *Stream) Next(ctx context.Context) (*Message, error) {

@@ -14,8 +14,8 @@ import (
 // ErrSynchronous means that the server treats the stream as a synchronous standby. Commits would wait until Kafka has acknowledged their deletions.
 var ErrSynchronous = errors.New("synchronous_standby_names makes the audit's stream a synchronous standby: commits would wait for Kafka")
 
-// synchronous says which setting causes it, and how to fix it. Its grade is Retry: once it is fixed, the stream opens. state is the stream's sync_state, ""
-// if not known.
+// synchronous says which setting causes it, and how to fix it. Its grade is Retry: once it is fixed, the stream opens. state is the
+// stream's sync_state, "" if not known.
 func synchronous(setting, applicationName, state string) error {
 	if state != "" {
 		state = " (sync_state " + state + ")"
@@ -41,7 +41,8 @@ func applicationName(config *pgconn.Config) string {
 	return "lapse"
 }
 
-// CheckSynchronousNames returns ErrSynchronous if the server would treat a stream of this application_name as a synchronous standby. It needs no stream.
+// CheckSynchronousNames returns ErrSynchronous if the server would treat a stream of this application_name as a synchronous standby. It
+// needs no stream.
 func CheckSynchronousNames(ctx context.Context, q Querier, applicationName string) error {
 	var setting string
 	err := q.QueryRow(ctx, `select pg_catalog.current_setting('synchronous_standby_names')`).Scan(&setting)
@@ -54,12 +55,12 @@ func CheckSynchronousNames(ctx context.Context, q Querier, applicationName strin
 	return nil
 }
 
-// CheckAsync returns ErrSynchronous unless the stream that a server process serves (Stream.ServerPID) is an asynchronous standby. It needs a connection for
-// SQL.
+// CheckAsync returns ErrSynchronous unless the stream that a server process serves (Stream.ServerPID) is an asynchronous standby. It needs
+// a connection for SQL.
 //
-// Only members of pg_read_all_stats see sync_state in pg_stat_replication, not even the stream's own login, and it is async until the stream has sent a
-// position. So the setting, which every role may read, and the name of the stream decide too. A stream that has ended is not an error: its reader will
-// notice.
+// Only members of pg_read_all_stats see sync_state in pg_stat_replication, not even the stream's own login, and it is async until the
+// stream has sent a position. So the setting, which every role may read, and the name of the stream decide too. A stream that has ended is
+// not an error: its reader will notice.
 func CheckAsync(ctx context.Context, q Querier, pid uint32, applicationName string) error {
 	const query = `
 select pg_catalog.current_setting('synchronous_standby_names'),
@@ -74,9 +75,9 @@ select pg_catalog.current_setting('synchronous_standby_names'),
 	return synchronous(setting, applicationName, state)
 }
 
-// namesStandby reports whether a value of synchronous_standby_names matches an application_name. The server has checked its form: names separated by commas,
-// or FIRST n (names), ANY n (names), n (names). Any place in the list makes a standby sync, quorum or potential, and * matches everything, quoted or
-// not.
+// namesStandby reports whether a value of synchronous_standby_names matches an application_name. The server has checked its form: names
+// separated by commas, or FIRST n (names), ANY n (names), n (names). Any place in the list makes a standby sync, quorum or potential, and *
+// matches everything, quoted or not.
 func namesStandby(setting, applicationName string) bool {
 	for _, name := range standbyNames(setting) {
 		if name == "*" || strings.EqualFold(name, applicationName) {

@@ -16,8 +16,8 @@ import (
 	"lapse/schemas"
 )
 
-// Identity says which database a stream reads. The system identifier alone does not: the databases of one cluster share it, and so does a copy made by CREATE
-// DATABASE … TEMPLATE or from a backup.
+// Identity says which database a stream reads. The system identifier alone does not: the databases of one cluster share it, and so does a
+// copy made by CREATE DATABASE … TEMPLATE or from a backup.
 type Identity struct {
 	SystemIdentifier uint64
 	DatabaseOID      uint32
@@ -82,8 +82,8 @@ func (a Ancestry) End(timeline schemas.Timeline) (at schemas.LSN, found bool) {
 	return 0, false
 }
 
-// TimelineOf returns the timeline of a position; current is the timeline above the last switch. After a promotion a slot may still have transactions of the
-// former timeline to send, while the server already is on the new one.
+// TimelineOf returns the timeline of a position; current is the timeline above the last switch. After a promotion a slot may still have
+// transactions of the former timeline to send, while the server already is on the new one.
 func (a Ancestry) TimelineOf(current schemas.Timeline, position schemas.LSN) schemas.Timeline {
 	for _, s := range a {
 		if position < s.At {

@@ -15,18 +15,18 @@ const (
 	lookAhead = 1 << 20
 )
 
-// Wait is for the time when nothing can be taken from the stream because its consumer is stalled. It waits for Wake, sends statuses meanwhile, and delivers
-// nothing. Then it returns ErrWoken.
+// Wait is for the time when nothing can be taken from the stream because its consumer is stalled. It waits for Wake, sends statuses
+// meanwhile, and delivers nothing. Then it returns ErrWoken.
 //
-// It returns ErrStopping if the server shuts down and waits for this stream, and again every 250 ms while that lasts. The stream stays intact: CheckStop
-// says whether the caller may continue to wait.
+// It returns ErrStopping if the server shuts down and waits for this stream, and again every 250 ms while that lasts. The stream stays
+// intact: CheckStop says whether the caller may continue to wait.
 func (s *Stream) Wait(ctx context.Context) error {
 	return s.waitFor(ctx, s.wakeups, &s.stop.signs)
 }
 
-// During runs work in a goroutine of its own and answers the server until work returns. It returns work's result. If the stream fails, ctx ends, or the server
-// can wait no longer, it cancels work's context, waits until work has returned, and returns that error instead. work must not use the stream. A Wake is
-// left for the next call.
+// During runs work in a goroutine of its own and answers the server until work returns. It returns work's result. If the stream fails, ctx
+// ends, or the server can wait no longer, it cancels work's context, waits until work has returned, and returns that error instead. work
+// must not use the stream. A Wake is left for the next call.
 func (s *Stream) During(ctx context.Context, work func(ctx context.Context) error) error {
 	if s.err != nil {
 		return s.err
@@ -92,8 +92,8 @@ func (s *Stream) waitFor(ctx context.Context, wake <-chan struct{}, signs *stopS
 	return ErrStopping
 }
 
-// readAhead waits until wake receives, the server shows that it shuts down, or repeat (if not zero) has come. stopping is true for the second. It keeps
-// what it reads for Next.
+// readAhead waits until wake receives, the server shows that it shuts down, or repeat (if not zero) has come. stopping is true for the
+// second. It keeps what it reads for Next.
 func (s *Stream) readAhead(ctx context.Context, wake <-chan struct{}, repeat time.Time) (stopping bool, err error) {
 	for {
 		now := time.Now()
@@ -148,8 +148,8 @@ func (s *Stream) noteRequests(now time.Time) (stopping bool, err error) {
 	}
 }
 
-// waitProbing is readAhead for the time when no more may be read. A request of the server would come after data that it cannot even send, so the server is
-// probed.
+// waitProbing is readAhead for the time when no more may be read. A request of the server would come after data that it cannot even send,
+// so the server is probed.
 func (s *Stream) waitProbing(ctx context.Context, wake <-chan struct{}, repeat time.Time) (stopping bool, err error) {
 	p := s.stop.probe
 	if p == nil {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// readBuffer is how much is read from the socket at once. The server makes a send per row, so the speed of a slot depends on how rarely its reader is
-	// woken, and that needs space.
+	// readBuffer is how much is read from the socket at once. The server makes a send per row, so the speed of a slot depends on how rarely
+	// its reader is woken, and that needs space.
 	readBuffer = 256 << 10
 	// maxMessage is beyond what the server can build (MaxAllocSize, 1 GB). A longer one is damage, not data.
 	maxMessage = 1<<30 + 64
@@ -34,8 +34,8 @@ var errFrame = errors.New("the length of a message is impossible: the connection
 
 // wire is the connection's framing, below pgconn while the connection is made, and below the stream after that.
 //
-// pgconn reads as much as it can get. On the socket itself it would swallow rows that follow the answer to START_REPLICATION into its private buffer. So Read
-// gives it one message at a time and keeps the rest, and the stream takes over a wire that has lost nothing.
+// pgconn reads as much as it can get. On the socket itself it would swallow rows that follow the answer to START_REPLICATION into its
+// private buffer. So Read gives it one message at a time and keeps the rest, and the stream takes over a wire that has lost nothing.
 type wire struct {
 	net.Conn
 
@@ -96,8 +96,9 @@ func (w *wire) takeOver() error {
 	return w.SetReadDeadline(time.Time{})
 }
 
-// frame returns the next whole message, type and body, and its position in the connection. ok is false if it is incomplete: then the frame has what there is of
-// its body, and is the zero frame if its length is not known yet. The body stays in place until fill is called; skip moves past it.
+// frame returns the next whole message, type and body, and its position in the connection. ok is false if it is incomplete: then the frame
+// has what there is of its body, and is the zero frame if its length is not known yet. The body stays in place until fill is called; skip
+// moves past it.
 func (w *wire) frame() (f frame, ok bool, err error) {
 	return w.frameAt(w.base + int64(w.r))
 }
@@ -144,8 +145,9 @@ func (w *wire) end() int64 { return w.base + int64(w.w) }
 // room reports whether fill may read ahead without making the buffer larger than limit.
 func (w *wire) room(limit int) bool { return w.w-w.r < limit }
 
-// fill reads once, whatever there is, or waits for bytes until the read deadline. It moves unused bytes to the front of the buffer, so bodies of frames become
-// invalid. The buffer doubles while a message, or what Wait reads ahead, does not fit, and returns to its usual size when it is empty.
+// fill reads once, whatever there is, or waits for bytes until the read deadline. It moves unused bytes to the front of the buffer, so
+// bodies of frames become invalid. The buffer doubles while a message, or what Wait reads ahead, does not fit, and returns to its usual
+// size when it is empty.
 func (w *wire) fill() error {
 	w.base += int64(w.r)
 	w.w = copy(w.buf, w.buf[w.r:w.w])

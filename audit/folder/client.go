@@ -11,8 +11,8 @@ import (
 	"lapse/schemas"
 )
 
-// Client reads a folder's topics, while a publisher runs or without one. It changes nothing and takes no lock. It also sees what a publisher has written but
-// not yet made durable: the publisher syncs all of that before it acknowledges anything.
+// Client reads a folder's topics, while a publisher runs or without one. It changes nothing and takes no lock. It also sees what a
+// publisher has written but not yet made durable: the publisher syncs all of that before it acknowledges anything.
 type Client struct{ dir string }
 
 var _ store.Client = (*Client)(nil)

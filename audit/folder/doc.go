@@ -1,11 +1,12 @@
-// Package folder keeps topics as files of this machine, with the promises that audit/kafka makes for brokers: exactly one copy of each record, despite
-// crashes of this process and of the machine. It is for one machine and one publisher; there are no consumers elsewhere.
+// Package folder keeps topics as files of this machine, with the promises that audit/kafka makes for brokers: exactly one copy of each
+// record, despite crashes of this process and of the machine. It is for one machine and one publisher; there are no consumers elsewhere.
 //
 // # What it promises
 //
-// A record that Append has taken is in its partition once when Acked reaches its number, after all records that were appended for that partition before it,
-// and durable: its file was synced, and so was each folder that names a new file. A record that is not acknowledged when the process ends may be there or
-// not. The next start reads the tails and continues there: see "After a restart" in audit/kafka, which applies here word for word.
+// A record that Append has taken is in its partition once when Acked reaches its number, after all records that were appended for that
+// partition before it, and durable: its file was synced, and so was each folder that names a new file. A record that is not acknowledged
+// when the process ends may be there or not. The next start reads the tails and continues there: see "After a restart" in audit/kafka,
+// which applies here word for word.
 //
 // # What is in the folder
 //
@@ -23,8 +24,8 @@
 //	Append ─▶ waiting records, a buffer for each partition ─▶ write ─▶ sync, all partitions side by side ─▶ Acked
 //	                                     ▲ the next round, as long as records wait
 //
-// A fence is a record with header lapse-op: fence, as in Kafka. It fences no one, since the lock does that, but it gives each publisher's records an epoch of
-// their own, so that the log can tell a lost record from another one at its offset.
+// A fence is a record with header lapse-op: fence, as in Kafka. It fences no one, since the lock does that, but it gives each publisher's
+// records an epoch of their own, so that the log can tell a lost record from another one at its offset.
 //
 // # When something fails
 //
@@ -52,8 +53,8 @@
 //
 // # Reading
 //
-// Client and its readers need no lock. They see written records before they are synced. In the last segment, a reader takes the first incomplete record for
-// the end.
+// Client and its readers need no lock. They see written records before they are synced. In the last segment, a reader takes the first
+// incomplete record for the end.
 //
 // # Where to add
 //

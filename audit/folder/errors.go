@@ -43,8 +43,8 @@ func corrupt(path, format string, args ...any) error {
 	return &CorruptError{Path: path, Why: fmt.Sprintf(format, args...)}
 }
 
-// Terminal reports whether err is an error of this package after which a person must act before anything is tried again. The system's errors are net.Errors,
-// so a caller that checks for those first takes a broken disk for a broken connection.
+// Terminal reports whether err is an error of this package after which a person must act before anything is tried again. The system's
+// errors are net.Errors, so a caller that checks for those first takes a broken disk for a broken connection.
 func Terminal(err error) bool {
 	for _, end := range []error{ErrLocked, ErrReplaced, ErrNotDurable, ErrTooLarge, ErrClosed, errFile} {
 		if errors.Is(err, end) {

@@ -87,8 +87,8 @@ func makeIdentity(dir string) (*identity, error) {
 	return i, durable.Write(filepath.Join(dir, identityFile), append(text, '\n'))
 }
 
-// Check says what is wrong with a place for topics; nil if a publisher may be opened there. If the folder does not exist the publisher creates it, if its parent
-// exists. warning is about a place that works, but that a person should know about.
+// Check says what is wrong with a place for topics; nil if a publisher may be opened there. If the folder does not exist the publisher
+// creates it, if its parent exists. warning is about a place that works, but that a person should know about.
 func Check(dir string) (warning string, err error) {
 	info, err := os.Stat(dir)
 	if isGone(err) {
@@ -110,8 +110,8 @@ func Check(dir string) (warning string, err error) {
 	return checkSystem(dir)
 }
 
-// checkOwner refuses a folder that others may read or write: its records say who was deleted, and a writer there could write the log. A group with read
-// access is allowed, because it was granted on purpose.
+// checkOwner refuses a folder that others may read or write: its records say who was deleted, and a writer there could write the log. A
+// group with read access is allowed, because it was granted on purpose.
 func checkOwner(dir string, info fs.FileInfo) error {
 	if perm := info.Mode().Perm(); perm&0o027 != 0 {
 		return &PlaceError{dir, fmt.Sprintf("others may use it (mode %04o): run chmod 700 %s; 0750 where a group is to read it", perm, dir)}

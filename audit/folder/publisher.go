@@ -192,8 +192,8 @@ func (p *Publisher) partition(topic string, partition int32) *partition {
 	return all[partition]
 }
 
-// Append takes a record without blocking, and numbers it above those before it. The caller may reuse its memory. ok is false if it was not taken: if Err is nil
-// the buffer is full, and any other error is final.
+// Append takes a record without blocking, and numbers it above those before it. The caller may reuse its memory. ok is false if it was not
+// taken: if Err is nil the buffer is full, and any other error is final.
 func (p *Publisher) Append(rec schemas.Record) (number uint64, ok bool) {
 	if p.err.Load() != nil {
 		return 0, false

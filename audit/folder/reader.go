@@ -137,8 +137,8 @@ func (r *reader) fill() (more bool, err error) {
 	return true, nil
 }
 
-// fillFrom reads more of the segment. read is false if there is no further whole record in it. A record that looked broken may have been half written when it
-// was read, so it is read again.
+// fillFrom reads more of the segment. read is false if there is no further whole record in it. A record that looked broken may have been
+// half written when it was read, so it is read again.
 func (r *reader) fillFrom() (read bool, err error) {
 	file, err := os.Open(r.segment.path)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// A partition is a folder of segments. Each is named by the offset of its first record, and begins with a header that names the segment before it and that one's
-// length: so a segment that was removed from the middle, cut, or brought from elsewhere is detected without reading the others. Records are only appended to the
-// last segment; the others never change.
+// A partition is a folder of segments. Each is named by the offset of its first record, and begins with a header that names the segment
+// before it and that one's length: so a segment that was removed from the middle, cut, or brought from elsewhere is detected without
+// reading the others. Records are only appended to the last segment; the others never change.
 
 const (
 	segmentSuffix = ".seg"
@@ -98,9 +98,9 @@ func parseHeader(b []byte) (h header, ok bool) {
 	}, true
 }
 
-// checkChain checks that the segments of a partition are those that publishers of this folder have made, each after the one before. Retention may have deleted the
-// first ones of a topic of events. It reads only headers, and returns the last one. torn: the last segment has an incomplete header and nothing else, because the
-// process ended while it made the segment.
+// checkChain checks that the segments of a partition are those that publishers of this folder have made, each after the one before.
+// Retention may have deleted the first ones of a topic of events. It reads only headers, and returns the last one. torn: the last segment
+// has an incomplete header and nothing else, because the process ended while it made the segment.
 func checkChain(all []segment, id uuid.UUID, place uint32, forever bool) (last header, torn bool, err error) {
 	for i, s := range all {
 		size, head, err := readHead(s.path)

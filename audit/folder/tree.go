@@ -14,8 +14,9 @@ import (
 	"lapse/schemas"
 )
 
-// treePublisher publishes the log's tree at each checkpoint, as far as it is durable. It reads the records back from the log, so the publisher does not wait for it,
-// and what it writes can be made again. It does not check the checkpoint's signature: it only adds files that come to the same root.
+// treePublisher publishes the log's tree at each checkpoint, as far as it is durable. It reads the records back from the log, so the
+// publisher does not wait for it, and what it writes can be made again. It does not check the checkpoint's signature: it only adds files
+// that come to the same root.
 type treePublisher struct {
 	p     *Publisher
 	topic string

@@ -61,8 +61,9 @@ func (p *Topics) findRoutes(ctx context.Context, client store.Client, configured
 	return nil
 }
 
-// findRoute finds the record of the route in force at the log's end. Each record names its route's version, and versions only grow, so a binary search
-// finds the first record of a version, which is the route's own. If somebody has copied old records to the end, it reads the log back instead.
+// findRoute finds the record of the route in force at the log's end. Each record names its route's version, and versions only grow, so a
+// binary search finds the first record of a version, which is the route's own. If somebody has copied old records to the end, it reads the
+// log back instead.
 func (p *Topics) findRoute(ctx context.Context, client store.Client, route *evidence.Route) (found *evidence.Route, err error) {
 	low, high := p.logFirst, p.logEndOffset
 	for low < high {

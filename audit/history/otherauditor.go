@@ -10,9 +10,9 @@ import (
 	"lapse/schemas"
 )
 
-// watchForOther waits to see whether another auditor writes the log, if that is possible: the server was started since the last heartbeat in the log, so
-// it may be a copy, and another process was the last to fence the log. A live auditor writes within two heartbeats. It cannot be on this server,
-// because this process holds the slot here.
+// watchForOther waits to see whether another auditor writes the log, if that is possible: the server was started since the last heartbeat
+// in the log, so it may be a copy, and another process was the last to fence the log. A live auditor writes within two heartbeats. It
+// cannot be on this server, because this process holds the slot here.
 func (h *Check) watchForOther(ctx context.Context) error {
 	beat := h.Start.Last.Beat
 	if beat == nil || h.FindFork || !h.restartedSince(beat) || h.Topics.fence == h.Process {

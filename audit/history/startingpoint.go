@@ -95,14 +95,15 @@ func (h *Check) planRewind(reason evidence.Reason, fork evidence.Reach, at time.
 	h.Start.Reach = begin
 }
 
-// endsBelow reports whether a log that ends at one reach ends below a slot's. The end of a timeline is the beginning of the next: a log that was read up
-// to that position, and a slot that is there after the promotion, are at the same place.
+// endsBelow reports whether a log that ends at one reach ends below a slot's. The end of a timeline is the beginning of the next: a log
+// that was read up to that position, and a slot that is there after the promotion, are at the same place.
 func endsBelow(log, slot evidence.Reach, ancestry replication.Ancestry) bool {
 	end, left := ancestry.End(log.Timeline)
 	return log.Below(slot) && !(left && log.LSN == end && slot.LSN == end)
 }
 
-// planSlotGap plans a gap if the slot begins above the log's end because init has made it again. It refuses a slot that begins there for another reason.
+// planSlotGap plans a gap if the slot begins above the log's end because init has made it again. It refuses a slot that begins there for
+// another reason.
 //
 // The gap's position is the one before the slot's: no WAL record of the server begins there, so no transaction has it.
 func (h *Check) planSlotGap(common evidence.Reach) error {

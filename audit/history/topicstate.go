@@ -14,8 +14,8 @@ import (
 	"lapse/schemas"
 )
 
-// Topics is how far the audit is, by the topics. It is read before the topics are fenced, when another auditor may still be writing: afterwards Equals
-// compares it with what is below the fences.
+// Topics is how far the audit is, by the topics. It is read before the topics are fenced, when another auditor may still be writing:
+// afterwards Equals compares it with what is below the fences.
 type Topics struct {
 	LogEnd       *evidence.LogRecord // the log's last record; nil for an empty log
 	logEndOffset int64               // its offset
@@ -52,8 +52,8 @@ func NoTopics(route *evidence.Route) *Topics {
 	return p
 }
 
-// readTopics reads the ends of all topics. A missing topic counts as empty. With a fresh slot there need not be a log: then readTopics does not wait for
-// missing topics, since the take-over reads them again.
+// readTopics reads the ends of all topics. A missing topic counts as empty. With a fresh slot there need not be a log: then readTopics does
+// not wait for missing topics, since the take-over reads them again.
 func readTopics(ctx context.Context, client store.Client, route *evidence.Route, fresh bool) (*Topics, error) {
 	p := NoTopics(route)
 	if fresh {
@@ -118,8 +118,8 @@ func (p *Topics) readTopic(ctx context.Context, client store.Client, route *evid
 	return nil
 }
 
-// readTail finds a partition's last event. Somebody may have copied an old event after it. Events without a record in the log are above an end that the
-// log names, so the last event is the one with the highest position above that end.
+// readTail finds a partition's last event. Somebody may have copied an old event after it. Events without a record in the log are above an
+// end that the log names, so the last event is the one with the highest position above that end.
 func (p *Topics) readTail(ctx context.Context, client store.Client, route *evidence.Route, topic string, partition int32, end int64) error {
 	since := end // the log names no end: the last record is the last event
 	if p.said.by != nil {
@@ -264,8 +264,8 @@ func (p *Topics) empty() bool {
 	return true
 }
 
-// logRecordOf parses a record of the log; nil for a fence, and for a foreign record. A record of this database in another format is an error, because a
-// later version wrote it.
+// logRecordOf parses a record of the log; nil for a fence, and for a foreign record. A record of this database in another format is an
+// error, because a later version wrote it.
 func logRecordOf(rec *schemas.Record, route *evidence.Route) (*evidence.LogRecord, error) {
 	if rec.IsFence() || rec.Header(schemas.HeaderOp) == "" {
 		return nil, nil
@@ -320,8 +320,8 @@ type rewound struct {
 	fork   evidence.Reach
 }
 
-// walkBack reads the log backward until it is at or below floor, and has met a heartbeat that wanted accepts. wanted is nil if no heartbeat is wanted. It
-// skips records that a rewind revoked.
+// walkBack reads the log backward until it is at or below floor, and has met a heartbeat that wanted accepts. wanted is nil if no heartbeat
+// is wanted. It skips records that a rewind revoked.
 func walkBack(
 	ctx context.Context, client store.Client, route *evidence.Route, p *Topics, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
 ) (*walk, error) {

@@ -17,8 +17,8 @@ var ErrForeignLog = errors.New("the log's end is not what this auditor's key has
 // ReadTree reads the log's tree, once no other process writes the log: the last checkpoint, and along the chain what follows it. A log without a
 // checkpoint is read from its beginning; if none of its records has a place in a tree, all of them become leaves as they are.
 //
-// The log's last record must be the tree's last leaf. Otherwise the audit stops, because what is written next would follow a record that the tree does
-// not have.
+// The log's last record must be the tree's last leaf. Otherwise the audit stops, because what is written next would follow a record that
+// the tree does not have.
 func (p *Topics) ReadTree(ctx context.Context, client store.Client, key *tree.Key, route *evidence.Route) (*tree.Reader, error) {
 	t := &tree.Reader{Tree: tree.New(key)}
 	if p.LogEnd == nil {
@@ -81,8 +81,8 @@ const End = math.MaxInt64
 // errGrown ends a reading that has reached its size.
 var errGrown = errors.New("the tree has the size that was asked for")
 
-// ReadGrown reads the log's tree up to a size, with a span from another size: from the newest checkpoint not above that, along the chain. It reads the
-// topic from there on twice, once backward.
+// ReadGrown reads the log's tree up to a size, with a span from another size: from the newest checkpoint not above that, along the chain.
+// It reads the topic from there on twice, once backward.
 func ReadGrown(ctx context.Context, client store.Client, key *tree.Key, route *evidence.Route, from, to int64) (*tree.Tree, error) {
 	log := route.Log.Name
 	bounds, err := client.Offsets(ctx, log)

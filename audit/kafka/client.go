@@ -78,8 +78,8 @@ func (c *Client) refresh() {
 	c.transport.CloseIdleConnections()
 }
 
-// retry calls try until it succeeds, fails with a permanent error, or ctx ends. Each call gets its own context with the time limit of one request. what
-// begins the error's text: the operation and its object.
+// retry calls try until it succeeds, fails with a permanent error, or ctx ends. Each call gets its own context with the time limit of one
+// request. what begins the error's text: the operation and its object.
 func (c *Client) retry(ctx context.Context, what string, try func(context.Context) error) error {
 	pauses := c.timing.backoff()
 	var last error

@@ -40,8 +40,8 @@ func (c Compression) codec() (compress.Codec, error) {
 	}
 }
 
-// pack compresses the records of the batch into its second buffer, after room for the header. It returns nil if that is not shorter: then the batch is
-// sent uncompressed.
+// pack compresses the records of the batch into its second buffer, after room for the header. It returns nil if that is not shorter: then
+// the batch is sent uncompressed.
 func (b *batch) pack(codec compress.Codec) []byte {
 	if codec == nil {
 		return nil

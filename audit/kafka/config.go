@@ -27,8 +27,8 @@ type Topic struct {
 	// Replication that the topic is made with; 0 leaves it to the brokers. An existing topic with less is warned of.
 	Replication int
 
-	// Safe makes Open refuse, with an *UnsafeError, an existing topic with fewer replicas than Replication, or with a smaller min.insync.replicas than
-	// in Configs. If a topic becomes so while the publisher runs, that is only logged.
+	// Safe makes Open refuse, with an *UnsafeError, an existing topic with fewer replicas than Replication, or with a smaller
+	// min.insync.replicas than in Configs. If a topic becomes so while the publisher runs, that is only logged.
 	Safe bool
 
 	// Create makes the topic if it is missing.
@@ -38,8 +38,9 @@ type Topic struct {
 	// for a caller that sends again what is above its last record.
 	Tail int
 
-	// Largest is the size of the largest record that is published here. Open refuses a topic whose max.message.bytes is too small, with a *SizeError. If
-	// it becomes so while the publisher runs, that is logged, and the publisher ends with ErrTooLarge at the first such record. 0: not checked.
+	// Largest is the size of the largest record that is published here. Open refuses a topic whose max.message.bytes is too small, with a
+	// *SizeError. If it becomes so while the publisher runs, that is logged, and the publisher ends with ErrTooLarge at the first such
+	// record. 0: not checked.
 	Largest int
 
 	// Forever refuses a topic that deletes records by age or size, with a *RetentionError. A compacted topic is always
@@ -49,8 +50,8 @@ type Topic struct {
 	// Compression of this topic's batches; "" is Config.Compression.
 	Compression Compression
 
-	// Configs are settings for the topic if it is created here, for instance retention.ms=-1. An existing topic with a smaller min.insync.replicas than
-	// this is logged, or refused.
+	// Configs are settings for the topic if it is created here, for instance retention.ms=-1. An existing topic with a smaller
+	// min.insync.replicas than this is logged, or refused.
 	Configs map[string]string
 }
 

@@ -106,10 +106,10 @@
 //
 // # Refusals
 //
-// Open refuses a topic with fewer partitions than configured, because only its owner should add some; a topic with fewer copies than configured, or with
-// a lower min.insync.replicas (UnsafeError); a topic of events that is compacted, and a topic that must keep its records forever but has other
-// settings, as far as the settings may be read (RetentionError); and one that does not accept the largest record (SizeError). The publisher
-// repeats these checks each hour. Append refuses a record without time.
+// Open refuses a topic with fewer partitions than configured, because only its owner should add some; a topic with fewer copies than
+// configured, or with a lower min.insync.replicas (UnsafeError); a topic of events that is compacted, and a topic that must keep its
+// records forever but has other settings, as far as the settings may be read (RetentionError); and one that does not accept the largest
+// record (SizeError). The publisher repeats these checks each hour. Append refuses a record without time.
 //
 // A record whose time is a minute ahead of our clock is published as of now: brokers refuse what is an hour ahead of theirs.
 //

@@ -14,8 +14,8 @@ var (
 	// not acknowledged may be in the topic or not; the other publisher has read the tails.
 	ErrFenced = errors.New("fenced by another publisher with the same transactional id")
 
-	// ErrRestart: it is no longer safe to send the last batches again. Close, Open another publisher, and continue from the tails. That is safe at any
-	// time.
+	// ErrRestart: it is no longer safe to send the last batches again. Close, Open another publisher, and continue from the tails. That is
+	// safe at any time.
 	ErrRestart = errors.New("the publisher must be opened again")
 
 	// ErrTooLarge: a record is larger than what its topic takes. It was not published, and nothing after it is.
@@ -29,8 +29,8 @@ var (
 	ErrClosed = errors.New("publisher closed")
 )
 
-// refusedError is a broker's refusal, by the number that Kafka's protocol gives it. It replaces kafka-go's error outside this package, because that is a
-// net.Error: a caller that checks for it first would take "fenced" and "not authorised" for a broken connection.
+// refusedError is a broker's refusal, by the number that Kafka's protocol gives it. It replaces kafka-go's error outside this package,
+// because that is a net.Error: a caller that checks for it first would take "fenced" and "not authorised" for a broken connection.
 type refusedError struct {
 	code int
 	text string
@@ -98,8 +98,8 @@ const (
 	gradeStop                 // a person must act
 )
 
-// gradeOf decides from the broker's error code. An error without a code is retried: a refused or broken connection, a timeout, a leader that is not known
-// yet.
+// gradeOf decides from the broker's error code. An error without a code is retried: a refused or broken connection, a timeout, a leader
+// that is not known yet.
 func gradeOf(err error) grade {
 	if err == nil {
 		return gradeDone

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Two sides know who published before: the coordinator, which gives the next epoch of the same producer, and the partitions. A coordinator that has lost
-// its state gives another producer, whose fences fence nothing, or an epoch that was used before: a partition does not append a fence again that it
-// already has, so there is more below it than the tail would show.
+// Two sides know who published before: the coordinator, which gives the next epoch of the same producer, and the partitions. A coordinator
+// that has lost its state gives another producer, whose fences fence nothing, or an epoch that was used before: a partition does not append
+// a fence again that it already has, so there is more below it than the tail would show.
 //
 //	the same producer, no higher epoch    the coordinator lost its newest state: ask again until the epoch is higher
 //	another producer                      it lost everything, or forgot after a week: fence the former producer in its own name
@@ -80,8 +80,8 @@ func (p *Publisher) openSession(ctx context.Context, before formers) (s session,
 
 // fenceAll gets a session and fences all former publishers.
 //
-// Another publisher may have fenced this producer in its own name, under the very epoch that the coordinator gives next. Its fence is not the partition's
-// last record, and the partition takes ours for a repetition of it: then fenceAll asks for the next epoch.
+// Another publisher may have fenced this producer in its own name, under the very epoch that the coordinator gives next. Its fence is not
+// the partition's last record, and the partition takes ours for a repetition of it: then fenceAll asks for the next epoch.
 func (p *Publisher) fenceAll(ctx context.Context, before formers) error {
 	for {
 		s, err := p.openSession(ctx, before)

@@ -54,8 +54,8 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.seconds, m.records, m.batches, m.bytes, m.retries, m.opened, m.foreign}
 }
 
-// countedTo returns the offset up to which former publishers have counted foreign records; 0 for a fence below it, which is in a topic that was created
-// again.
+// countedTo returns the offset up to which former publishers have counted foreign records; 0 for a fence below it, which is in a topic that
+// was created again.
 func (m *Metrics) countedTo(at topicPartition, fence int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

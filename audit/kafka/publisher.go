@@ -250,9 +250,9 @@ func (p *Publisher) End(topic string, partition int32) End {
 	return End{}
 }
 
-// aheadAtMost is how far a record's time may be ahead of our clock. A broker refuses a record that is an hour ahead of its own clock, and with it everything
-// after it: if a server's clock was wrong for a moment, its audit would stop until that time. Two hosts' clocks differ by less, and within that the
-// same record has the same time whenever it is published.
+// aheadAtMost is how far a record's time may be ahead of our clock. A broker refuses a record that is an hour ahead of its own clock, and
+// with it everything after it: if a server's clock was wrong for a moment, its audit would stop until that time. Two hosts' clocks differ
+// by less, and within that the same record has the same time whenever it is published.
 const aheadAtMost = time.Minute
 
 // Append takes a record to be published, and never blocks. It numbers the records 1, 2, 3 … over all partitions, and
@@ -369,8 +369,8 @@ func (p *Publisher) delivered(s *sender, b *batch) {
 	p.signal()
 }
 
-// advance raises Acked. It first reads the number of the last record: every record up to that number has reached its sender by then, so an unacknowledged
-// one is found there. Several senders may advance at the same time, and each value that they find is right.
+// advance raises Acked. It first reads the number of the last record: every record up to that number has reached its sender by then, so an
+// unacknowledged one is found there. Several senders may advance at the same time, and each value that they find is right.
 func (p *Publisher) advance() {
 	upTo := p.appended.Load()
 	for _, s := range p.senders {

@@ -15,8 +15,8 @@ import (
 	"lapse/schemas"
 )
 
-// Reader reads one partition in order, from any producer, compressed or not. It ignores transactions of other producers: an aborted record is a record.
-// Use it in one goroutine. It need not be closed.
+// Reader reads one partition in order, from any producer, compressed or not. It ignores transactions of other producers: an aborted record
+// is a record. Use it in one goroutine. It need not be closed.
 type Reader struct {
 	client    *Client
 	topic     string

@@ -12,8 +12,8 @@ import (
 
 // checkOffset compares the offset at which a batch was acknowledged with that of the batch before.
 //
-// A topic that was deleted and created again accepts the next batch as if nothing had happened: it does not know the producer, and accepts any sequence
-// number from it (tried on Kafka 4.3.1). The offset shows what happened:
+// A topic that was deleted and created again accepts the next batch as if nothing had happened: it does not know the producer, and accepts
+// any sequence number from it (tried on Kafka 4.3.1). The offset shows what happened:
 //
 //	the next offset        nothing
 //	one at or below        another topic, or one whose end was lost with a broker: ErrTopicReplaced
@@ -68,7 +68,8 @@ func (s *sender) checkRecord(ctx context.Context, offset, by int64) error {
 	return nil
 }
 
-// Has reports whether a partition with these bounds still has what was acknowledged up to an end. Records that retention has deleted count as present.
+// Has reports whether a partition with these bounds still has what was acknowledged up to an end. Records that retention has deleted count
+// as present.
 func (c *Client) Has(ctx context.Context, topic string, partition int32, bounds Offsets, end End) (bool, error) {
 	newest := end.Offset - 1
 	switch {

@@ -18,10 +18,10 @@ import (
 // with 6 and 12 partitions: above 128 KiB larger batches are no faster, and they cost memory twice, here and in kafka-go.
 const batchTarget = 256 << 10
 
-// sender publishes to one partition. One batch is under way at a time; records that arrive meanwhile go into the next one, so batches grow when the brokers
-// are slow. A single record is sent at once, unless the last batch was sent less than timing.linger ago: then it waits for other records until that has
-// passed. Each request costs the broker more than its records do: under load 5 ms saved 60 % of its CPU. A batch also waits that long if another record is
-// announced to come at once.
+// sender publishes to one partition. One batch is under way at a time; records that arrive meanwhile go into the next one, so batches grow
+// when the brokers are slow. A single record is sent at once, unless the last batch was sent less than timing.linger ago: then it waits for
+// other records until that has passed. Each request costs the broker more than its records do: under load 5 ms saved 60 % of its CPU. A
+// batch also waits that long if another record is announced to come at once.
 type sender struct {
 	p         *Publisher
 	topic     string

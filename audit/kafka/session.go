@@ -24,8 +24,8 @@ func (c *Client) openSession(ctx context.Context, transactionalID string) (sessi
 	return c.initProducer(ctx, "open a session", transactionalID, -1, -1)
 }
 
-// renewSession asks for the next epoch in the name of s. The coordinator refuses it if another publisher has taken over since. If an answer was lost and it
-// asks twice, the coordinator gives the same answer twice.
+// renewSession asks for the next epoch in the name of s. The coordinator refuses it if another publisher has taken over since. If an answer
+// was lost and it asks twice, the coordinator gives the same answer twice.
 //
 // The coordinator forgets a transactional id seven days after the last such request, even while records are produced.
 func (c *Client) renewSession(ctx context.Context, transactionalID string, s session) (session, error) {
@@ -59,8 +59,8 @@ func (c *Client) initProducer(ctx context.Context, what, transactionalID string,
 	return s, err
 }
 
-// elapsed is the time since t by whichever clock has advanced further: the monotonic clock stops while a machine sleeps, and the wall clock may be set
-// back.
+// elapsed is the time since t by whichever clock has advanced further: the monotonic clock stops while a machine sleeps, and the wall clock
+// may be set back.
 func elapsed(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))

@@ -84,7 +84,8 @@ type SizeError struct {
 
 func (e *SizeError) Error() string { return e.Problem }
 
-// checkSafe refuses the topics that are not as safe as configured, or do not accept every record, all of them at once. Settings that may not be read pass.
+// checkSafe refuses the topics that are not as safe as configured, or do not accept every record, all of them at once. Settings that may
+// not be read pass.
 func (c *Client) checkSafe(topics []Topic, seen map[string]topicState) error {
 	var errs []error
 	for i := range topics {
@@ -116,8 +117,8 @@ func (c *Client) safetyWarnings(t *Topic, seen layout, settings map[string]strin
 	return warnings
 }
 
-// readSettings is settings for a login that may lack the right to read them, DESCRIBE_CONFIGS. Then settings is nil and refused is the reason. err is only
-// set if ctx has ended.
+// readSettings is settings for a login that may lack the right to read them, DESCRIBE_CONFIGS. Then settings is nil and refused is the
+// reason. err is only set if ctx has ended.
 func (c *Client) readSettings(ctx context.Context, topic string) (settings map[string]string, refused, err error) {
 	settings, err = c.settings(ctx, topic)
 	switch {
@@ -177,8 +178,8 @@ func (c *Client) sizeWarning(t *Topic, settings map[string]string) string {
 		alter(c.kafka.Addr.String(), t.Name, fmt.Sprintf("%s=%d", settingBatch, t.Largest)))
 }
 
-// batchLimit is the largest batch for a topic: wanted, or the topic's own limit if that is known and lower. If it is not known, the broker refuses a batch
-// that is too large.
+// batchLimit is the largest batch for a topic: wanted, or the topic's own limit if that is known and lower. If it is not known, the broker
+// refuses a batch that is too large.
 func batchLimit(settings map[string]string, wanted int) int {
 	if limit, err := strconv.Atoi(settings[settingBatch]); err == nil && limit > 0 {
 		return min(wanted, limit)

@@ -30,9 +30,9 @@ type tailRequest struct {
 // partitions of the default configuration 13 MiB in the worst case.
 const tailBytes = 1 << 20
 
-// tail reads the newest of our records below an offset. It skips fences and any number of foreign records. It may run before the topic is fenced; then the
-// result may be out of date at once. If the partition has not reached the offset, it waits for the records until ctx ends. The error for a missing
-// topic is a *MissingTopicError.
+// tail reads the newest of our records below an offset. It skips fences and any number of foreign records. It may run before the topic is
+// fenced; then the result may be out of date at once. If the partition has not reached the offset, it waits for the records until ctx ends.
+// The error for a missing topic is a *MissingTopicError.
 //
 // It reads in windows that grow. In most cases the record just below the end is the newest of ours, and after many starts
 // with nothing published there are as many fences above it. Of a window only records of ours are kept, so a million

@@ -56,8 +56,8 @@ func (c *Client) ensureTopic(ctx context.Context, t *Topic) error {
 	return err
 }
 
-// inspect returns the state of a topic, and refuses an unusable one. Added partitions are not used: keys stay in their partition, and Kafka cannot remove
-// partitions.
+// inspect returns the state of a topic, and refuses an unusable one. Added partitions are not used: keys stay in their partition, and Kafka
+// cannot remove partitions.
 func (c *Client) inspect(ctx context.Context, t *Topic) (topicState, error) {
 	seen, err := c.layout(ctx, t.Name, t.Partitions, c.timing.missing)
 	if err != nil {

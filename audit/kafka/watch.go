@@ -109,8 +109,8 @@ func (p *Publisher) checkSettings(ctx context.Context) error {
 	return nil
 }
 
-// notes are the problems of each topic at the last check, in sentences: fewer replicas than configured, a smaller min.insync.replicas, added partitions,
-// settings that may not be read.
+// notes are the problems of each topic at the last check, in sentences: fewer replicas than configured, a smaller min.insync.replicas,
+// added partitions, settings that may not be read.
 type notes struct {
 	mu      sync.Mutex
 	byTopic map[string][]string

@@ -31,8 +31,8 @@ type LateRows struct {
 	Rows int64  `json:"rows"`
 }
 
-// Lateness is a time after due, between two bounds, or the reason why nobody knows. Where both a reason and a bound are there, the bound is what is known all
-// the same.
+// Lateness is a time after due, between two bounds, or the reason why nobody knows. Where both a reason and a bound are there, the bound is
+// what is known all the same.
 type Lateness struct {
 	Over        *int64 `json:"over_seconds,omitempty"`  // nothing: no lower bound
 	UpTo        *int64 `json:"up_to_seconds,omitempty"` // nothing: no upper bound

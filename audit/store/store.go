@@ -1,5 +1,5 @@
-// Package store is the interface through which audit reads topics, whether brokers (audit/kafka) or a folder of this machine (audit/folder) keep them. It has the
-// types that both share, and nothing else.
+// Package store is the interface through which audit reads topics, whether brokers (audit/kafka) or a folder of this machine (audit/folder)
+// keep them. It has the types that both share, and nothing else.
 package store
 
 import (
@@ -17,7 +17,8 @@ type Client interface {
 	Known(ctx context.Context, name string) (bool, error)
 	// Offsets returns the bounds of each partition of a topic, by partition. The error for a missing topic is a *MissingError.
 	Offsets(ctx context.Context, name string) ([]Offsets, error)
-	// Has reports whether a partition with these bounds still has what was acknowledged up to an end. Records that retention has deleted count as present.
+	// Has reports whether a partition with these bounds still has what was acknowledged up to an end. Records that retention has deleted
+	// count as present.
 	Has(ctx context.Context, name string, partition int32, bounds Offsets, end End) (bool, error)
 	// Backward calls each with the records of a partition below offset end, the newest first, until each returns false or an error, or
 	// there are no more. End -1 is the current end. The record's memory is the callee's. Fences and foreign records are among them. The
@@ -65,8 +66,8 @@ type Record struct {
 // record gets. First equals End in an empty partition.
 type Offsets struct{ First, End int64 }
 
-// End is the end of the records that a publisher has acknowledged in a partition: after what this producer wrote under this epoch. No two publishers have the same
-// epoch, so records that a later one writes in place of lost ones can be told from them.
+// End is the end of the records that a publisher has acknowledged in a partition: after what this producer wrote under this epoch. No two
+// publishers have the same epoch, so records that a later one writes in place of lost ones can be told from them.
 type End struct {
 	Offset   int64
 	Producer int64

@@ -7,8 +7,8 @@ import (
 	"lapse/schemas"
 )
 
-// agrees reports whether an event's value names the same row, table, cause and position as its headers and its key. For Debezium's form it compares only cause and
-// position.
+// agrees reports whether an event's value names the same row, table, cause and position as its headers and its key. For Debezium's form it
+// compares only cause and position.
 func agrees(rec *schemas.Record, format string) bool {
 	v, err := evidence.ParseEventValue(rec.Value)
 	if err != nil || v.Format != format {

@@ -6,8 +6,8 @@ import (
 	"lapse/audit/evidence"
 )
 
-// Clock finds transactions with a wrong commit time. A session that claims to replay another server's transactions (a replication origin) chooses the time of its
-// commits, but not their place in the log, where heartbeats before and after have the server's time.
+// Clock finds transactions with a wrong commit time. A session that claims to replay another server's transactions (a replication origin)
+// chooses the time of its commits, but not their place in the log, where heartbeats before and after have the server's time.
 type Clock struct {
 	Misdated int   // how many were found, at least
 	Leaf     int64 // of the first

@@ -6,8 +6,8 @@ import (
 	"lapse/audit/evidence"
 )
 
-// Log checks that the log begins as it must and only goes forward: an origin and a route first, every record after the one before it, and all records of a
-// transaction one after the other.
+// Log checks that the log begins as it must and only goes forward: an origin and a route first, every record after the one before it, and
+// all records of a transaction one after the other.
 type Log struct {
 	Broken func(what string)
 	Within bool // the log is read from some record on, which is accepted as it is

@@ -9,9 +9,9 @@ import (
 	"lapse/schemas"
 )
 
-// Order checks what the topics promise: in one partition the events of a database are in the order of its history, gaps and rewinds included, each of them once; an
-// event of a row is in one partition; and the system topic has the policies' deletes, and no other topic has one. If that is broken, somebody other than the auditor has
-// written into the topic, or has moved records. Safe for concurrent use.
+// Order checks what the topics promise: in one partition the events of a database are in the order of its history, gaps and rewinds
+// included, each of them once; an event of a row is in one partition; and the system topic has the policies' deletes, and no other topic
+// has one. If that is broken, somebody other than the auditor has written into the topic, or has moved records. Safe for concurrent use.
 type Order struct {
 	System string            // the system topic; empty: causes are not checked
 	Broken func(what string) // called for each break; nil: they are only counted
@@ -40,8 +40,9 @@ func (o *Order) Breaks() int {
 	return o.breaks
 }
 
-// Next checks a record against those before it in its partition. Every record of the partition must be handed over: Lapse's own leave no gaps in the offsets. Gaps come
-// from brokers that lost a file in the middle of a partition, from compaction, and from the end of a foreign transaction.
+// Next checks a record against those before it in its partition. Every record of the partition must be handed over: Lapse's own leave no
+// gaps in the offsets. Gaps come from brokers that lost a file in the middle of a partition, from compaction, and from the end of a foreign
+// transaction.
 func (o *Order) Next(topic string, number int32, r *schemas.Record, offset int64) {
 	o.mu.Lock()
 	at := partition{topic, number}

@@ -1,14 +1,14 @@
-// Package witness sends the log's checkpoints to others: to witnesses, which cosign them (C2SP's tlog-witness), and to anchors, which keep them: a file, standard
-// output, an address.
+// Package witness sends the log's checkpoints to others: to witnesses, which cosign them (C2SP's tlog-witness), and to anchors, which keep
+// them: a file, standard output, an address.
 //
 // # What it promises
 //
-// It delays nothing. Submit takes the newest checkpoint and returns. A slow witness or anchor gets it after it has finished the one before; those in between are
-// skipped, because the newest covers all of them. A request ends within ten seconds, and one that fails is retried after a pause that grows to five minutes. Take
-// returns what witnesses have cosigned, verified.
+// It delays nothing. Submit takes the newest checkpoint and returns. A slow witness or anchor gets it after it has finished the one before;
+// those in between are skipped, because the newest covers all of them. A request ends within ten seconds, and one that fails is retried
+// after a pause that grows to five minutes. Take returns what witnesses have cosigned, verified.
 //
-// A checkpoint leaves the process only when the log has it. So if a witness has seen more records than the log has, the log was cut: Err says so, and the auditor
-// ends.
+// A checkpoint leaves the process only when the log has it. So if a witness has seen more records than the log has, the log was cut: Err
+// says so, and the auditor ends.
 //
 // # When something fails
 //

@@ -62,8 +62,8 @@ func (w *Witnesses) serve(ctx context.Context, o *outlet) {
 	}
 }
 
-// answered records the result of an outlet. One that failed gets the same checkpoint again after its pause, unless there is a newer one; nothing waits for
-// it.
+// answered records the result of an outlet. One that failed gets the same checkpoint again after its pause, unless there is a newer one;
+// nothing waits for it.
 func (w *Witnesses) answered(o *outlet, r *round, counted bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -68,8 +68,8 @@ func post(ctx context.Context, client *http.Client, address string, body []byte)
 	return response.StatusCode, answer, err
 }
 
-// Ask asks the witness to cosign a checkpoint that grew from what it has seen, and returns its cosignature, verified. If the witness has seen another size, the error
-// is a *SeenError.
+// Ask asks the witness to cosign a checkpoint that grew from what it has seen, and returns its cosignature, verified. If the witness has
+// seen another size, the error is a *SeenError.
 func (w *Witness) Ask(ctx context.Context, client *http.Client, signed []byte, seen int64, proof tlog.TreeProof) (*tree.Cosignature, error) {
 	body := fmt.Appendf(nil, "old %d\n", seen)
 	for _, h := range proof {

@@ -43,8 +43,8 @@ type Counted struct {
 	Oldest *time.Time // when the oldest of them fell due; nil if not known
 }
 
-// Overdue is what is known about a policy's due rows, from the latest source: a look that found none, the end of a run, the breaker, or a count. It is
-// nil if nothing is known: a run has begun or ended since, and what it left was not counted.
+// Overdue is what is known about a policy's due rows, from the latest source: a look that found none, the end of a run, the breaker, or a
+// count. It is nil if nothing is known: a run has begun or ended since, and what it left was not counted.
 func (p *InForce) Overdue() *Counted {
 	known := Counted{At: p.LookedAt, Exact: true}
 	if p.LastRun != nil && p.LastRun.StartedAt.After(known.At) {
@@ -155,8 +155,8 @@ func Stopped(ctx context.Context, q database.Querier) (*Stay, error) {
 	return &Stay{Reason: schemas.HeldBack(all[0].Reason), Detail: all[0].Detail}, nil
 }
 
-// Unattended are the policies that would delete and are late by more than their latitude, while no executor has reported for two minutes; none if every
-// deletion is paused. It is no reason of Stays, because a running executor reports its own.
+// Unattended are the policies that would delete and are late by more than their latitude, while no executor has reported for two minutes;
+// none if every deletion is paused. It is no reason of Stays, because a running executor reports its own.
 func Unattended(ctx context.Context, q database.Querier, policies []InForce, now time.Time) ([]schemas.PolicyName, error) {
 	late := []schemas.PolicyName{}
 	for i := range policies {

@@ -25,8 +25,8 @@ import (
 // A table with little due never trips it for the last two.
 
 const (
-	// jumpFloor is how many due rows are never a jump; jumpFactor is the multiple of the expected number that is one; jumpFraction is the share of the
-	// table below which nothing is a jump, because it does little harm.
+	// jumpFloor is how many due rows are never a jump; jumpFactor is the multiple of the expected number that is one; jumpFraction is the
+	// share of the table below which nothing is a jump, because it does little harm.
 	jumpFloor    = 10_000
 	jumpFactor   = 10
 	jumpFraction = 0.1
@@ -51,9 +51,9 @@ type Judgement struct {
 	DueIs Count // how exact Due is: Judge counts no further than necessary
 }
 
-// tableRowsSQL is PostgreSQL's own estimate: rows per page, from the last ANALYZE or VACUUM, times the number of pages. pg_relation_size locks what it
-// measures, so the query applies it to the leaves before it joins anything to them: applied to pg_class it would lock, and wait for, every table of
-// the database.
+// tableRowsSQL is PostgreSQL's own estimate: rows per page, from the last ANALYZE or VACUUM, times the number of pages. pg_relation_size
+// locks what it measures, so the query applies it to the leaves before it joins anything to them: applied to pg_class it would lock, and
+// wait for, every table of the database.
 const tableRowsSQL = `
 	select case when bool_and(size = 0 or c.reltuples >= 0 and c.relpages > 0)
 	            then coalesce(sum(case when size > 0 then c.reltuples::float8 / nullif(c.relpages, 0) * (size / current_setting('block_size')::int) end), 0)::bigint
@@ -77,9 +77,9 @@ func Judge(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InForce
 	return j, c.bounded(ctx, func() error { return c.judge(ctx, &j, expected) })
 }
 
-// TableRows is how many rows the policy's table has, for a limit that is a share of it: PostgreSQL's own estimate or, if the table was never analyzed,
-// the rows that will ever be due under the policy and are not held, counted up to countedRows. It uses the sessions as Judge does, and waits as
-// little.
+// TableRows is how many rows the policy's table has, for a limit that is a share of it: PostgreSQL's own estimate or, if the table was
+// never analyzed, the rows that will ever be due under the policy and are not held, counted up to countedRows. It uses the sessions as
+// Judge does, and waits as little.
 func TableRows(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InForce, now time.Time) (rows int64, err error) {
 	if rows, err = estimatedRows(ctx, q, p); err != nil || rows >= 0 {
 		return rows, err
@@ -95,8 +95,8 @@ func TableRows(ctx context.Context, conn *pgx.Conn, q database.DB, p *record.InF
 	return rows, nil
 }
 
-// countedRows is how far a table that was never analyzed is counted, for a limit that is a share of it: a percentage of so many rows is a large enough
-// limit until the table is analyzed.
+// countedRows is how far a table that was never analyzed is counted, for a limit that is a share of it: a percentage of so many rows is a
+// large enough limit until the table is analyzed.
 const countedRows = 1_000_000
 
 // estimatedRows is PostgreSQL's own estimate, below 0 if the table was never analyzed.

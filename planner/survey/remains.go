@@ -26,9 +26,9 @@ type Remains struct {
 // mostRemains is how far Remaining counts.
 const mostRemains = 100_000
 
-// Remaining counts what was due under a policy at an instant and is still there. The policy's survey function runs in conn, a session whose state does
-// not matter; everything else is read over q, another session. It changes nothing. Call it only if something is known to be left: reading past dead
-// rows costs as much as reading them. It yields to sessions that wait to change the table (see ErrAwaited).
+// Remaining counts what was due under a policy at an instant and is still there. The policy's survey function runs in conn, a session whose
+// state does not matter; everything else is read over q, another session. It changes nothing. Call it only if something is known to be
+// left: reading past dead rows costs as much as reading them. It yields to sessions that wait to change the table (see ErrAwaited).
 func Remaining(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.InForce, at time.Time) (r Remains, err error) {
 	if err := cleanSession(ctx, conn); err != nil {
 		return r, err

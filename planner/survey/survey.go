@@ -130,8 +130,8 @@ const (
 // Ask says what to survey.
 type Ask struct {
 	At time.Time // the cutoff; zero is the server's clock
-	// AtMost is how far to count. A larger number, or one that takes longer to count than the session's statement_timeout, is an estimate. Zero counts
-	// everything, however long it takes.
+	// AtMost is how far to count. A larger number, or one that takes longer to count than the session's statement_timeout, is an estimate.
+	// Zero counts everything, however long it takes.
 	AtMost int64
 }
 
