@@ -7,14 +7,14 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// linkSize is how many bytes of an HMAC a link has. Each leaf has one for ever, and nothing compresses it. To test a guess takes a start
-// of the auditor, so that 64 bits are more than anybody guesses.
+// linkSize is how many bytes of the HMAC a link keeps. Every leaf stores one forever, and random bytes do not compress. An attacker can
+// test one guess per start of the auditor, so 64 bits are enough.
 const linkSize = 8
 
-// link is the chain up to and with a leaf. The first leaf's follows the zero link; the log's name is in the key.
+// link authenticates the chain up to and including a leaf. The first leaf's link follows the zero link; the key depends on the log's name.
 type link [linkSize]byte
 
-// next is the link of the leaf with an index, after one that has l. Two leaves may have one link by chance, but never one index.
+// next returns the link of the leaf at index, which follows a leaf with link l. Two leaves may share a link by chance, but never an index.
 func (k *Key) next(l link, index int64, hash tlog.Hash) (next link) {
 	var sum [32]byte
 	k.mac.Reset()
@@ -25,7 +25,7 @@ func (k *Key) next(l link, index int64, hash tlog.Hash) (next link) {
 	return next
 }
 
-// seal is a MAC over what a checkpoint says beside its note. No link is one: their texts have 48 bytes.
+// seal returns a MAC over the parts of a checkpoint that its note does not sign. No link equals a seal: a link's text has 48 bytes.
 func (k *Key) seal(text []byte) []byte {
 	k.mac.Reset()
 	k.mac.Write([]byte("lapse checkpoint: the edge and the link, for the next start\n"))

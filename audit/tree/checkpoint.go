@@ -11,12 +11,12 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// KindCheckpoint tells a checkpoint from the other fences of the log.
+// KindCheckpoint is the kind of a checkpoint among the log's fences.
 const KindCheckpoint = "checkpoint"
 
-// Snapshot is a tree at one moment, to be signed when all of its leaves are durable.
+// Snapshot is a tree at one moment. It may be signed when all of its leaves are durable.
 type Snapshot struct {
-	// Proofs that it grew, from each size that a span of the tree began at.
+	// Proofs show that the tree grew from each size at which a span began.
 	Proofs Proofs
 
 	key  *Key
@@ -24,31 +24,31 @@ type Snapshot struct {
 	link link
 }
 
-// Snapshot keeps the tree as it is.
+// Snapshot copies the tree as it is now.
 func (t *Tree) Snapshot() (*Snapshot, error) {
 	proofs, err := t.proofs()
 	return &Snapshot{proofs, t.key, t.edge.clone(), t.link}, err
 }
 
-// Size is how many leaves it has.
+// Size is the number of leaves.
 func (s *Snapshot) Size() int64 { return s.edge.size }
 
-// Root is its hash.
+// Root is the tree's hash.
 func (s *Snapshot) Root() tlog.Hash { return s.edge.root() }
 
-// checkpointJSON is a checkpoint as it is in the log.
+// checkpointJSON is a checkpoint as the log stores it.
 type checkpointJSON struct {
 	Kind string `json:"kind"`
-	// Note is C2SP's tlog-checkpoint, signed.
+	// Note is a signed C2SP tlog-checkpoint.
 	Note string `json:"note"`
-	// The rest is for the next start, and for nobody else.
+	// The auditor's next start continues from the rest, and so does Stream.
 	Edge   []tlog.Hash `json:"edge"`
 	Link   []byte      `json:"link"`
 	Offset int64       `json:"offset"`
 	Seal   []byte      `json:"seal"`
 }
 
-// sealed is what the seal is over. Note and edge have lines and base64 only, so that nothing in it can be cut in two ways.
+// sealed returns the text that the seal covers. Note and edge consist of lines and base64 only, so the text can be split in one way only.
 func (c *checkpointJSON) sealed() []byte {
 	text := fmt.Appendf(nil, "%d\n%x\n%d\n", c.Offset, c.Link, len(c.Edge))
 	for _, h := range c.Edge {
@@ -57,8 +57,8 @@ func (c *checkpointJSON) sealed() []byte {
 	return append(text, c.Note...)
 }
 
-// Sign is the checkpoint over a snapshot, as it goes into the log, and its signed note. Every leaf of it must be durable, and every later
-// one must be at offset or above.
+// Sign signs a snapshot. It returns the checkpoint's record and its signed note. Every leaf of the snapshot must be durable, and every
+// later leaf must be at offset or after it.
 func (s *Snapshot) Sign(offset int64) (value, signed []byte, err error) {
 	text := torchwood.Checkpoint{Origin: s.key.name, Tree: tlog.Tree{N: s.edge.size, Hash: s.edge.root()}}.String()
 	signed, err = note.Sign(&note.Note{Text: text}, s.key.signer)
@@ -71,8 +71,8 @@ func (s *Snapshot) Sign(offset int64) (value, signed []byte, err error) {
 	return value, signed, err
 }
 
-// Resume is the tree of a checkpoint in the log, and the offset from which on its next leaf is found. ok is false for anything but a
-// checkpoint that this key has made, or a former one.
+// Resume restores the tree of a checkpoint in the log, and the offset from which to look for its next leaf. ok is false unless this key or
+// a former one made the checkpoint.
 func (k *Key) Resume(value []byte) (t *Tree, offset int64, ok bool) {
 	var c checkpointJSON
 	if json.Unmarshal(value, &c) != nil || c.Kind != KindCheckpoint || len(c.Link) != linkSize {
@@ -93,14 +93,14 @@ func (k *Key) Resume(value []byte) (t *Tree, offset int64, ok bool) {
 	return t, c.Offset, t.edge.fits() && t.edge.root() == signed.Root
 }
 
-// Checkpoint is what a signed note says.
+// Checkpoint is the content of a signed note.
 type Checkpoint struct {
 	Origin string
 	Size   int64
 	Root   tlog.Hash
 }
 
-// NoteIn is the signed note of a checkpoint in the log; ok is false for anything else. Nothing of it is verified.
+// NoteIn returns the signed note of a checkpoint in the log; ok is false for any other record. It verifies nothing.
 func NoteIn(value []byte) (signed []byte, ok bool) {
 	var c checkpointJSON
 	if json.Unmarshal(value, &c) != nil || c.Kind != KindCheckpoint {
@@ -109,7 +109,7 @@ func NoteIn(value []byte) (signed []byte, ok bool) {
 	return []byte(c.Note), true
 }
 
-// Open verifies a signed note: the log's own signature, whatever others there are.
+// Open verifies the log's own signature on a note and ignores all others.
 func Open(signed []byte, verifier note.Verifier) (*Checkpoint, error) {
 	verifier, err := verifierOf(signed, verifier)
 	if err != nil {
@@ -120,7 +120,7 @@ func Open(signed []byte, verifier note.Verifier) (*Checkpoint, error) {
 		return nil, fmt.Errorf("the signature of %s: %w", verifier.Name(), err)
 	}
 	for _, sig := range append(n.Sigs, n.UnverifiedSigs...) {
-		// Two texts must not be one signature: the last digit of base64 may have bits that nobody reads.
+		// The unused bits of the last base64 digit must be zero, or two texts would be the same signature.
 		if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
 			return nil, fmt.Errorf("the signature of %s: %w", sig.Name, err)
 		}
@@ -135,7 +135,7 @@ func Open(signed []byte, verifier note.Verifier) (*Checkpoint, error) {
 	return &Checkpoint{c.Origin, c.N, c.Hash}, nil
 }
 
-// Peek reads a signed note without verifying it.
+// Peek parses a signed note without verifying it.
 func Peek(signed []byte) (*Checkpoint, error) {
 	var unverified *note.UnverifiedNoteError
 	if _, err := note.Open(signed, note.VerifierList()); !errors.As(err, &unverified) {

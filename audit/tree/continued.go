@@ -13,11 +13,11 @@ import (
 	"filippo.io/torchwood"
 )
 
-// ContinueExport goes on with an export, up to the tree that a newer signed note is of. The leaves that the folder's checkpoint covers are
-// in its tiles; Add takes those after them. That both trees are one, Close finds: the root is made of the folder's tiles.
+// ContinueExport extends an export to the tree of a newer signed note. The folder's tiles already hold the leaves of its own checkpoint; Add
+// takes those that follow. Close computes the new root from the folder's tiles, and so finds out if the two trees do not agree.
 //
-//	crash before the checkpoint is in place    the former one is, beside tiles of a larger tree and more lines: the folder does not verify
-//	                                           until it is gone on with again
+// After a crash before the new checkpoint is in place, the folder has its former checkpoint, tiles of a larger tree and more lines than that
+// checkpoint covers. It does not verify until the export is continued again.
 func ContinueExport(dir string, signed []byte) (e *Export, err error) {
 	e = &Export{dir: dir, signed: signed, sum: sha256.New(), continued: true}
 	if e.checkpoint, err = Peek(signed); err != nil {
@@ -47,7 +47,7 @@ func ContinueExport(dir string, signed []byte) (e *Export, err error) {
 	}
 	if of.Size == e.checkpoint.Size {
 		if len(former) > len(signed) {
-			e.signed = former // it is cosigned
+			e.signed = former // it has cosignatures
 		}
 		return e, nil
 	}
@@ -55,7 +55,7 @@ func ContinueExport(dir string, signed []byte) (e *Export, err error) {
 	return e, nil
 }
 
-// reopenFormer opens the former checkpoints, without those that an interrupted export has added.
+// reopenFormer opens the file of former checkpoints and cuts off those that an interrupted export added.
 func (e *Export) reopenFormer(of *Checkpoint) (err error) {
 	e.former, err = os.OpenFile(filepath.Join(e.dir, FormerFile), os.O_RDWR, 0)
 	if err != nil {
@@ -94,7 +94,7 @@ func (e *Export) reopenFormer(of *Checkpoint) (err error) {
 	return err
 }
 
-// sweep removes tiles that the tree does not have: those that were not full, and what an interrupted export has left.
+// sweep removes the tiles that the tree no longer has: formerly partial ones, and those that an interrupted export left.
 func (e *Export) sweep() error {
 	if !e.continued {
 		return nil
@@ -110,12 +110,12 @@ func (e *Export) sweep() error {
 		}
 		t, err := torchwood.ParseTilePath(filepath.ToSlash(name))
 		if err != nil || isTileOf(t, e.checkpoint.Size) {
-			return nil //nolint:nilerr // not ours: verify names it
+			return nil //nolint:nilerr // not a tile: verify reports it
 		}
 		if err := os.Remove(path); err != nil {
 			return err
 		}
-		_ = os.Remove(filepath.Dir(path)) // where it is empty
+		_ = os.Remove(filepath.Dir(path)) // fails unless it is empty
 		return nil
 	})
 }

@@ -12,24 +12,24 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// KindCosigned tells a checkpoint that witnesses have cosigned from the other fences of the log. It follows the checkpoint itself.
+// KindCosigned is the kind of a checkpoint with witnesses' cosignatures among the log's fences. It follows the checkpoint itself.
 const KindCosigned = "cosigned"
 
-// cosignedJSON is a cosigned checkpoint as it is in the log.
+// cosignedJSON is a cosigned checkpoint as the log stores it.
 type cosignedJSON struct {
 	Kind string `json:"kind"`
-	Note string `json:"note"` // the checkpoint's, with the cosignatures after the log's signature
-	Seal []byte `json:"seal"` // for those who have the log's key: it is the auditor's, and lacks no cosignature that was there
+	Note string `json:"note"` // the checkpoint's note; the cosignatures follow the log's signature
+	Seal []byte `json:"seal"` // shows readers with the log's key that the auditor wrote it and that no cosignature was removed
 }
 
 const forCosigned = "lapse cosigned checkpoint\n"
 
-// Cosigned is a cosigned checkpoint of the tree as it goes into the log.
+// Cosigned returns the record of a cosigned checkpoint.
 func (t *Tree) Cosigned(signed []byte) ([]byte, error) {
 	return json.Marshal(&cosignedJSON{KindCosigned, string(signed), t.key.seal(append([]byte(forCosigned), signed...))})
 }
 
-// CosignedIn is the signed note of a cosigned checkpoint in the log; ok is false for anything else. Nothing of it is verified.
+// CosignedIn returns the signed note of a cosigned checkpoint in the log; ok is false for any other record. It verifies nothing.
 func CosignedIn(value []byte) (signed []byte, ok bool) {
 	var c cosignedJSON
 	if json.Unmarshal(value, &c) != nil || c.Kind != KindCosigned {
@@ -38,7 +38,7 @@ func CosignedIn(value []byte) (signed []byte, ok bool) {
 	return []byte(c.Note), true
 }
 
-// HasCosigned reports whether this key, or a former one, has sealed a cosigned checkpoint.
+// HasCosigned reports whether this key or a former one sealed a cosigned checkpoint.
 func (k *Key) HasCosigned(value []byte) bool {
 	var c cosignedJSON
 	if json.Unmarshal(value, &c) != nil || c.Kind != KindCosigned {
@@ -52,10 +52,10 @@ func (k *Key) HasCosigned(value []byte) bool {
 	return false
 }
 
-// Witness is the key with which a witness cosigns (C2SP's tlog-cosignature).
+// Witness is the public key of a witness (C2SP tlog-cosignature).
 type Witness = torchwood.CosignatureVerifier
 
-// ParseWitness reads a witness's key: name, hash and key, as the witness publishes it.
+// ParseWitness parses a witness's public key in the form in which the witness publishes it: name, hash and key.
 func ParseWitness(text string) (*Witness, error) {
 	w, err := torchwood.NewCosignatureVerifier(strings.TrimSpace(text))
 	if err != nil {
@@ -64,15 +64,15 @@ func ParseWitness(text string) (*Witness, error) {
 	return w, nil
 }
 
-// Cosignature is one that verifies: when a witness has seen that a log only grew up to a checkpoint.
+// Cosignature is a verified cosignature. It says when the witness saw that the log only grew up to the checkpoint.
 type Cosignature struct {
 	By *Witness
 	At time.Time // by the witness's clock
-	// Line is it, as a signed note has it.
+	// Line is the cosignature as it appears in a signed note.
 	Line string
 }
 
-// Cosignatures are those of a signed note that witnesses have made. One in a witness's name that does not verify is an error.
+// Cosignatures returns the witnesses' cosignatures on a note. A line with a witness's name that does not verify is an error.
 func Cosignatures(signed []byte, by []*Witness) (all []Cosignature, err error) {
 	if len(by) == 0 {
 		return nil, nil
@@ -97,7 +97,7 @@ func Cosignatures(signed []byte, by []*Witness) (all []Cosignature, err error) {
 			if sig.Name != w.Name() || sig.Hash != w.KeyHash() {
 				continue
 			}
-			_, err := base64.StdEncoding.Strict().DecodeString(sig.Base64) // two texts must not be one signature
+			_, err := base64.StdEncoding.Strict().DecodeString(sig.Base64) // or two texts would be the same signature
 			var at int64
 			if err == nil {
 				at, err = torchwood.CosignatureTimestamp(sig)
@@ -111,7 +111,7 @@ func Cosignatures(signed []byte, by []*Witness) (all []Cosignature, err error) {
 	return all, nil
 }
 
-// TextOf is the text of a signed note, which its signatures are over, with its end; ok is false for what is no note.
+// TextOf returns the signed text of a note, including its final newline; ok is false for anything but a note.
 func TextOf(signed []byte) (text string, ok bool) {
 	at := strings.LastIndex(string(signed), "\n\n")
 	if at < 0 {

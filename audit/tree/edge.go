@@ -7,14 +7,14 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// edge is a tree as the roots of its whole subtrees, the largest first: all that is needed to go on, and to know its root.
+// edge is a tree as the roots of its complete subtrees, largest first: enough to append leaves and to compute the tree's root.
 type edge struct {
 	size   int64
 	hashes []tlog.Hash
 }
 
-// add appends a leaf. It takes one hash for each subtree that the leaf completes: less than one in the mean. The spans take note of
-// what they need.
+// add appends a leaf. It computes one hash for each subtree that the leaf completes: fewer than one on average. The spans record the
+// hashes that they need.
 func (e *edge) add(h tlog.Hash, spans ...*Span) {
 	level := 0
 	for n := e.size; n&1 == 1; n >>= 1 {
@@ -29,7 +29,7 @@ func (e *edge) add(h tlog.Hash, spans ...*Span) {
 	e.size++
 }
 
-// root is the tree's hash.
+// root computes the tree's hash.
 func (e *edge) root() tlog.Hash {
 	if len(e.hashes) == 0 {
 		return sha256.Sum256(nil)
@@ -43,20 +43,20 @@ func (e *edge) root() tlog.Hash {
 
 func (e *edge) clone() edge { return edge{e.size, append([]tlog.Hash(nil), e.hashes...)} }
 
-// fits reports whether there are as many hashes as a tree of that size has.
+// fits reports whether the number of hashes matches the size.
 func (e *edge) fits() bool { return e.size >= 0 && len(e.hashes) == bits.OnesCount64(uint64(e.size)) }
 
-// Edge is the root of a list of hashes that grows, whatever they are of. Its memory does not grow with the list.
+// Edge computes the Merkle root of any growing list of hashes, in memory that does not grow with the list.
 type Edge struct{ edge edge }
 
 // Add appends the hash of a leaf.
 func (e *Edge) Add(h tlog.Hash) { e.edge.add(h) }
 
-// Size is how many leaves there are.
+// Size is the number of leaves.
 func (e *Edge) Size() int64 { return e.edge.size }
 
 // Root is the tree's hash.
 func (e *Edge) Root() tlog.Hash { return e.edge.root() }
 
-// Reset begins another list.
+// Reset empties the list.
 func (e *Edge) Reset() { e.edge.size, e.edge.hashes = 0, e.edge.hashes[:0] }

@@ -19,12 +19,12 @@ import (
 	"lapse/internal/durable"
 )
 
-// The files of an export beside its tiles.
+// The files of an export, besides its tiles.
 const (
 	CheckpointFile = "checkpoint"
-	// FormerFile has the checkpoints before it, one in a line, in their order. A log has a million of them in a year: each with partial
-	// tiles of its own, as a server keeps them for readers that come late, would be far more than the log. They need none here: a
-	// reader that has all entries has every tree that there was.
+	// FormerFile holds the earlier checkpoints, oldest first, one per line. A log makes a million of them in a year. A server keeps partial
+	// tiles for each, for readers that come late; they would be far larger than the log. An export needs none: a reader of all
+	// entries can compute every earlier tree.
 	FormerFile = "checkpoints.jsonl"
 )
 
@@ -33,22 +33,22 @@ type formerJSON struct {
 	Note string `json:"note"`
 }
 
-// Export writes a tree into a folder, as C2SP's tlog-tiles. Its memory does not grow with the tree.
+// Export writes a tree to a folder as C2SP tlog-tiles, in memory that does not grow with the tree.
 type Export struct {
 	dir        string
 	signed     []byte
 	checkpoint *Checkpoint
 	tiles      tiles
-	bundle     []byte // the entries beside the tile of level 0 that is not full
+	bundle     []byte // the entries of the partial tile of level 0
 	former     *os.File
-	formerSize int64    // of its last line
-	waiting    [][]byte // former checkpoints that may still be cosigned
-	continued  bool     // the folder has an export already
+	formerSize int64    // of the last line's checkpoint
+	waiting    [][]byte // former checkpoints whose cosignatures may still come
+	continued  bool     // the folder already has an export
 	lines      *bufio.Writer
 	sum        hash.Hash // of FormerFile
 }
 
-// NewExport begins an export of the tree that a signed note is of. The folder is there, and has nothing of an export.
+// NewExport begins an export of the tree of a signed note. The folder must exist and hold no part of an export.
 func NewExport(dir string, signed []byte) (e *Export, err error) {
 	e = &Export{dir: dir, signed: signed, sum: sha256.New()}
 	if e.checkpoint, err = Peek(signed); err != nil {
@@ -63,10 +63,10 @@ func NewExport(dir string, signed []byte) (e *Export, err error) {
 	return e, nil
 }
 
-// Size is how many leaves the tree has so far.
+// Size is the number of leaves so far.
 func (e *Export) Size() int64 { return e.tiles.edge.size }
 
-// Add takes the value of the next leaf's record. What the checkpoint does not cover is left out.
+// Add takes the value of the next leaf's record. It ignores leaves that the checkpoint does not cover.
 func (e *Export) Add(value []byte) (err error) {
 	if e.Size() >= e.checkpoint.Size {
 		return nil
@@ -78,12 +78,12 @@ func (e *Export) Add(value []byte) (err error) {
 	return e.tiles.add(tlog.RecordHash(entry))
 }
 
-// Former takes a checkpoint from before the newest one, in the order of the topic. What is no checkpoint is left out, and so is one that
-// is not larger than the one before it: an auditor's are, and somebody has copied this one.
+// Former takes a checkpoint from before the newest one, in the topic's order. It ignores anything but a checkpoint, and a checkpoint that is
+// not larger than the one before it: the auditor's checkpoints grow, so this one is a copy.
 func (e *Export) Former(signed []byte) error {
 	c, err := Peek(signed)
 	if err != nil || c.Size >= e.checkpoint.Size || c.Size <= e.formerSize {
-		return nil //nolint:nilerr // somebody else wrote it
+		return nil //nolint:nilerr // another writer's
 	}
 	e.formerSize = c.Size
 	if e.waiting = append(e.waiting, signed); len(e.waiting) <= mostWaiting {
@@ -93,7 +93,7 @@ func (e *Export) Former(signed []byte) error {
 	return e.formerLine(signed)
 }
 
-// mostWaiting is how many checkpoints there may be between one and its cosignatures. A witness that takes longer has the newer ones too.
+// mostWaiting is how many checkpoints may come between a checkpoint and its cosignatures. A slower witness cosigns a newer one as well.
 const mostWaiting = 16
 
 func (e *Export) formerLine(signed []byte) error {
@@ -105,7 +105,7 @@ func (e *Export) formerLine(signed []byte) error {
 	return err
 }
 
-// Cosigned takes a checkpoint that was handed over before, with cosignatures.
+// Cosigned takes a checkpoint again that Export already has, now with cosignatures.
 func (e *Export) Cosigned(signed []byte) {
 	if _, err := Peek(signed); err != nil {
 		return
@@ -120,7 +120,7 @@ func (e *Export) Cosigned(signed []byte) {
 	}
 }
 
-// write writes a tile, and of level 0 its entries.
+// write writes a tile and, for level 0, its entries.
 func (e *Export) write(t tlog.Tile, hashes []tlog.Hash) error {
 	if t.L == 0 {
 		if err := e.file(torchwood.TilePath(bundleAt(t)), e.bundle); err != nil {
@@ -139,8 +139,8 @@ func (e *Export) file(name string, content []byte) error {
 	return os.WriteFile(path, content, 0o600)
 }
 
-// Close writes what is left, and the checkpoint last: a folder without one is no export. It is an error if the leaves do not come to the
-// tree that the checkpoint is of; nobody has to trust the folder then, and nobody can.
+// Close writes what is left, and the checkpoint last: a folder without a checkpoint is not an export. It fails without writing the checkpoint
+// if the root of the leaves is not the one that the checkpoint signs.
 func (e *Export) Close() error {
 	for _, signed := range e.waiting {
 		if err := e.formerLine(signed); err != nil {
@@ -159,5 +159,5 @@ func (e *Export) Close() error {
 	return errors.Join(durable.Write(filepath.Join(e.dir, CheckpointFile), e.signed), e.sweep())
 }
 
-// FormerSum is the SHA-256 of FormerFile, once the export is closed. No tree shows that one of its lines is missing.
+// FormerSum is the SHA-256 of FormerFile, once the export is closed. The tree does not show whether a line is missing.
 func (e *Export) FormerSum() string { return hex.EncodeToString(e.sum.Sum(nil)) }

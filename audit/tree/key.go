@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// Key is what the key named log comes to for a log of one name: it signs checkpoints and links leaves. It is not safe for concurrent use.
+// Key signs the checkpoints and links the leaves of one log. It is derived from the key named log. It is not safe for concurrent use.
 type Key struct {
 	name     string
 	signer   note.Signer
@@ -22,17 +22,17 @@ type Key struct {
 	public   string
 	mac      hash.Hash
 
-	former *Key // the key before this one that is at hand; nil for none
+	former *Key // the previous key, if it is available
 }
 
-// What is derived from the key, each from its own text: none of them says anything of another.
+// The labels of the derivations. They make the derived keys independent of each other.
 const (
 	forSignatures = "lapse checkpoint signatures"
 	forLinks      = "lapse leaf links "
 )
 
-// NewKey derives a log's key. name is the origin of its checkpoints: not empty, without spaces and plus signs. former are keys that the log may
-// be under yet, or may have been under.
+// NewKey derives a log's key. name is the origin of its checkpoints: not empty, without spaces and plus signs. former are keys that the
+// log is still under, or used to be under.
 func NewKey(key schemas.Key, name string, former ...schemas.Key) (*Key, error) {
 	if err := key.Check(); err != nil {
 		return nil, fmt.Errorf("log %w", err)
@@ -62,14 +62,14 @@ func NewKey(key schemas.Key, name string, former ...schemas.Key) (*Key, error) {
 	return k, err
 }
 
-// of is the key with a public key, this one or a former one; nil for none.
+// of returns this key or the former one with that public key; nil if none has it.
 func (k *Key) of(public string) *Key {
 	for ; k != nil && k.public != public; k = k.former {
 	}
 	return k
 }
 
-// By is the key that has signed a note, this one or a former one; nil for none.
+// By returns the key, this one or a former one, that signed a note; nil if none did.
 func (k *Key) By(signed []byte) *Key {
 	for ; k != nil; k = k.former {
 		if _, err := Open(signed, k.verifier); err == nil {
@@ -79,7 +79,7 @@ func (k *Key) By(signed []byte) *Key {
 	return k
 }
 
-// All are this key and the former ones.
+// All returns this key and the former ones.
 func (k *Key) All() (all []*Key) {
 	for ; k != nil; k = k.former {
 		all = append(all, k)
@@ -87,13 +87,13 @@ func (k *Key) All() (all []*Key) {
 	return all
 }
 
-// algEd25519 is signed-note's number of it.
+// algEd25519 is Ed25519's number in C2SP's signed-note.
 const algEd25519 = 1
 
-// Name is the log's.
+// Name is the log's name.
 func (k *Key) Name() string { return k.name }
 
-// Public is the key to verify with, as C2SP's signed-note writes one: name, hash and key.
+// Public is the public key as C2SP's signed-note writes it: name, hash and key.
 func (k *Key) Public() string { return k.public }
 
 // Verifier is Public, parsed.

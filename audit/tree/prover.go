@@ -7,15 +7,15 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Prover makes the inclusion proof of one leaf while the leaves of a tree pass by. Its memory does not grow with the tree.
+// Prover makes the inclusion proof of one leaf while it sees the leaves of a tree one by one. Its memory does not grow with the tree.
 type Prover struct {
 	size, index int64
-	needed      []int64 // what the proof is made of, as tlog numbers them
+	needed      []int64 // the hashes of the proof, by tlog's index
 	parts       []part
 	next        int64
 }
 
-// part is a whole subtree whose root is in the proof.
+// part is a complete subtree whose root is in the proof.
 type part struct {
 	from, to int64
 	edge     edge
@@ -23,7 +23,7 @@ type part struct {
 
 var errCaptured = errors.New("captured")
 
-// NewProver is for a leaf of a tree of that size.
+// NewProver prepares the proof of the leaf at index in a tree of that size.
 func NewProver(size, index int64) (*Prover, error) {
 	p := &Prover{size: size, index: index}
 	if _, err := tlog.ProveRecord(size, index, tlog.HashReaderFunc(func(needed []int64) ([]tlog.Hash, error) {
@@ -49,7 +49,7 @@ func (p *Prover) Add(h tlog.Hash) {
 	p.next++
 }
 
-// Proof is the proof, once all leaves were added.
+// Proof returns the proof, once all leaves were added.
 func (p *Prover) Proof() (tlog.RecordProof, error) {
 	if p.next < p.size {
 		return nil, fmt.Errorf("there are %d leaves, and the tree has %d", p.next, p.size)

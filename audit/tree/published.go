@@ -18,24 +18,24 @@ import (
 	"lapse/internal/durable"
 )
 
-// Published is a folder in which a growing tree is published as C2SP's tlog-tiles, from one checkpoint to the next. A tile that is not
-// full stays there until the full one does, so that who is reading the tree of a former checkpoint can go on. Its memory does not grow
-// with the tree. All of it is made of the log's records, and can be made again of them: a folder without what it needs to go on is, and so
-// is one that somebody has emptied. What else is missing only a verifier finds. For one goroutine.
+// Published keeps a growing tree in a folder as C2SP tlog-tiles, from one checkpoint to the next. A partial tile stays in the folder until
+// the full one is there, so that a reader of an earlier checkpoint can finish. Memory does not grow with the tree. The folder is derived from
+// the log's records and can be rebuilt from them: the auditor rebuilds a folder that lacks what it needs to continue, or that is
+// empty. Only a verifier notices other missing files. For one goroutine.
 //
-//	crash before a checkpoint is in place    the former one is, with all of its files; others are written again
-//	crash after it                           tiles that are not full may stay beside the full one
+// A crash before a checkpoint is in place leaves the former checkpoint with all of its files; the other files are written again. A crash
+// after it may leave partial tiles next to the full ones.
 type Published struct {
 	dir        string
 	tiles      tiles
-	bundle     []byte // the entries beside the tile of level 0 that is not full
-	checkpoint []byte // that is in place; nil for none
+	bundle     []byte // the entries of the partial tile of level 0
+	checkpoint []byte // in place; nil if there is none
 	unsynced   []string
-	full       []string // tiles that have become full
+	full       []string // tiles that became full
 }
 
-// OpenPublished goes on with a folder, as far as its checkpoint goes. The error says that it cannot be gone on with: NewPublished makes
-// it again.
+// OpenPublished continues a folder from its checkpoint. If it returns an error, the folder cannot be continued: rebuild it with
+// NewPublished.
 func OpenPublished(dir string) (*Published, error) {
 	p := NewPublished(dir)
 	signed, err := os.ReadFile(filepath.Join(dir, CheckpointFile))
@@ -56,17 +56,17 @@ func OpenPublished(dir string) (*Published, error) {
 	return p, p.cutFormer()
 }
 
-// NewPublished begins a folder, or makes it again.
+// NewPublished begins a folder, or rebuilds it.
 func NewPublished(dir string) *Published {
 	p := &Published{dir: dir}
 	p.tiles.done = p.write
 	return p
 }
 
-// Size is how many leaves the tree has so far.
+// Size is the number of leaves so far.
 func (p *Published) Size() int64 { return p.tiles.edge.size }
 
-// Add takes the value of the next leaf's record. After an error the folder is to be opened again.
+// Add takes the value of the next leaf's record. After an error the caller must open the folder again.
 func (p *Published) Add(value []byte) (err error) {
 	entry := Entry(value)
 	if p.bundle, err = torchwood.AppendTileEntry(p.bundle, entry); err != nil {
@@ -75,7 +75,7 @@ func (p *Published) Add(value []byte) (err error) {
 	return p.tiles.add(tlog.RecordHash(entry))
 }
 
-// Publish puts the checkpoint of the tree as it is in place of the former one, once all files of its tree are on disk.
+// Publish replaces the folder's checkpoint with that of the current tree, once all files of the tree are on disk.
 func (p *Published) Publish(signed []byte) error {
 	of, err := Peek(signed)
 	switch {
@@ -84,7 +84,7 @@ func (p *Published) Publish(signed []byte) error {
 	case of.Size != p.Size() || of.Root != p.tiles.edge.root():
 		return fmt.Errorf("publish a checkpoint: the %d records of the log are not the %d that it signs", p.Size(), of.Size)
 	case bytes.HasPrefix(p.checkpoint, signed):
-		return nil // it is in place, maybe with its cosignatures
+		return nil // already in place, maybe with cosignatures
 	}
 	if err := p.tiles.end(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (p *Published) Publish(signed []byte) error {
 	return nil
 }
 
-// write writes a tile, and of level 0 its entries.
+// write writes a tile and, for level 0, its entries.
 func (p *Published) write(t tlog.Tile, hashes []tlog.Hash) error {
 	if t.L == 0 {
 		if err := p.file(bundleAt(t), p.bundle); err != nil {
@@ -118,7 +118,7 @@ func (p *Published) write(t tlog.Tile, hashes []tlog.Hash) error {
 	return p.file(t, bytesOf(hashes))
 }
 
-// file writes a file whole, so that nobody reads half of it. It is on disk only after syncAll.
+// file replaces a file atomically, so that readers never see half of it. Only syncAll makes it durable.
 func (p *Published) file(t tlog.Tile, content []byte) error {
 	path := filepath.Join(p.dir, filepath.FromSlash(torchwood.TilePath(t)))
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -138,10 +138,10 @@ func (p *Published) file(t tlog.Tile, content []byte) error {
 	return nil
 }
 
-// unfinished ends the name of a file that is being written.
+// unfinished is the suffix of a file that is being written.
 const unfinished = ".writing"
 
-// syncAll makes what was written durable, and the names of it.
+// syncAll makes the written files and their names durable.
 func (p *Published) syncAll() error {
 	seen := map[string]bool{}
 	for _, path := range p.unsynced {
@@ -164,8 +164,8 @@ func syncPath(path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// appendFormer adds the checkpoint that is in place to those before it, if the next one is of a larger tree. A folder that is made again
-// begins with none.
+// appendFormer appends the checkpoint in place to the earlier ones if the next checkpoint is larger. A rebuilt folder begins with an empty
+// list.
 func (p *Published) appendFormer(next *Checkpoint) error {
 	how := os.O_WRONLY | os.O_CREATE | os.O_APPEND
 	if p.checkpoint == nil {
@@ -186,7 +186,7 @@ func (p *Published) appendFormer(next *Checkpoint) error {
 	return errors.Join(wrote, former.Sync(), former.Close())
 }
 
-// cutFormer cuts a line that was half written off the former checkpoints.
+// cutFormer removes an incomplete last line from the former checkpoints.
 func (p *Published) cutFormer() error {
 	file, err := os.OpenFile(filepath.Join(p.dir, FormerFile), os.O_RDWR, 0)
 	if err != nil {
@@ -204,7 +204,7 @@ func (p *Published) cutFormer() error {
 	return errors.Join(err, file.Close())
 }
 
-// isUnfinished reports whether a file of a folder that is published is one that is being written, by its name.
+// isUnfinished reports whether a file's name says that Published is still writing it.
 func isUnfinished(name string) bool {
 	return strings.HasSuffix(name, unfinished) || strings.HasPrefix(filepath.Base(name), strings.TrimSuffix(durable.Temporary, "*"))
 }

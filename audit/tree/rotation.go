@@ -10,19 +10,19 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// A log goes on under another key from the record on that says so, which both keys have signed: a route with a rotation. The former key signs
-// checkpoints and links records up to and with that one, the next key from there on. The log's name stays.
+// A record of kind route with a rotation, signed by both keys, hands the log over to another key. The former key signs checkpoints and links
+// records up to and including that record, the next key from there on. The log's name stays.
 
-// rotation is what such a record says.
+// rotation is the content of such a record.
 type rotation struct {
 	former, next string // public keys
-	note         []byte // that says so, signed by both
+	note         []byte // the statement that both keys signed
 }
 
-// rotationHead begins the text that both keys sign. It is no checkpoint of any log: its second line is no number.
+// rotationHead begins the text that both keys sign. The text cannot be mistaken for a checkpoint: its second line is not a number.
 const rotationHead = "lapse log key\n"
 
-// Succeed is the signed note with which the key that the tree is under hands it over to the newest one; nil if that is the same.
+// Succeed returns the signed note that hands the log over from the tree's key to the newest key; nil if they are the same.
 func (t *Tree) Succeed() ([]byte, error) {
 	if t.key == nil || t.key == t.ring {
 		return nil, nil
@@ -35,7 +35,7 @@ func (t *Tree) Succeed() ([]byte, error) {
 	return signed, nil
 }
 
-// readRotation reads the signed note of a rotation, and wants both signatures.
+// readRotation reads the signed note of a rotation and verifies both signatures.
 func readRotation(signed []byte) (*rotation, error) {
 	text, _ := TextOf(signed)
 	lines := strings.Split(text, "\n")
@@ -58,13 +58,13 @@ func readRotation(signed []byte) (*rotation, error) {
 	return r, nil
 }
 
-// The kinds of records that say which key the log is under.
+// The kinds of records that name the log's key.
 var (
 	originStart = []byte(`{"kind":"origin",`)
 	routeStart  = []byte(`{"kind":"route",`)
 )
 
-// originKey is the public key that the log's first record names; empty where it names none.
+// originKey returns the public key that the log's first record names; empty if it names none.
 func originKey(entry []byte) string {
 	if !bytes.HasPrefix(entry, originStart) {
 		return ""
@@ -86,7 +86,7 @@ func originKey(entry []byte) string {
 	return ""
 }
 
-// rotationIn is the rotation that a record of the log has; nil for none.
+// rotationIn returns the rotation in a log record; nil if it has none.
 func rotationIn(entry []byte) (*rotation, error) {
 	if !bytes.HasPrefix(entry, routeStart) || !bytes.Contains(entry, []byte(`"rotation":`)) {
 		return nil, nil
@@ -100,28 +100,28 @@ func rotationIn(entry []byte) (*rotation, error) {
 	return readRotation([]byte(j.Rotation))
 }
 
-// Succession are the keys that a log is under, one after the other, as its records say. It verifies what each of them signs in its time.
-// A reader trusts it for one key, which they have from elsewhere: a key that it follows, or that follows it, has signed the change too.
+// Succession holds the keys of a log in the order of the log's records. It verifies each checkpoint with the key of its time. The reader has
+// one key from a trusted source. That key vouches for its predecessor and its successor, because it signed the change as well.
 type Succession struct {
-	note.Verifier // the reader's
+	note.Verifier // the key that the reader has
 
 	keys  []note.Verifier
-	until []int64 // the leaf with which each but the last hands the log over
+	until []int64 // the leaf with which each key but the last hands the log over
 	known bool    // the reader's key is among them
-	from  int64   // size of the trees from which on a checkpoint says so: a change of the key proves nothing before one that covers it
+	from  int64   // a checkpoint must be this large to prove the change that makes the reader's key known
 }
 
 // begin takes the key that the log's first record names.
 func (s *Succession) begin(public string) error {
 	if public == "" {
-		s.keys, s.known = []note.Verifier{s.Verifier}, true // of a former version
+		s.keys, s.known = []note.Verifier{s.Verifier}, true // a former version wrote the record
 		return nil
 	}
 	verifier, err := note.NewVerifier(public)
 	if err != nil {
 		return err
 	}
-	if s.isReaders(verifier) { // it alone would be no proof: what it has signed is
+	if s.isReaders(verifier) { // a name in a record proves nothing; what the key signed does
 		verifier, s.known = s.Verifier, true
 	}
 	s.keys = []note.Verifier{verifier}
@@ -132,7 +132,7 @@ func (s *Succession) isReaders(v note.Verifier) bool {
 	return v.Name() == s.Name() && v.KeyHash() == s.KeyHash()
 }
 
-// rotate takes a change of the key in a leaf.
+// rotate takes a change of key that a leaf announces.
 func (s *Succession) rotate(leaf int64, r *rotation) error {
 	former, err := note.NewVerifier(r.former)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Succession) rotate(leaf int64, r *rotation) error {
 	return nil
 }
 
-// at is the key that signs a tree of that size.
+// at returns the key that signs a tree of that size.
 func (s *Succession) at(size int64) note.Verifier {
 	for i, leaf := range s.until {
 		if size <= leaf {
@@ -176,7 +176,7 @@ func (s *Succession) at(size int64) note.Verifier {
 	return s.keys[len(s.keys)-1]
 }
 
-// verifierOf is what verifies a checkpoint that says it is of a size.
+// verifierOf returns the verifier for the size that a checkpoint claims.
 func verifierOf(signed []byte, verifier note.Verifier) (note.Verifier, error) {
 	s, is := verifier.(*Succession)
 	if !is {
@@ -189,5 +189,5 @@ func verifierOf(signed []byte, verifier note.Verifier) (note.Verifier, error) {
 	return s.at(c.Size), nil
 }
 
-// errOtherKey is said where the reader's key is none of the log's.
+// errOtherKey is the fault if the reader's key is not one of the log's keys.
 var errOtherKey = errors.New("the log is not under this key, nor under one that it follows or that follows it")

@@ -9,11 +9,11 @@ import (
 // Seen is the newest checkpoint that a witness has cosigned.
 type Seen struct {
 	By   *Witness
-	Size int64 // 0: none
+	Size int64 // 0 if there is none
 	At   time.Time
 }
 
-// seen collects what witnesses have cosigned.
+// seen collects the witnesses' cosignatures.
 type seen struct {
 	witnesses []*Witness
 	quorum    int
@@ -29,7 +29,7 @@ func newSeen(witnesses []*Witness, quorum int) *seen {
 	return s
 }
 
-// open is Open, and takes note of the cosignatures.
+// open is Open, and records the cosignatures.
 func (s *seen) open(signed []byte, verifier note.Verifier) (*Checkpoint, error) {
 	c, err := Open(signed, verifier)
 	if err != nil {

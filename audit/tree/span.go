@@ -7,28 +7,28 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Span is what a tree must remember from one size on, to prove at any later size that it only grew: the roots of the whole subtrees
-// that there were, and of those that came beside them, 64 of each at most. It costs no hash: the tree makes all of them anyhow.
+// Span is what a tree must remember from one size on, to prove at any later size that it only grew: the roots of the complete subtrees at
+// that size, and of those that later joined them, at most 64 of each. It costs no hashing: the tree computes all of them anyway.
 type Span struct {
 	from  edge
 	right []node
 }
 
-// node is the root of a whole subtree.
+// node is the root of a complete subtree.
 type node struct {
 	level int
-	at    int64 // its place among those of its level
+	at    int64 // its index within the level
 	hash  tlog.Hash
 }
 
-// Span begins a span at the tree's size. The tree carries it on until Keep leaves it out.
+// Span begins a span at the tree's current size. The tree updates it until Keep drops it.
 func (t *Tree) Span() *Span {
 	s := &Span{from: t.edge.clone()}
 	t.spans = append(t.spans, s)
 	return s
 }
 
-// Keep has the tree carry on those of its spans alone that are of a size that keep wants.
+// Keep drops the spans for whose size keep returns false.
 func (t *Tree) Keep(keep func(size int64) bool) {
 	kept := t.spans[:0]
 	for _, s := range t.spans {
@@ -40,7 +40,7 @@ func (t *Tree) Keep(keep func(size int64) bool) {
 	t.spans = kept
 }
 
-// proofs are the proofs that the tree grew from each size that a span began at.
+// proofs returns the proofs that the tree grew, one for each span.
 func (t *Tree) proofs() (Proofs, error) {
 	all := Proofs{}
 	for _, s := range t.spans {
@@ -56,17 +56,17 @@ func (t *Tree) proofs() (Proofs, error) {
 // Proofs are consistency proofs of one tree, by the size of the smaller tree.
 type Proofs map[int64]tlog.TreeProof
 
-// joined takes note of two subtrees of a level that become one; the left one begins at leaf.
+// joined records that two subtrees of a level joined. The left one begins at leaf.
 func (s *Span) joined(level int, leaf int64, right tlog.Hash) {
 	if middle := leaf + 1<<level; leaf < s.from.size && s.from.size <= middle {
 		s.right = append(s.right, node{level, middle >> level, right})
 	}
 }
 
-// proof is the proof that the tree with an edge has grown from the span's beginning.
+// proof proves that the tree with that edge grew from the span's beginning.
 func (s *Span) proof(to *edge) (tlog.TreeProof, error) {
 	if s.from.size == 0 {
-		return nil, nil // an empty tree needs none
+		return nil, nil // every tree grew from the empty tree
 	}
 	known := map[int64]tlog.Hash{}
 	for _, n := range append(append(s.from.nodes(), to.nodes()...), s.right...) {
@@ -85,7 +85,7 @@ func (s *Span) proof(to *edge) (tlog.TreeProof, error) {
 	}))
 }
 
-// nodes are the whole subtrees of an edge, with their places.
+// nodes returns the complete subtrees of an edge with their places.
 func (e *edge) nodes() []node {
 	all := make([]node, 0, len(e.hashes))
 	leaf, rest := int64(0), e.size

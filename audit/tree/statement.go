@@ -7,8 +7,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// SignStatement signs what the log's owner says beside its checkpoints: a signed note under the same key. Its first line must have a space,
-// which no origin has, so that nobody can use it as a checkpoint.
+// SignStatement signs other statements of the log's owner: a note under the log's key. The first line must contain a space, which no origin
+// has, so that a statement cannot pass for a checkpoint.
 func (k *Key) SignStatement(text string) ([]byte, error) {
 	if first, _, _ := strings.Cut(text, "\n"); !strings.Contains(first, " ") {
 		return nil, fmt.Errorf("the statement %q could be a checkpoint", first)

@@ -12,57 +12,57 @@ import (
 	"lapse/schemas"
 )
 
-// Stream verifies a log while its topic is read, record by record, in memory that does not grow with it: every record is a leaf of one
-// tree, and every checkpoint signs that tree as it was. Its errors are *Fault where it is not so.
+// Stream verifies a log while reading its topic, record by record, in memory that does not grow with the log. It checks that every record is
+// a leaf of one tree and that every checkpoint signs that tree at its size. If not, it returns a *Fault.
 type Stream struct {
-	Place    string // of the topic, for faults
+	Place    string // names the topic in faults
 	Verifier note.Verifier
-	// Key is the log's, where it is at hand: then nothing counts that it has not linked or sealed. Without it what does not verify by the
-	// public key is stepped over, and what somebody else put in between shows as another tree.
+	// Key is the log's key, if the reader has it: Stream then ignores every record that the key did not link or seal. Without it,
+	// Stream skips what the public key does not verify, and an inserted record shows as another tree.
 	Key *Key
-	// Known are checkpoints that the reader has from elsewhere.
+	// Known are checkpoints that the reader has from another source.
 	Known [][]byte
-	// Witnesses and Quorum are those of Folder.
+	// Witnesses and Quorum: see Folder.
 	Witnesses []*Witness
 	Quorum    int
-	// Signed is called with each checkpoint that fits, in their order; nil: nobody wants to know.
+	// Signed, if not nil, is called with each checkpoint that fits, in order.
 	Signed func(Checkpoint)
 
 	keys   *Succession
 	reader Reader
-	behind edge // the tree up to the last checkpoint
+	behind edge // the tree of the last checkpoint
 	ahead  []aheadLeaf
 	seen   *seen
 	known  former
 	clock  time.Time // of the last fence
 	found  Streamed
-	roots  []Checkpoint // the last that fit, for cosignatures that come later
+	roots  []Checkpoint // the last ones that fit: their cosignatures come later
 }
 
 // aheadLeaf is a leaf that no checkpoint has signed yet.
 type aheadLeaf struct {
 	hash tlog.Hash
-	at   time.Time // when it came, at the earliest
+	at   time.Time // the earliest time at which it was appended
 }
 
-// mostAhead bounds the leaves that are kept until a checkpoint signs them. An auditor signs each half minute, and those that come while
-// it waits for the brokers are far fewer.
+// mostAhead bounds the leaves that Stream keeps until a checkpoint signs them. An auditor signs every half minute, and far fewer leaves come
+// while it waits for the brokers.
 const mostAhead = 1 << 18
 
-// Streamed is what there is in a log where nothing was found.
+// Streamed is the result for a log without faults.
 type Streamed struct {
-	Newest      *Checkpoint // nil: the log has none
+	Newest      *Checkpoint // nil if the log has none
 	Note        []byte      // of the newest, with its cosignatures if it has any
 	Records     int64       // leaves, signed or not
-	Checkpoints int         // that fit
-	Unchecked   int         // that came too late to be compared
+	Checkpoints int         // those that fit
+	Unchecked   int         // checkpoints that came too late to be compared
 	Known       int
-	Foreign     int // records that are not the auditor's
+	Foreign     int // records that others wrote
 	Seen        []Seen
 	Cosigned    int64
 
-	// Late is how many checkpoints came more than half a minute after a record that they sign, Longest the longest such time, and
-	// LongestLeaf the record.
+	// Late counts the checkpoints that came more than half a minute after a record that they sign. Longest is the longest such time,
+	// and LongestLeaf the record.
 	Late        int
 	Longest     time.Duration
 	LongestLeaf int64
@@ -70,7 +70,7 @@ type Streamed struct {
 	value []byte // the newest checkpoint's record
 }
 
-// Begin begins at the log's first record; or after a checkpoint, as Streamed.State has it: then from is the offset to read from.
+// Begin begins at the log's first record, or after a checkpoint that Streamed.State returned. from is the offset to read from.
 func (s *Stream) Begin(state []byte) (from int64, err error) {
 	s.reader.Tree, s.seen, s.found.LongestLeaf = New(s.Key), newSeen(s.Witnesses, s.Quorum), -1
 	s.keys = &Succession{Verifier: s.Verifier, keys: []note.Verifier{s.Verifier}}
@@ -85,7 +85,7 @@ func (s *Stream) Begin(state []byte) (from int64, err error) {
 		return 0, err
 	}
 	s.known.file = s.Place
-	for s.known.ahead != nil && s.known.ahead.Size < s.behind.size { // it was compared when the state was made, or nobody can
+	for s.known.ahead != nil && s.known.ahead.Size < s.behind.size { // the former verification compared it, or no one can any more
 		if err := s.known.advance(); err != nil {
 			return 0, err
 		}
@@ -93,7 +93,7 @@ func (s *Stream) Begin(state []byte) (from int64, err error) {
 	return from, s.known.reached(&s.behind)
 }
 
-// resume takes a checkpoint of the log up. Its signature is verified, and that its edge is of the tree that is signed.
+// resume restores a checkpoint. It verifies the signature, and that the edge belongs to the signed tree.
 func (s *Stream) resume(state []byte) (from int64, err error) {
 	var c checkpointJSON
 	if err := json.Unmarshal(state, &c); err != nil || c.Kind != KindCheckpoint {
@@ -124,10 +124,10 @@ func (s *Stream) resume(state []byte) (from int64, err error) {
 	return c.Offset, nil
 }
 
-// State is the newest checkpoint as Begin takes it; nil for a log that has none.
+// State is the newest checkpoint in the form that Begin takes; nil if the log has none.
 func (s *Streamed) State() []byte { return s.value }
 
-// Record takes the next record of the topic. isRecord says that it looks like one of the log's. leaf is its number, -1 if it is no leaf.
+// Record takes the topic's next record. isRecord says whether it looks like one of the log's. leaf is its number, or -1 if it is not a leaf.
 func (s *Stream) Record(rec *schemas.Record, offset int64, isRecord bool) (leaf int64, err error) {
 	if rec.IsFence() {
 		s.clock = rec.Time
@@ -162,18 +162,18 @@ func (s *Stream) Record(rec *schemas.Record, offset int64, isRecord bool) (leaf 
 	return t.edge.size - 1, nil
 }
 
-// begins takes the key that the log's first record names. Where it is not at hand, the log is read by its public keys alone.
+// begins takes the key that the log's first record names. If Key does not include it, Stream reads the log with public keys only.
 func (s *Stream) begins(rec *schemas.Record) {
 	public := originKey(rec.Value)
 	if s.keys.begin(public) != nil {
-		return // the log has no such key: nothing of it will verify
+		return // not a key: no checkpoint will verify
 	}
 	if s.Key != nil && public != "" && s.Key.of(public) == nil {
 		s.Key, s.reader.Tree = nil, New(nil)
 	}
 }
 
-// advance has the tree behind grow to a size.
+// advance grows the tree behind to a size.
 func (s *Stream) advance(size int64) error {
 	n := size - s.behind.size
 	for i := range n {
@@ -186,7 +186,7 @@ func (s *Stream) advance(size int64) error {
 	return nil
 }
 
-// foreign steps over what is not the auditor's.
+// foreign counts a record that the auditor did not write.
 func (s *Stream) foreign() error {
 	s.found.Foreign++
 	return nil
@@ -205,7 +205,7 @@ func (s *Stream) checkpoint(rec *schemas.Record, signed []byte, offset int64) er
 	place := fmt.Sprintf("offset %d", offset)
 	switch n := s.found.Newest; {
 	case n != nil && c.Size < n.Size:
-		return s.foreign() // somebody has copied it: an auditor's grow
+		return s.foreign() // a copy: the auditor's checkpoints grow
 	case n != nil && c.Size == n.Size && c.Root == n.Root:
 		return nil
 	case c.Size > s.reader.Tree.edge.size:
@@ -233,7 +233,7 @@ func (s *Stream) checkpoint(rec *schemas.Record, signed []byte, offset int64) er
 	return nil
 }
 
-// late notes for how long the first of the records that a checkpoint signs has waited for it.
+// late records how long the first of a checkpoint's new records waited for the checkpoint.
 func (s *Stream) late(size int64, at time.Time) {
 	if size == s.behind.size || s.ahead[0].at.IsZero() {
 		return
@@ -247,7 +247,7 @@ func (s *Stream) late(size int64, at time.Time) {
 	}
 }
 
-// CheckpointWithin is the time within which an auditor that runs signs each record.
+// CheckpointWithin is the time within which a running auditor signs each record.
 const CheckpointWithin = 30 * time.Second
 
 func (s *Stream) cosigned(rec *schemas.Record, signed []byte, offset int64) error {
@@ -263,7 +263,7 @@ func (s *Stream) cosigned(rec *schemas.Record, signed []byte, offset int64) erro
 		fits = fits || s.roots[i] == *of
 	}
 	if !fits {
-		return nil // of one before the state, or that was too late to be compared
+		return nil // of a checkpoint from before the state, or one that came too late to be compared
 	}
 	if _, err := s.seen.open(signed, s.keys); err != nil {
 		if s.Key == nil {
@@ -277,7 +277,7 @@ func (s *Stream) cosigned(rec *schemas.Record, signed []byte, offset int64) erro
 	return nil
 }
 
-// End is what there is, when the topic is read to its end.
+// End returns the result, once the topic is read to its end.
 func (s *Stream) End() (*Streamed, error) {
 	if err := s.advance(s.reader.Tree.edge.size); err != nil {
 		return nil, err
