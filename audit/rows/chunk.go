@@ -12,15 +12,15 @@ import (
 	"lapse/schemas"
 )
 
-// OpProof tells a chunk's record by its header.
+// OpProof is the op header of a chunk's record.
 const OpProof = "proof"
 
-// Headers are those of a chunk's record, which has no key. It has a position, as events have, so that it is known for ours.
+// Headers returns the headers of a chunk's record, which has no key. Like an event, the record has a position, so that readers recognize it.
 func Headers(source *evidence.Source, c *Chunk) []schemas.Header {
 	return evidence.PositionHeaders(source, OpProof, c.From)
 }
 
-// ChunkOf reads a record of the proof store; ok is false for a fence, and for what is no chunk.
+// ChunkOf reads a record of the proof store; ok is false for a fence, and for anything else but a chunk.
 func ChunkOf(rec *schemas.Record) (from replication.Position, all []Commitment, ok bool) {
 	if rec.Header(schemas.HeaderOp) != OpProof {
 		return from, nil, false
@@ -33,23 +33,23 @@ func ChunkOf(rec *schemas.Record) (from replication.Position, all []Commitment, 
 	return from, all, err == nil && all[0].Ordinal == from.Ordinal
 }
 
-// maxChunk is how many commitments a chunk has at most: 32 KiB.
+// maxChunk is the largest number of commitments in a chunk: 32 KiB.
 const maxChunk = 1024
 
-// Chunk is a part of a transaction's commitments.
+// Chunk is part of a transaction's commitments.
 type Chunk struct {
-	From replication.Position // of the first event
-	// Value is runs of commitments whose ordinals follow one another: the first ordinal and their number, 4 bytes each, and the
-	// commitments.
+	From replication.Position // the first event's
+	// Value is a list of runs: the first ordinal and the number of commitments, 4 bytes each, and the commitments, whose ordinals are
+	// consecutive.
 	Value []byte
 }
 
-// chunk is the one that is filled.
+// chunk is the chunk that is being filled.
 type chunk struct {
 	at    replication.Position
 	rows  int
-	next  uint32 // that goes on the run
-	run   int    // where the number of the run is
+	next  uint32 // the ordinal that would extend the run
+	run   int    // the offset of the run's number of commitments
 	out   Chunk
 	value []byte
 }
@@ -77,7 +77,7 @@ func (c *chunk) take() *Chunk {
 	return &c.out
 }
 
-// Commitment is of one event.
+// Commitment is the commitment to one event.
 type Commitment struct {
 	Ordinal uint32
 	Hash    tlog.Hash
@@ -85,7 +85,7 @@ type Commitment struct {
 
 var errChunk = errors.New("it is no chunk of commitments")
 
-// ParseChunk reads a chunk's value. Ordinals ascend.
+// ParseChunk reads a chunk's value. It rejects ordinals that do not ascend.
 func ParseChunk(value []byte) (all []Commitment, err error) {
 	for len(value) > 0 {
 		if len(value) < 8 {

@@ -16,20 +16,20 @@ import (
 	"lapse/schemas"
 )
 
-// version is of the encoding.
+// version is the version of the encoding.
 const version = 1
 
-// Facts are what a commitment is of.
+// Facts are what a leaf states of one event.
 type Facts struct {
 	SystemIdentifier uint64
 	DatabaseOID      uint32
 	At               replication.Position
 	Table, Op, Cause string
 	Identity         []byte // canonical JSON
-	Published        []byte // what the event has in its place; nil where it has the same
+	Published        []byte // what the event has in its place; nil if the event has the identity
 }
 
-// appendPlace writes where a transaction is.
+// appendPlace appends a transaction's position.
 func appendPlace(b []byte, system uint64, database uint32, at replication.Position) []byte {
 	b = binary.BigEndian.AppendUint64(append(b, version), system)
 	b = binary.BigEndian.AppendUint32(b, database)
@@ -42,10 +42,10 @@ func appendText[T string | []byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// Salt hides a row.
+// Salt hides a row: no one can guess it without the key of its month.
 type Salt [sha256.Size]byte
 
-// Commitment is the hash of a row's leaf.
+// Commitment hashes a row's leaf.
 func (f *Facts) Commitment(salt Salt) tlog.Hash {
 	b := append([]byte{0}, salt[:]...)
 	b = appendPlace(b, f.SystemIdentifier, f.DatabaseOID, f.At)
@@ -54,7 +54,7 @@ func (f *Facts) Commitment(salt Salt) tlog.Hash {
 	return sha256.Sum256(appendText(appendText(b, f.Identity), f.Published))
 }
 
-// secret is what the salts of one transaction are made from. It is not safe for concurrent use.
+// secret derives the salts of one transaction. It is not safe for concurrent use.
 type secret struct {
 	mac hash.Hash
 	buf [sha256.Size + 4]byte // the secret and an ordinal
@@ -72,14 +72,14 @@ func (s *secret) salt(ordinal uint32) Salt {
 	return sha256.Sum256(s.buf[:])
 }
 
-// Salts opens the rows of a transaction, for who has the key of its month.
+// Salts returns the salts of a transaction's rows. key is the key of the transaction's month.
 func Salts(key schemas.Key, system uint64, database uint32, at replication.Position) func(ordinal uint32) Salt {
 	s := &secret{mac: hmac.New(sha256.New, key)}
 	s.begin(system, database, at)
 	return s.salt
 }
 
-// NoKeyError says that a month has no key.
+// NoKeyError says that the key file has no key of a month.
 type NoKeyError struct{ Epoch schemas.Epoch }
 
 func (e *NoKeyError) Error() string {
@@ -87,20 +87,21 @@ func (e *NoKeyError) Error() string {
 		"--epoch %s, give the file to every machine that audits, and start the auditor again", e.Epoch, e.Epoch)
 }
 
-// Committer commits to the events of one transaction after the other. It costs no memory by event. It is not safe for concurrent use.
+// Committer commits to the events of transactions, one after the other. Its memory does not grow with the events. It is not safe for
+// concurrent use.
 type Committer struct {
 	route *evidence.Route
 	form  evidence.TextForm
 	keys  schemas.EpochKeys
 
-	epoch    schemas.Epoch // that secret is of
-	from, to time.Time     // of that month
+	epoch    schemas.Epoch // the month of secret
+	from, to time.Time     // the month's bounds
 	secret   secret
 
-	tx     *replication.Tx // nil: none is open, or it has no event yet
+	tx     *replication.Tx // nil if none is open, or if it has no event yet
 	tree   tree.Edge
 	first  uint32
-	leaf   []byte // of the event before; up to facts it is the same for the next
+	leaf   []byte // the previous event's leaf; the next event can reuse the bytes up to facts
 	facts  int
 	like   alike
 	ident  []byte
@@ -108,15 +109,15 @@ type Committer struct {
 	single tlog.Hash
 }
 
-// alike is what events have in common that share the middle of a leaf.
+// alike is what two events must have in common for their leaves to share these bytes.
 type alike struct {
 	table string
 	op    evidence.Op
 	cause evidence.Cause
 }
 
-// NewCommitter makes a committer for the events of a route; nil where it names no keys, as a former version wrote it: records have no root
-// then.
+// NewCommitter makes a committer for a route's events. It returns nil if the route names no keys, as a former version wrote it; records then
+// have no root.
 func NewCommitter(route *evidence.Route, keys schemas.EpochKeys) *Committer {
 	if len(route.RowsKeys) == 0 {
 		return nil
@@ -124,13 +125,13 @@ func NewCommitter(route *evidence.Route, keys schemas.EpochKeys) *Committer {
 	return &Committer{route: route, form: evidence.TextFormOf(route.Source.Encoding), keys: keys}
 }
 
-// Begin starts a transaction. What was open is forgotten.
+// Begin starts a transaction. It drops one that is still open.
 func (c *Committer) Begin() {
 	c.tx = nil
 }
 
-// Add takes the transaction's next event, and what its record in the topic has for a key. It returns a chunk of the proof store when there is
-// a full one, valid until the next call.
+// Add takes the transaction's next event and the key that the event's record has in the topic. When a chunk is full, it returns it; the chunk
+// is valid until the next call.
 func (c *Committer) Add(e *evidence.Event, published []byte) (full *Chunk, err error) {
 	at := e.Tx.Position(e.Ordinal)
 	if c.tx == nil {
@@ -155,7 +156,7 @@ func (c *Committer) Add(e *evidence.Event, published []byte) (full *Chunk, err e
 	commitment := tlog.Hash(sha256.Sum256(c.leaf))
 	c.tree.Add(commitment)
 	if c.tree.Size() == 1 {
-		c.single = commitment // it goes into the store when there is a second
+		c.single = commitment // Add stores it only if a second event follows
 		return nil, nil
 	}
 	if c.tree.Size() == 2 {
@@ -168,10 +169,10 @@ func (c *Committer) Add(e *evidence.Event, published []byte) (full *Chunk, err e
 	return c.take(), nil
 }
 
-// ordinalAt is where the ordinal is in a leaf.
+// ordinalAt is the offset of the ordinal in a leaf.
 const ordinalAt = 1 + sha256.Size + 1 + 8 + 4 + 4 + 4 + 8
 
-// open begins with the transaction's first event.
+// open begins a transaction with its first event.
 func (c *Committer) open(e *evidence.Event, at replication.Position) error {
 	if t := e.Tx.CommitTime; c.epoch == "" || t.Before(c.from) || !t.Before(c.to) {
 		if err := c.turn(schemas.EpochOf(t)); err != nil {
@@ -186,7 +187,7 @@ func (c *Committer) open(e *evidence.Event, at replication.Position) error {
 	return nil
 }
 
-// turn begins to commit under the key of a month.
+// turn switches to the key of a month.
 func (c *Committer) turn(epoch schemas.Epoch) error {
 	named, ok := c.route.RowsKey(epoch)
 	key := c.keys[epoch]
@@ -198,7 +199,7 @@ func (c *Committer) turn(epoch schemas.Epoch) error {
 	return nil
 }
 
-// middle writes what the leaves of events that are alike have in common, before what names the row.
+// middle writes the bytes that the leaves of like events share, up to the identity.
 func (c *Committer) middle(e *evidence.Event) {
 	b := append(c.leaf[:0], make([]byte, 1+sha256.Size)...)
 	b = appendPlace(b, c.route.Source.SystemIdentifier, c.route.Source.DatabaseOID, e.Tx.Position(0))
@@ -207,7 +208,7 @@ func (c *Committer) middle(e *evidence.Event) {
 	c.leaf, c.facts = b, len(b)
 }
 
-// tableIn is a table's name in UTF-8, as an event's header has it.
+// tableIn converts a table's name to UTF-8, as event headers have it.
 func tableIn(table string, form evidence.TextForm) string {
 	if form == evidence.UTF8Text {
 		return table
@@ -215,7 +216,8 @@ func tableIn(table string, form evidence.TextForm) string {
 	return string(evidence.AppendPlain(nil, table, form))
 }
 
-// Commit ends the transaction: what its record says, nil where it has no event, and the last chunk of the proof store, nil for none.
+// Commit ends the transaction. It returns the root for the transaction's record, or nil if the transaction has no event, and the last chunk,
+// or nil if there is none.
 func (c *Committer) Commit() (*evidence.RowsRoot, *Chunk) {
 	if c.tx == nil {
 		return nil, nil

@@ -19,36 +19,36 @@ import (
 	"lapse/schemas"
 )
 
-// Receipt shows that a row was deleted to somebody who knows its key. The key is not in it.
+// Receipt proves to someone who knows a row's key that the row was deleted. The key is not in it.
 type Receipt struct {
 	Version   int        `json:"lapse_receipt"`
-	Notice    string     `json:"notice"` // for a person; it is not checked
+	Notice    string     `json:"notice"` // for people; nothing checks it
 	Deletions []Deletion `json:"deletions"`
 }
 
-// Notice is what every receipt says.
-const Notice = "Personal data: who has this receipt can try keys until one fits. Check it with: lapse verify FILE --key KEY --public-key NAME+HASH+KEY"
+// Notice is the notice in every receipt.
+const Notice = "Personal data: anyone with this receipt can try keys until one fits. Check it with: lapse verify FILE --key KEY --public-key NAME+HASH+KEY"
 
-// Deletion is one of a row: who deletes a row that is inserted again has two.
+// Deletion is one deletion of a row. A row that was inserted again and deleted again has two.
 type Deletion struct {
-	Record string `json:"record"`     // of the transaction, as it is in the log
+	Record string `json:"record"`     // the transaction's, as the log has it
 	Proof  string `json:"tlog_proof"` // C2SP tlog-proof: that the record is a leaf of the log
 
 	Ordinal   uint32   `json:"ordinal"`
 	Table     string   `json:"table"`
 	Op        string   `json:"op"`
 	Cause     string   `json:"cause"`
-	Columns   []string `json:"columns"`             // that name a row of the table, in its order
-	Published string   `json:"published,omitempty"` // what the event has in place of a key that is hidden
+	Columns   []string `json:"columns"`             // the key's columns, in the table's order
+	Published string   `json:"published,omitempty"` // what the event has in place of a hidden key
 	Salt      []byte   `json:"salt"`
-	Index     int64    `json:"index"` // among the transaction's events
+	Index     int64    `json:"index"` // the event's index in the transaction
 	Path      [][]byte `json:"path"`  // inclusion proof in the transaction's tree
 }
 
-// NewReceipt is a receipt of deletions of one row.
+// NewReceipt makes a receipt of one row's deletions.
 func NewReceipt(deletions []Deletion) *Receipt { return &Receipt{version, Notice, deletions} }
 
-// ParseReceipt reads a receipt. Nothing of it is checked.
+// ParseReceipt parses a receipt. It checks nothing.
 func ParseReceipt(text []byte) (*Receipt, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -64,28 +64,28 @@ func ParseReceipt(text []byte) (*Receipt, error) {
 	return r, nil
 }
 
-// Shown is what a deletion of a receipt shows.
+// Shown is what a receipt's deletion proves.
 type Shown struct {
 	Table, Op, Cause string
-	Policy           string // empty where it is none's
+	Policy           string // empty if no policy deleted the row
 	Version          int32
 	Committed        time.Time
 	XID              uint32
 	CommitLSN        schemas.LSN
 	Database         string
 	Log              string
-	Leaf             int64 // of the record
-	Size             int64 // of the tree that was signed
+	Leaf             int64 // the record's index in the log
+	Size             int64 // the signed tree's
 }
 
-// ErrAnotherKey says that the deletion is not that of the row with this key, or that its facts were changed.
+// ErrAnotherKey says that the row with this key is not the deleted one, or that the deletion's facts were changed.
 var ErrAnotherKey = errors.New("it is not the deletion of the row with this key")
 
-// NamedBy is the values that name a row, in the order of its columns, nil for NULL; ok is false for a key of other columns.
+// NamedBy returns the values of a row's key, in the order of columns, nil for NULL; ok is false if the key has other columns.
 type NamedBy func(columns []string) (values []*string, ok bool)
 
-// Check checks a deletion: the signature, the record in the log, the row in the record. It needs nothing else. Its error is ErrAnotherKey
-// where only the row is not the one.
+// Check verifies a deletion offline: the signature, the record in the log, the row in the record. It returns ErrAnotherKey if everything but
+// the row fits.
 func (d *Deletion) Check(log note.Verifier, row NamedBy) (*Shown, error) {
 	policy := torchwood.ThresholdPolicy(2, torchwood.OriginPolicy(log.Name()), torchwood.SingleVerifierPolicy(log))
 	record := []byte(d.Record)
@@ -130,7 +130,7 @@ func (d *Deletion) Check(log note.Verifier, row NamedBy) (*Shown, error) {
 	return shown, nil
 }
 
-// placeIn reads the leaf's number and the tree's size out of a proof that was verified.
+// placeIn reads the leaf's index and the tree's size from a verified proof.
 func placeIn(proof string) (leaf, size int64) {
 	head, signed, _ := bytes.Cut([]byte(proof), []byte("\n\n"))
 	for line := range bytes.Lines(head) {
@@ -144,7 +144,7 @@ func placeIn(proof string) (leaf, size int64) {
 	return leaf, size
 }
 
-// transaction is the record of one that has events.
+// transaction is the record of a transaction with events.
 type transaction struct {
 	record  *evidence.LogRecord
 	content *evidence.TransactionContent
@@ -153,7 +153,7 @@ type transaction struct {
 	at      replication.Position
 }
 
-// readTransaction reads a record of the log that must have a root of rows.
+// readTransaction reads a log record that must have a root of rows.
 func readTransaction(value []byte) (*transaction, error) {
 	record, err := evidence.ParseLogRecord(value)
 	if err != nil {
@@ -177,7 +177,7 @@ func readTransaction(value []byte) (*transaction, error) {
 	return &transaction{record, content, content.Rows, form, at}, nil
 }
 
-// keys are what names a row, as the database has them.
+// keys returns a row's key as the database has it.
 func (t *transaction) keys(columns []string, row NamedBy) (keys []evidence.Key, ok bool) {
 	values, ok := row(columns)
 	decode := func(text string) []byte {
@@ -196,7 +196,7 @@ func (t *transaction) keys(columns []string, row NamedBy) (keys []evidence.Key, 
 	return keys, ok
 }
 
-// EpochIn is the month whose key the record of a transaction commits with.
+// EpochIn returns the month whose key a transaction's record commits with.
 func EpochIn(record []byte) (schemas.Epoch, error) {
 	t, err := readTransaction(record)
 	if err != nil {
@@ -205,11 +205,11 @@ func EpochIn(record []byte) (schemas.Epoch, error) {
 	return t.rows.Epoch, nil
 }
 
-// ErrForgotten says that the proof store no longer has what a receipt needs.
+// ErrForgotten says that the proof store does not have what a receipt needs.
 var ErrForgotten = errors.New("the commitments of its transaction are no longer in the proof store: see proofs: in lapse.yaml")
 
-// Prove makes a deletion of a transaction's record, of the commitments that the proof store has of it, and of the event's place. facts need no
-// identity and no place. The proof of the record is left to the caller.
+// Prove makes a deletion from a transaction's record, the commitments in the proof store, and the event's ordinal. facts needs no identity, and
+// of its place only the ordinal. The caller adds the record's proof.
 func Prove(value []byte, key schemas.Key, chunks Chunks, facts *Facts) (*Deletion, error) {
 	t, err := readTransaction(value)
 	if err != nil {
@@ -252,8 +252,8 @@ func Prove(value []byte, key schemas.Key, chunks Chunks, facts *Facts) (*Deletio
 	return d, nil
 }
 
-// Chunks are what the proof store has of one transaction, by the first ordinal of each. Of several with one beginning any may be somebody
-// else's.
+// Chunks are the chunks of one transaction in the proof store, by first ordinal. If several have the same first ordinal, at most one is
+// right.
 type Chunks map[uint32][][]Commitment
 
 // Take adds a chunk.
@@ -264,10 +264,10 @@ func (c Chunks) Take(all []Commitment) {
 	}
 }
 
-// mostTries bounds how many combinations of chunks are tried. More than one there is only where somebody else has written into the store.
+// mostTries bounds the combinations of chunks that are tried. There is more than one only if others have written to the store.
 const mostTries = 10_000
 
-// of is the commitments that come to the transaction's root.
+// of finds the commitments that produce the transaction's root.
 func (c Chunks) of(t *transaction) (all []Commitment, ok bool) {
 	root := tlog.Hash(t.rows.Root)
 	if t.rows.Count == 1 {
@@ -308,7 +308,7 @@ func (c Chunks) of(t *transaction) (all []Commitment, ok bool) {
 	return all, ok
 }
 
-// LogName is the log that the receipt's checkpoint names. Nobody has verified it.
+// LogName is the log that the receipt's checkpoint names, unverified.
 func (d *Deletion) LogName() string {
 	_, signed, _ := bytes.Cut([]byte(d.Proof), []byte("\n\n"))
 	c, err := tree.Peek(signed)
@@ -318,7 +318,7 @@ func (d *Deletion) LogName() string {
 	return c.Origin
 }
 
-// SignedBy reports whether the receipt's checkpoint has the signature of a key.
+// SignedBy reports whether a key has signed the receipt's checkpoint.
 func (d *Deletion) SignedBy(log note.Verifier) bool {
 	_, signed, _ := bytes.Cut([]byte(d.Proof), []byte("\n\n"))
 	_, err := tree.Open(signed, log)
