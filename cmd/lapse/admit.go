@@ -14,12 +14,12 @@ import (
 	"lapse/schemas"
 )
 
-// A superuser's login is for init, apply, import, doctor and uninstall. In a session of anybody else's, code of a table's owner that is evaluated
-// after all (a cast, an operator, the text of a function that was changed a moment ago) can do what the login can do. So
-// every other command refuses such a login on each of its connections, the replication stream's included, before it asks
-// for anything else. LAPSE_SUPERUSER=allow lets it pass, with one warning in the log.
+// init, apply, import, doctor and uninstall need a superuser's login. Every other command refuses one, on each of its connections, including
+// the replication stream's, before it sends anything else: should a session evaluate a table owner's code after all (a cast, an
+// operator, a function changed a moment ago), that code could do everything the login can do. LAPSE_SUPERUSER=allow accepts
+// such a login, with one warning in the log.
 
-// superuserError says that a command was given a superuser's login, and how to make another.
+// superuserError says that a command got a superuser's login, and how to make another one.
 type superuserError struct {
 	superuser string // the login, or a superuser that it can become
 	login     string
@@ -41,8 +41,8 @@ LAPSE_SUPERUSER=allow in the environment lets a superuser pass, for throw-away d
 		what, schemas.Identifier(e.roles.Login), schemas.Identifier(e.roles.Owner), schemas.Identifier(e.roles.Executor), schemas.Identifier(e.roles.Auditor))
 }
 
-// reachableSuperuser is the superuser that the session's login is or can become, and the login. Names are qualified,
-// because a session is checked before anything in it is relied on.
+// reachableSuperuser returns the superuser that the session's login is or can become, and the login. Its query qualifies all names,
+// because it runs before the session is trusted.
 const reachableSuperuser = `
 	select r.rolname::pg_catalog.text
 	  from pg_catalog.pg_roles r
@@ -50,15 +50,14 @@ const reachableSuperuser = `
 	 order by case when r.rolname operator(pg_catalog.=) session_user then 0 else 1 end, r.rolname
 	 limit 1`
 
-// errNotPinned says that a session does not have the settings that it was started with.
+// errNotPinned says that a session lacks the settings that it was started with.
 var errNotPinned = errors.New("the session was started with settings of its own and does not have them: " + connectDirectly)
 
-// connectDirectly is what to do about anything between us and the server. A pooler in transaction mode also mixes the sessions
-// of several clients.
+// connectDirectly is the advice about poolers between Lapse and the server. In transaction mode a pooler also mixes its clients' sessions.
 const connectDirectly = "connect to PostgreSQL directly, not through a pooler"
 
-// checkPinned refuses a session whose settings a pooler has swallowed, although its login or database may have some of them. The names
-// that it asks for would be looked up where the login says: so they are qualified.
+// checkPinned refuses a session whose settings a pooler dropped, although its login or database may set some of them. Its query qualifies
+// all names, because the session's search_path may be the login's.
 func checkPinned(ctx context.Context, conn *pgconn.PgConn) error {
 	settings := schemas.SessionSettings()
 	var wanted []string
@@ -76,8 +75,8 @@ func checkPinned(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// oneValue returns the one value of the one row that a query has, "" for none. It is for connections that know the simple
-// protocol only too.
+// oneValue returns the value of a query's only row, or "" if there is none. It also works on connections that speak only the simple
+// protocol.
 func oneValue(ctx context.Context, conn *pgconn.PgConn, query string) (string, error) {
 	results, err := conn.Exec(ctx, query).ReadAll()
 	if err != nil {
@@ -89,7 +88,7 @@ func oneValue(ctx context.Context, conn *pgconn.PgConn, query string) (string, e
 	return string(results[0].Rows[0][0]), nil
 }
 
-// admit returns what is asked of each connection before it is used.
+// admit returns the check that each connection must pass before use.
 func (a *app) admit(s *config.Settings, login string) pgconn.AfterConnectFunc {
 	return func(ctx context.Context, conn *pgconn.PgConn) error {
 		if err := checkPinned(ctx, conn); err != nil {

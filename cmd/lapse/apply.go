@@ -121,7 +121,7 @@ func (a *applier) run(ctx context.Context) error {
 		return err
 	}
 	if !a.asJSON {
-		far.end() // what follows says itself how far it is
+		far.end() // the steps that follow report their own progress
 	}
 	err = a.apply(ctx, does, changes)
 	if a.asJSON {
@@ -130,7 +130,7 @@ func (a *applier) run(ctx context.Context) error {
 	return err
 }
 
-// apply prints what differs and brings it into force.
+// apply prints the differences and applies them.
 func (a *applier) apply(ctx context.Context, does *apply.Applier, changes apply.Changes) error {
 	if !a.asJSON {
 		a.print(changes)
@@ -152,12 +152,12 @@ func (a *applier) apply(ctx context.Context, does *apply.Applier, changes apply.
 		}
 	}
 	if changes.Unfit() || changes.HeldBack() {
-		return errNeedsPerson // who paused it knows
+		return errNeedsPerson // not news to those who paused it
 	}
 	return nil
 }
 
-// askZones asks about local times that seem to be of another zone than they are read in. --yes is no answer to that, zone: in the file is.
+// askZones asks about local times that seem to belong to another time zone. --yes does not answer that; only zone: in the file does.
 func (a *applier) askZones(ctx context.Context, changes apply.Changes) error {
 	for i := range changes {
 		n := changes[i].NewlyDue
@@ -177,7 +177,7 @@ func (a *applier) askZones(ctx context.Context, changes apply.Changes) error {
 	return nil
 }
 
-// How long counting may take: it blocks nobody for longer than lock_timeout.
+// These limits bound counting, which blocks others for lock_timeout at most.
 const (
 	countLockTimeout      = "1s"
 	countStatementTimeout = "60s"

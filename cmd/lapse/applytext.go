@@ -54,10 +54,10 @@ func (a *applier) print(changes apply.Changes) {
 	fmt.Fprint(a.out, a.total(changes))
 }
 
-// shortStatement is how long a single statement is at most that is printed although nobody asked for it.
+// shortStatement is the longest single statement that is printed without --verbose.
 const shortStatement = 120
 
-// printStatements prints the statements that do something. Several, or a long one, are only counted, unless --verbose asks for them.
+// printStatements prints the statements of a change. Without --verbose it only counts them if there are several, or if one is long.
 func (a *applier) printStatements(what string, statements []string) {
 	short := len(statements) == 1 && len(statements[0]) <= shortStatement
 	if len(statements) > 0 && !short && !a.verbose {
@@ -69,7 +69,7 @@ func (a *applier) printStatements(what string, statements []string) {
 	}
 }
 
-// them is the pronoun for a number of things.
+// them returns the pronoun for n things.
 func them(n int) string {
 	if n == 1 {
 		return "it"
@@ -77,16 +77,16 @@ func them(n int) string {
 	return "them"
 }
 
-// nothingToSay reports whether a policy stays as it is, and nobody has to know more of it than that. Warnings that were there before are
-// counted, and said by other commands.
+// nothingToSay reports whether a policy stays as it is and has nothing new to report. Other commands report its older warnings; here they
+// are only counted.
 func (a *applier) nothingToSay(c *apply.Change) bool {
 	return (c.Kind == change.Unchanged || c.Kind == change.Missing) && !c.Writes() && !c.Unfit && c.HeldBack == 0 && (!a.arm || c.ToState != schemas.Observing)
 }
 
-// namedOthers is how many policies a line names that nobody asked about.
+// namedOthers is the largest number of unchanged policies that a line names.
 const namedOthers = 5
 
-// others is what is said of the policies that do not change: how many they are, and which are not in the file.
+// others describes the policies that do not change: their number, and those that are not in the file.
 func (a *applier) others(changes apply.Changes) string {
 	unchanged, warned, missing := 0, 0, []string{}
 	for i := range changes {
@@ -118,7 +118,7 @@ func (a *applier) others(changes apply.Changes) string {
 	return text
 }
 
-// total is one line over all changes, "" where nothing changes.
+// total is one line about all changes; "" if nothing changes.
 func (a *applier) total(changes apply.Changes) string {
 	kinds, all, arms := map[change.Kind]int{}, 0, 0
 	for i := range changes {
@@ -150,7 +150,7 @@ func (a *applier) total(changes apply.Changes) string {
 	return text + "; nothing more is deleted until armed\n"
 }
 
-// newlyDue is how many rows newly fall due under all changes.
+// newlyDue is the number of rows that fall due because of the changes.
 func newlyDue(changes apply.Changes) string {
 	newly, uncounted, about := int64(0), 0, ""
 	for i := range changes {
@@ -187,7 +187,7 @@ func (a *applier) printLeft(changes apply.Changes) {
 	}
 }
 
-// deletesFrom is from when on a policy deletes that is being armed.
+// deletesFrom says when a policy that is being armed begins to delete.
 func deletesFrom(auditRequired bool) string {
 	if auditRequired {
 		return "once the auditor has read past this moment"

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// confirm asks a person, unless yes says that nobody needs to be asked. Any answer but yes is an error that says what was
-// declined, and so is the end of ctx, at once; so is that there is nobody to ask, with what else can be done.
+// confirm asks for consent, unless yes is true. Any answer but yes is an error that says what was declined. The end of ctx is the same
+// error, at once. Without a terminal the error names --yes and the alternative.
 func (a *app) confirm(ctx context.Context, yes bool, question, instead, declined string) error {
 	switch {
 	case yes:
 		return nil
 	case !a.asks:
-		return wrongUsage("there is nobody to ask: give --yes to %s; %s", question, instead)
+		return wrongUsage("there is no terminal to ask on: give --yes to %s; %s", question, instead)
 	}
 	fmt.Fprint(a.err, question+"? [y/N] ")
 	type reply struct {
 		text string
 		err  error
 	}
-	// A read from a terminal cannot be interrupted: it goes on until the process ends, which it is about to.
+	// A read from a terminal cannot be interrupted. It is abandoned; the process ends soon.
 	in, replies := bufio.NewReader(a.in), make(chan reply, 1)
 	go func() {
 		text, err := in.ReadString('\n')

@@ -8,7 +8,7 @@ import (
 	"lapse/internal/config"
 )
 
-// copyEvents writes events into a file, or to standard output, from a copy of the slot.
+// copyEvents writes events from a copy of the slot to a file or to standard output.
 func (a *app) copyEvents(ctx context.Context, s *config.Settings, to string, once bool) (err error) {
 	if to == "-" && a.asJSON {
 		return wrongUsage("--json and --to - exclude each other: --to - prints events, which are JSON already")

@@ -70,21 +70,21 @@ clock are given up: a later run deletes their rows, once they are due. See "laps
 	return cmd
 }
 
-// clocks is what the clocks say, and what follows for each policy.
+// clocks holds the clocks' times and what follows for each policy.
 type clocks struct {
 	Server   time.Time     `json:"server"`
 	Machine  time.Time     `json:"machine"`
-	Apart    bool          `json:"apart,omitempty"` // further than an executor on this machine allows
+	Apart    bool          `json:"apart,omitempty"` // by more than an executor on this machine allows
 	Accepted *time.Time    `json:"accepted,omitempty"`
 	Policies []policyClock `json:"policies"`
 }
 
-// policyClock is one policy's measure.
+// policyClock is the clock check of one policy.
 type policyClock struct {
 	Policy     schemas.PolicyName `json:"policy"`
-	LastCutoff *time.Time         `json:"last_cutoff,omitempty"` // since the clock was accepted last
+	LastCutoff *time.Time         `json:"last_cutoff,omitempty"` // since the clock was last accepted
 	Measure    time.Time          `json:"measure"`               // what the next cutoff is compared with
-	Reach      string             `json:"-"`                     // how far after it the next cutoff may be, for a person
+	Reach      string             `json:"-"`                     // how far after Measure the next cutoff may be, as text
 	Seconds    float64            `json:"reach_seconds"`
 	Refused    string             `json:"refused,omitempty"` // "behind" or "ahead"
 }
@@ -119,7 +119,7 @@ func readClocks(ctx context.Context, conn *pgx.Conn) (*clocks, error) {
 		return nil, fmt.Errorf("read the server's clock: %w", err)
 	}
 	c.Machine = time.Now()
-	// The server read its clock between the two instants.
+	// The server read its clock between before and c.Machine.
 	c.Apart = c.Server.After(c.Machine.Add(run.MaxClockSkew)) || c.Server.Before(before.Add(-run.MaxClockSkew))
 	rows, err := conn.Query(ctx, `
 		select g.name,
@@ -141,7 +141,7 @@ func readClocks(ctx context.Context, conn *pgx.Conn) (*clocks, error) {
 	return c, nil
 }
 
-// refused reports whether the next run of a policy would be.
+// refused reports whether the clock check would refuse the next run of a policy.
 func (c *clocks) refused() bool {
 	for _, p := range c.Policies {
 		if p.Refused != "" {
@@ -185,13 +185,13 @@ func (a *app) printClocks(c *clocks) error {
 	return err
 }
 
-// acceptance is what `lapse clock accept` did.
+// acceptance is the result of `lapse clock accept`.
 type acceptance struct {
 	At      time.Time `json:"accepted"`
 	GivenUp int64     `json:"shards_given_up"`
 }
 
-// acceptClock records that the clock is right. No run is opened meanwhile.
+// acceptClock records that the clock is right. No run can start while it does so.
 func (a *app) acceptClock(ctx context.Context, reason string) (*acceptance, error) {
 	owner, _, err := a.openOwner(ctx, "lapse clock")
 	if err != nil {

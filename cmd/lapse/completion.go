@@ -37,7 +37,7 @@ within a second, the names of policies.`,
 	}
 }
 
-// completionTime is how long a person who presses the tab key waits for the database.
+// completionTime bounds how long completion waits for the database.
 const completionTime = time.Second
 
 // completeInForce completes the names of policies in force, each once.
@@ -47,7 +47,7 @@ func (a *app) completeInForce(cmd *cobra.Command, args []string, _ string) ([]co
 	})
 }
 
-// completeOneInForce completes the one name of a policy in force.
+// completeOneInForce completes a single policy name from those in force.
 func (a *app) completeOneInForce(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -55,7 +55,7 @@ func (a *app) completeOneInForce(cmd *cobra.Command, args []string, toComplete s
 	return a.completeInForce(cmd, args, toComplete)
 }
 
-// completeRecorded completes the one name of a policy that is on record.
+// completeRecorded completes a single policy name from all that were ever recorded.
 func (a *app) completeRecorded(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -65,8 +65,8 @@ func (a *app) completeRecorded(cmd *cobra.Command, args []string, _ string) ([]c
 	})
 }
 
-// complete completes names from the database, without those that are there already. Whatever goes wrong, there are none: a
-// person who presses a key reads no error.
+// complete completes names from the database, except those already typed. After any error it returns none: nobody reads an error
+// after pressing the tab key.
 func (a *app) complete(
 	ctx context.Context, args []string, names func(context.Context, *pgx.Conn) ([]string, error),
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -95,14 +95,14 @@ func (a *app) complete(
 	return left, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completes says of every command below cmd what its arguments are: no files, unless it says otherwise itself. Flags that
-// name policy files, or a policy in force, are completed with those.
+// completes turns off file names as arguments for all commands below cmd, unless a command defines its own completion. It completes flags that
+// take policy files or the name of a policy in force.
 func (a *app) completes(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && !cmd.HasSubCommands() {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	if file := cmd.Flags().Lookup("file"); file != nil && len(file.Annotations) == 0 {
-		_ = cmd.MarkFlagFilename("file", "yaml", "yml") // fails for a flag that is not there
+		_ = cmd.MarkFlagFilename("file", "yaml", "yml") // fails if the command lacks the flag
 	}
 	for _, name := range []string{"now", "policy"} {
 		if cmd.Flags().Lookup(name) != nil {

@@ -12,21 +12,21 @@ import (
 	"lapse/schemas"
 )
 
-// cosignedLately is what the log says of its witnesses.
+// cosignedLately is what the log's end says of the witnesses.
 type cosignedLately struct {
-	quorum time.Time            // when the newest checkpoint with the quorum's cosignatures came into the log; zero: none was found
-	by     map[string]time.Time // the same, of each witness
+	quorum time.Time            // when a checkpoint last had the quorum's cosignatures; zero if none was found
+	by     map[string]time.Time // the same for each witness
 }
 
 const (
 	cosignersPatience = 3 * time.Second
-	// cosignersBack is how many records of the log are read back for cosignatures, at most: a busy log has these within seconds.
+	// cosignersBack is the largest number of log records read backward for cosignatures. A busy log has that many within seconds.
 	cosignersBack = 200_000
-	// cosignedStale is more than there is between a record and the cosignatures over it, while the audit is healthy and grows.
+	// cosignedStale is longer than the time between a record and its cosignatures while the audit is healthy and the log grows.
 	cosignedStale = 3 * time.Minute
 )
 
-// readCosigned reads the log back until every witness was found.
+// readCosigned reads the log backward until it has found every witness.
 func (a *app) readCosigned(ctx context.Context, s *config.Settings) (*cosignedLately, error) {
 	var keys []*tree.Witness
 	for _, w := range s.Witnesses.All {
@@ -49,7 +49,7 @@ func (a *app) readCosigned(ctx context.Context, s *config.Settings) (*cosignedLa
 		if signed, is := tree.CosignedIn(rec.Value); is && rec.IsFence() {
 			all, err := tree.Cosignatures(signed, keys)
 			if err != nil {
-				return true, nil //nolint:nilerr // somebody else wrote it
+				return true, nil //nolint:nilerr // another writer's
 			}
 			if found.quorum.IsZero() && len(all) >= s.Witnesses.Quorum {
 				found.quorum = rec.Time
@@ -65,7 +65,7 @@ func (a *app) readCosigned(ctx context.Context, s *config.Settings) (*cosignedLa
 	return found, err
 }
 
-// cosignedText says how old the newest cosigned checkpoint is, and who is behind; well: all is as it should be.
+// cosignedText says how old the newest cosigned checkpoint is and which witnesses are behind; well reports whether all is in order.
 func cosignedText(found *cosignedLately, s *config.Settings, now time.Time) (text string, well bool) {
 	if found.quorum.IsZero() {
 		text = fmt.Sprintf("no checkpoint has the cosignatures of %d of %d witnesses lately", s.Witnesses.Quorum, len(s.Witnesses.All))
@@ -85,7 +85,7 @@ func cosignedText(found *cosignedLately, s *config.Settings, now time.Time) (tex
 	return text, well
 }
 
-// witnessesText is a line about witnesses; empty where there are none.
+// witnessesText is a line about the witnesses; empty if there are none.
 func (a *app) witnessesText(ctx context.Context, s *config.Settings) (text string, well bool) {
 	if len(s.Witnesses.All) == 0 || s.Audit != config.AuditRequired {
 		return "", true

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// counted is a number of things for a person: 1 row, 2 rows, 2 policies.
+// counted formats a number of things: 1 row, 2 rows, 2 policies.
 func counted[N ~int | ~int64 | ~uint64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -87,7 +87,7 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]doctor.Finding
 // kafkaPatience is how long the doctor waits for a broker.
 const kafkaPatience = 5 * time.Second
 
-// examineKafka asks whether a broker answers, and how long it keeps events. Without Kafka nothing is deleted, and nothing is lost.
+// examineKafka checks whether a broker answers, and how long it keeps events. Without Kafka Lapse deletes nothing and loses nothing.
 func (a *app) examineKafka(ctx context.Context, s *config.Settings) []doctor.Finding {
 	f := doctor.Finding{Check: "kafka", Grade: doctor.Warn}
 	cfg, err := a.kafkaConfig(s)
@@ -116,7 +116,7 @@ func (a *app) examineKafka(ctx context.Context, s *config.Settings) []doctor.Fin
 	return append(found, losesRecords(ctx, client, s)...)
 }
 
-// losesRecords is about topics that lose what the audit must keep. The auditor refuses them, but checks once an hour.
+// losesRecords checks for topics that lose what the audit must keep. The auditor refuses them too, but checks only once an hour.
 func losesRecords(ctx context.Context, client *kafkago.Client, s *config.Settings) (found []doctor.Finding) {
 	for _, topic := range []string{s.Topics.System, s.Topics.User, s.Topics.Log} {
 		settings := settingsOf(ctx, client, topic)
@@ -135,7 +135,7 @@ func losesRecords(ctx context.Context, client *kafkago.Client, s *config.Setting
 	return found
 }
 
-// settingsOf are a topic's settings; none where it is not there, or this login may not know.
+// settingsOf returns a topic's settings, or none if the topic does not exist or the login may not read them.
 func settingsOf(ctx context.Context, client *kafkago.Client, topic string) map[string]string {
 	settings := map[string]string{}
 	resp, err := client.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
@@ -152,7 +152,7 @@ func settingsOf(ctx context.Context, client *kafkago.Client, topic string) map[s
 	return settings
 }
 
-// keptFor says how long a topic keeps events by its retention.ms; empty where that is not known.
+// keptFor says how long a topic keeps events by its retention.ms; empty if unknown.
 func keptFor(retention string) string {
 	switch ms, err := strconv.ParseInt(retention, 10, 64); {
 	case err != nil:
@@ -164,7 +164,7 @@ func keptFor(retention string) string {
 	}
 }
 
-// printFindings prints one line for each finding, and what fixes it below.
+// printFindings prints a line for each finding and, below it, how to fix it.
 func (a *app) printFindings(found []doctor.Finding) {
 	counts := map[doctor.Grade]int{}
 	for _, f := range found {

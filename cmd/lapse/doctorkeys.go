@@ -9,11 +9,11 @@ import (
 	"lapse/schemas"
 )
 
-// keysWarning is how long before the last month with a key ends that is said.
+// keysWarning is how long before the end of the last month with a key the doctor warns.
 const keysWarning = 60 * 24 * time.Hour
 
-// examineKeys is about the months that the key named rows has. The auditor stops in a month without one. Where the key is not at hand, the machine
-// does not audit.
+// examineKeys checks for which months the key named rows exists. The auditor stops in a month without a key. A machine without the key
+// file does not audit.
 func examineKeys(keys config.KeySource, now time.Time) []doctor.Finding {
 	epochs, err := keys.EpochKeys()
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"lapse/schemas"
 )
 
-// littleRoom is what a folder's disk should have free: a day of a busy log.
+// littleRoom is the free space that the folder's disk should have: a day of a busy log.
 const littleRoom = 1 << 30
 
-// examineFolder asks whether the folder of the topics may be used, and whether there is room. Without it nothing is deleted, and nothing
-// is lost.
+// examineFolder checks whether Lapse may use the topics' folder, and whether the disk has room. Without the folder Lapse deletes
+// nothing and loses nothing.
 func examineFolder(ctx context.Context, s *config.Settings, id databaseID) []doctor.Finding {
 	f := doctor.Finding{Check: "sink", Grade: doctor.Fail}
 	warning, err := folder.Check(s.Folder)
@@ -53,7 +53,7 @@ func examineFolder(ctx context.Context, s *config.Settings, id databaseID) []doc
 	return []doctor.Finding{f, {Check: "events", Grade: doctor.OK, Text: fmt.Sprintf("%s keeps events %s; the log stays", s.Folder, kept)}}
 }
 
-// databaseID is which database a log is of.
+// databaseID identifies the database of a log.
 type databaseID struct {
 	system uint64
 	oid    uint32
@@ -66,7 +66,7 @@ func identityOf(ctx context.Context, conn *pgx.Conn) (id databaseID, err error) 
 	return id, err
 }
 
-// otherLogIn says whose log the folder has, if it is another database's. What cannot be read is the auditor's to say.
+// otherLogIn names the database of the folder's log if it is another one. The auditor reports a log that cannot be read.
 func otherLogIn(ctx context.Context, s *config.Settings, id databaseID) (whose string) {
 	client := folder.NewClient(s.Folder)
 	defer client.Close()
@@ -81,7 +81,7 @@ func otherLogIn(ctx context.Context, s *config.Settings, id databaseID) (whose s
 	return whose
 }
 
-// bytesText is a number of bytes for a person.
+// bytesText formats a number of bytes.
 func bytesText(n uint64) string {
 	if n < 10<<30 {
 		return fmt.Sprintf("%d MB", n>>20)

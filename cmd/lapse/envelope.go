@@ -18,15 +18,15 @@ import (
 	"lapse/internal/yamldoc"
 )
 
-// envelope is what --json prints, one for each command, whatever becomes of it. schemas/result.schema.json describes it; events are a
-// contract of their own and come without.
+// envelope is what --json prints: exactly one for each command, also after an error. schemas/result.schema.json describes it. Events are a
+// separate contract and have no envelope.
 type envelope struct {
 	Schema   int       `json:"schema"`
-	Version  string    `json:"version"` // of the program
+	Version  string    `json:"version"` // the program's
 	Command  string    `json:"command"`
 	OK       bool      `json:"ok"` // Exit is 0
 	Exit     int       `json:"exit"`
-	Result   any       `json:"result"` // null where an error left none
+	Result   any       `json:"result"` // null if an error left none
 	Warnings []string  `json:"warnings"`
 	Errors   []mistake `json:"errors"`
 }
@@ -34,15 +34,15 @@ type envelope struct {
 // envelopeSchema is the version of the envelope and of all results.
 const envelopeSchema = 1
 
-// mistake is one error. What is wrong in a file has its place.
+// mistake is one error. An error in a file has a place.
 type mistake struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
 	Policy  string `json:"policy"`
 	Message string `json:"message"`
-	Text    string `json:"text"` // of the line
-	Fix     string `json:"fix"`  // what to run or to read, where Message does not say it
+	Text    string `json:"text"` // the line's
+	Fix     string `json:"fix"`  // what to run or to read, if Message does not say it
 }
 
 // jsonFlag adds --json.
@@ -50,18 +50,18 @@ func (a *app) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.asJSON, "json", false, "print the result as JSON")
 }
 
-// verboseFlag adds --verbose, for what is not printed without it.
+// verboseFlag adds --verbose, which prints details.
 func (a *app) verboseFlag(cmd *cobra.Command, usage string) {
 	cmd.Flags().BoolVar(&a.verbose, "verbose", false, usage)
 }
 
-// printJSON sets the result, which execute prints: what the command comes to is known then.
+// printJSON sets the result. execute prints it later, when the exit code is known.
 func (a *app) printJSON(value any) error {
 	a.answer.Result = value
 	return nil
 }
 
-// answerJSON prints the envelope of what there is.
+// answerJSON prints the envelope.
 func (a *app) answerJSON(command string, err error) error {
 	e := a.answer
 	a.answer.Result = nil
@@ -73,7 +73,7 @@ func (a *app) answerJSON(command string, err error) error {
 	return encoder.Encode(jsonValue(reflect.ValueOf(e)))
 }
 
-// mistakesOf takes an error apart.
+// mistakesOf splits an error.
 func mistakesOf(command string, err error) []mistake {
 	if err == nil || errors.Is(err, errNeedsPerson) {
 		return nil
@@ -84,7 +84,7 @@ func mistakesOf(command string, err error) []mistake {
 	for _, e := range inFiles {
 		all = append(all, mistakeIn(e))
 	}
-	// What is wrong beside the files: that the database cannot be reached, for instance.
+	// Errors other than those of the files: for instance, the database cannot be reached.
 	if text := strings.TrimSpace(strings.Replace(err.Error(), inFiles.Error(), "", 1)); text != "" {
 		m := mistake{Message: withoutCommand(command, text)}
 		var usage *usageError
@@ -100,7 +100,7 @@ func mistakesOf(command string, err error) []mistake {
 	return all
 }
 
-// mistakeIn is what is wrong in a file.
+// mistakeIn is an error in a file.
 func mistakeIn(e *yamldoc.Error) mistake {
 	return mistake{Message: e.Message, File: e.File, Line: e.Place.Line, Column: e.Place.Column, Policy: e.Policy, Text: e.Line}
 }
@@ -132,7 +132,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// encode is json.Marshal that leaves <, > and & of SQL as they are.
+// encode is json.Marshal without the escaping of <, > and &, which SQL contains.
 func encode(value any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -141,8 +141,8 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-// jsonValue is a value as results are written: every key is always there, what is absent is null, "" or 0, an array is never null, and a
-// length of time is a number of seconds.
+// jsonValue encodes a value of a result: every key is present, absent values are null, "" or 0, an array is never null, and a duration is a
+// number of seconds.
 func jsonValue(v reflect.Value) any {
 	if !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && v.IsNil() {
 		return nil
@@ -185,7 +185,7 @@ func jsonValue(v reflect.Value) any {
 	}
 }
 
-// members adds the fields of a struct, and those of the structs that it embeds, which are there or empty.
+// members adds the fields of a struct and of its embedded structs.
 func members(o object, v reflect.Value) object {
 	for i := range v.NumField() {
 		field, value := v.Type().Field(i), v.Field(i)
@@ -205,13 +205,13 @@ func members(o object, v reflect.Value) object {
 	return o
 }
 
-// warnings are what the log says at level warn, for the envelope of a command that logs.
+// warnings collects the log's messages of level warn for the envelope.
 type warnings struct {
 	mu   sync.Mutex
 	said []string
 }
 
-// mostWarnings bounds them: a command may run for months.
+// mostWarnings bounds the warnings: a command may run for months.
 const mostWarnings = 100
 
 func (w *warnings) all() []string {
@@ -220,7 +220,7 @@ func (w *warnings) all() []string {
 	return w.said
 }
 
-// listener is a log's handler that keeps the warnings too.
+// listener is a slog handler that also collects warnings.
 type listener struct {
 	slog.Handler
 	warnings *warnings

@@ -92,18 +92,18 @@ type consumer struct {
 	settings             *config.Settings
 	cause, policy, table string
 	since, until         time.Time
-	key                  *keyFilter // nil: any
-	limit                int        // 0: none
-	events               int        // that were printed
+	key                  *keyFilter // nil for any
+	limit                int        // 0 for none
+	events               int        // printed so far
 	follow               bool
 	client               store.Client
-	printed              replication.Position          // of the event printed last
-	everywhere           map[replication.Position]bool // what goes to every partition, and was printed
+	printed              replication.Position          // the last printed event's
+	everywhere           map[replication.Position]bool // printed events that are in every partition
 	order                *order
 	known                known
 }
 
-// brokerPatience is how long the brokers may be silent before the command gives up.
+// brokerPatience is how long the command waits for silent brokers.
 const brokerPatience = 15 * time.Second
 
 // newClient connects to the brokers of the settings.
@@ -144,7 +144,7 @@ func (c *consumer) run(ctx context.Context) (err error) {
 	return c.readOn(ctx, readers)
 }
 
-// topics are those that can have what is asked for.
+// topics returns the topics that can contain what was asked for.
 func (c *consumer) topics() []string {
 	system, user := c.settings.Topics.System, c.settings.Topics.User
 	switch c.cause {
@@ -157,14 +157,14 @@ func (c *consumer) topics() []string {
 	}
 }
 
-// partitionReader is one partition that is read up to its end.
+// partitionReader reads one partition to its end.
 type partitionReader struct {
 	topic     string
 	partition int32
 	first     int64
 	end       int64
 	reader    store.Reader
-	next      *schemas.Record // read and not printed
+	next      *schemas.Record // read but not printed
 	at        replication.Position
 }
 
@@ -189,7 +189,7 @@ func (c *consumer) partitionsOf(ctx context.Context, topic string) ([]*partition
 	return readers, nil
 }
 
-// read reads a partition's next record, and waits no longer than brokers need.
+// read reads a partition's next record. It fails if the brokers take too long.
 func (c *consumer) read(ctx context.Context, l *partitionReader) (schemas.Record, int64, error) {
 	bounded, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
@@ -197,7 +197,7 @@ func (c *consumer) read(ctx context.Context, l *partitionReader) (schemas.Record
 	return record, offset, c.silence(err)
 }
 
-// each hands over what a partition has, to its end.
+// each passes every record of a partition, to its end.
 func (c *consumer) each(ctx context.Context, l *partitionReader, take func(record *schemas.Record, offset int64) error) error {
 	for {
 		record, offset, err := c.read(ctx, l)
@@ -213,7 +213,7 @@ func (c *consumer) each(ctx context.Context, l *partitionReader, take func(recor
 	}
 }
 
-// silence says what to check when no broker, or no disk, has answered in time.
+// silence says what to check if no broker, or no disk, answered in time.
 func (c *consumer) silence(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && c.settings.Folder != "" {
 		return fmt.Errorf("%s has not been read for %v: see whether its disk answers: %w", c.settings.Folder, brokerPatience, err)
@@ -225,8 +225,8 @@ func (c *consumer) silence(err error) error {
 	return err
 }
 
-// replay prints what is there, in the order of the database's history: each partition is in that order already, so that
-// the smallest of their first records is always the next.
+// replay prints the existing events in the order of the database's history. Each partition is in that order, so the smallest of their first
+// records is always the next event.
 func (c *consumer) replay(ctx context.Context, readers []*partitionReader) error {
 	open := slices.Clone(readers)
 	for {
@@ -247,7 +247,7 @@ func (c *consumer) replay(ctx context.Context, readers []*partitionReader) error
 	}
 }
 
-// fill reads a partition's next record that is asked for, if it has none and there is one.
+// fill reads a partition's next matching record, unless it has one or is at its end.
 func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 	for l.next == nil {
 		record, offset, err := c.read(ctx, l)
@@ -266,7 +266,7 @@ func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 	return nil
 }
 
-// wants says whether a record is an event that was asked for. It checks headers only.
+// wants reports whether a record is an event that was asked for. It checks only headers.
 func (c *consumer) wants(r *schemas.Record) bool {
 	matches := func(filter, name string) bool { return filter == "" || filter == r.Header(name) }
 	switch {
@@ -281,7 +281,7 @@ func (c *consumer) wants(r *schemas.Record) bool {
 	}
 }
 
-// positionOf returns a record's position; what Lapse did not write sorts before all that it did.
+// positionOf returns a record's position. A record that Lapse did not write sorts first.
 func positionOf(r *schemas.Record) replication.Position {
 	position, err := evidence.EventPosition(r)
 	if err != nil {
@@ -292,17 +292,16 @@ func positionOf(r *schemas.Record) replication.Position {
 
 const eventTime = "2006-01-02T15:04:05.000Z"
 
-// rememberedEverywhere is of how many events somebody who follows remembers that they were printed. The partitions do not come
-// further apart.
+// rememberedEverywhere is how many printed events of all partitions a follower remembers. Partitions are never further apart than that.
 const rememberedEverywhere = 10_000
 
-// concernsAllRows says whether an event names no row, and is in every partition.
+// concernsAllRows reports whether an event names no row. Such an event is in every partition.
 func concernsAllRows(r *schemas.Record) bool {
 	op := r.Header(schemas.HeaderOp)
 	return op == evidence.Truncate.String() || op == evidence.Drop.String()
 }
 
-// print writes one event. What goes to every partition, such as a truncate, is printed once.
+// print writes one event. It prints an event that is in every partition, such as a truncate, only once.
 func (c *consumer) print(r *schemas.Record, at replication.Position) error {
 	if at == c.printed {
 		c.order.Elsewhere(r)
@@ -311,7 +310,7 @@ func (c *consumer) print(r *schemas.Record, at replication.Position) error {
 	c.printed = at
 	if isMarker(r) || concernsAllRows(r) {
 		if c.everywhere[at] {
-			return nil // of another partition, read when others had gone on
+			return nil // a copy from a partition that was read later
 		}
 		if c.everywhere == nil || len(c.everywhere) >= rememberedEverywhere {
 			c.everywhere = map[replication.Position]bool{}

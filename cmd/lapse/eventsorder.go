@@ -35,8 +35,8 @@ func (o *order) verdict() error {
 		return nil
 	}
 	if o.err != nil {
-		_, _ = fmt.Fprintf(o.err, "the order that the topics promise is broken in %s: somebody else has written into them, or the brokers "+
-			"have lost something; find out who may write (ACL: WRITE), and trust the log rather than these events\n", counted(uint64(breaks), "place"))
+		_, _ = fmt.Fprintf(o.err, "the order that the topics promise is broken in %s: another program has written to them, or the brokers "+
+			"have lost records; find out who may write (ACL: WRITE), and trust the log rather than these events\n", counted(uint64(breaks), "place"))
 	}
 	return errNeedsPerson
 }

@@ -160,7 +160,7 @@ func (x *treeExport) close() (*exportedTree, error) {
 // told is what a person reads of it.
 func (t *exportedTree) told() string {
 	if t == nil {
-		return "; the log has no checkpoint yet, so that nobody can verify them"
+		return "; the log has no checkpoint yet, so the files cannot be verified"
 	}
 	return fmt.Sprintf("; the checkpoint covers %s of the log", counted(uint64(t.Records), "record"))
 }

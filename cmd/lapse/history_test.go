@@ -115,7 +115,7 @@ func TestARestoredSnapshotStopsEverythingUntilAPersonAcceptsIt(t *testing.T) {
 		says(t, bent, "bent: the log and the database are not one history: ", "nothing is published, confirmed or deleted",
 			"above that the log has what this database lacks: ", "10 user events", "30 system events",
 			"next: if this database is the one to go on with: lapse history accept --reason TEXT")
-		says(t, s.m.exits(2, "history", "accept", "--reason", "restored"), "there is nobody to ask: give --yes")
+		says(t, s.m.exits(2, "history", "accept", "--reason", "restored"), "there is no terminal to ask on: give --yes")
 		s.passed(ctx, "nothing was deleted", `select count(*) = 5 from public.sessions where id > 2000`)
 
 		says(t, s.m.types(1, "n\n", `lapse history accept --reason "restored last night's backup, ticket 4711"`), "nothing was accepted")

@@ -132,7 +132,7 @@ func (a *app) watchLog(ctx context.Context, s *config.Settings, last time.Time) 
 	return nil
 }
 
-var errHistoryChanged = errors.New("somebody else has accepted a history meanwhile: look again with lapse history")
+var errHistoryChanged = errors.New("another session has accepted a history in the meantime: look again with lapse history")
 
 // writeHistory writes the next history with all gates locked: no batch runs meanwhile, and later batches see it. Armed policies
 // wait for the auditor from then on.

@@ -254,7 +254,7 @@ func (p *prover) proveOne(d *deletion) (*rows.Deletion, *provenDeletion, error) 
 	case d.gone != "":
 		return nil, nil, errors.New(d.gone)
 	case d.leaf < 0:
-		return nil, nil, errors.New("the log has no record of its transaction: somebody else has written the event, or the record is not there yet")
+		return nil, nil, errors.New("the log has no record of its transaction: another program has written the event, or the record is not there yet")
 	case d.prover == nil:
 		return nil, nil, errors.New("no checkpoint covers its record yet: the auditor signs the log within half a minute, or at the end of a run")
 	}

@@ -66,7 +66,7 @@ func TestAReceiptShowsOneRowToWhoKnowsItsKey(t *testing.T) {
 		elsewhere.exits(exitInvalid, "verify", "receipt.json", "--key", "7")
 		tampered(t, elsewhere, text, public)
 
-		says(t, s.m.lapse(prove("41")...), "was deleted 2 times", "by somebody else than a policy")
+		says(t, s.m.lapse(prove("41")...), "was deleted 2 times", "by someone other than a policy")
 		says(t, elsewhere.lapse("verify", "receipt.json", "--key", "41", "--public-key", public), "was deleted 2 times")
 		if err := os.Remove(receipt); err != nil {
 			t.Fatal(err)

@@ -69,7 +69,7 @@ func (r *proven) print(a *app) (err error) {
 		line("cannot be shown: %s\n", what)
 	}
 	if r.File != "" {
-		line("the receipt is in %s: it is personal data, since who has it can try keys until one fits\n", r.File)
+		line("the receipt is in %s: it is personal data, since anyone who has it can try keys until one fits\n", r.File)
 	}
 	return err
 }
@@ -90,13 +90,14 @@ func (d *provenDeletion) sentence() string {
 	case d.Policy != "":
 		who = " by policy " + d.Policy
 	case d.Cause == evidence.Unverified.String():
-		who = " by somebody whose claim to be a policy does not verify"
+		who = " by someone whose claim to be a policy does not verify"
 	case d.Cause == evidence.User.String():
-		who = " by somebody else than a policy"
+		who = " by someone other than a policy"
 	}
 	when := ""
 	if !d.Committed.IsZero() {
 		when = fmt.Sprintf(" at %s in transaction %d,", d.Committed.UTC().Format("2006-01-02T15:04:05.000000Z"), d.XID)
 	}
-	return fmt.Sprintf("the row %s%s%s which record %d of the log %s says, among %d that are signed", did, who, strings.TrimSuffix(when, ",")+",", d.Record, d.Log, d.Records)
+	return fmt.Sprintf("the row %s%s%s as record %d of the log %s says; its checkpoint signs %s", did, who, strings.TrimSuffix(when, ",")+",", d.Record, d.Log,
+		counted(uint64(d.Records), "record"))
 }

@@ -137,7 +137,7 @@ func (o *logVerifier) compareLedger(ctx context.Context) error {
 	}
 	at, m, doubted := o.ledger.differs(kept, now.Add(-o.recent))
 	if doubted > 0 {
-		o.result.NotChecked = append(o.result.NotChecked, fmt.Sprintf("the ledger of %s: the log names rows of it that are not what they say", counted(doubted, "minute")))
+		o.result.NotChecked = append(o.result.NotChecked, fmt.Sprintf("the ledger of %s: the log itself says that some of its rows are false", counted(doubted, "minute")))
 	}
 	if m != nil {
 		return &tree.Fault{File: "lapse.batch", Leaf: -1, What: fmt.Sprintf("of the minute of %s the ledger has %s, and the log %s: they are not the same", at.Format(time.RFC3339),

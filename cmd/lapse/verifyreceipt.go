@@ -15,13 +15,13 @@ import (
 var notShown = []string{
 	"that the row is gone from backups, replicas or copies: it was deleted from the table, and not erased from those",
 	"that there was no such row before or after, or that the database was not set back to before it: later records of the log say so",
-	"whether the record is true: who has the server and the log's key can write what they like",
+	"whether the record is true: anyone with the server and the log's key can write anything",
 }
 
 // receipt checks a receipt, with nothing but the file, the row's key and the log's public key.
 func (v *verifier) receipt(name, key string) error {
 	if key == "" {
-		return wrongUsage("--key is missing: a receipt shows the deletion of a row to who knows the row's key")
+		return wrongUsage("--key is missing: a receipt shows the deletion of a row only to someone who knows the row's key")
 	}
 	if v.dir != "" || len(v.known) > 0 {
 		return wrongUsage("a receipt is checked by itself: leave --dir and --known out")

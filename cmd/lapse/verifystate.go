@@ -101,7 +101,7 @@ func (r *verified) onlineLines() (lines []string) {
 	}
 	lines = append(lines, line)
 	if r.Foreign > 0 {
-		lines = append(lines, fmt.Sprintf("foreign     %s of somebody else in the log's topic, which count for nothing: find out who may write there (ACL: WRITE)", counted(r.Foreign, "record")))
+		lines = append(lines, fmt.Sprintf("foreign     %s of another writer in the log's topic, ignored: find out who may write there (ACL: WRITE)", counted(r.Foreign, "record")))
 	}
 	return append(lines, fmt.Sprintf("ledger      %s in the database", counted(r.Batches, "batch")))
 }
