@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// readMoment reads a time of the command line: RFC 3339, or a day, which begins in UTC.
+// readMoment parses a time on the command line: RFC 3339, or a day, which begins at midnight UTC.
 func readMoment(flag, text string) (at time.Time, err error) {
 	if text == "" {
 		return at, nil
@@ -27,15 +27,15 @@ func readMoment(flag, text string) (at time.Time, err error) {
 	return at, wrongUsage("%s: want a time such as %s, or a day such as %s", flag, "2026-11-21T10:15:30Z", "2026-11-21")
 }
 
-// keyFilter is a row's key as somebody asks for it: values in the order of the identity, or by their columns' names.
+// keyFilter is the row key of --key: values in the order of the key's columns, or values by column name.
 type keyFilter struct {
 	values []string
-	named  map[string]string // nil: values counts
-	names  []string          // of named, as they were given
-	hashes []schemas.Key     // without them rows whose keys are hashed are not found
+	named  map[string]string // nil if values counts
+	names  []string          // the names in named, in the user's order
+	hashes []schemas.Key     // without them the filter does not find rows with hashed keys
 }
 
-// readKey reads a key: a JSON object as events have it, or values as CSV. What is wrong says nothing of the key: it may be personal.
+// readKey parses a key: a JSON object as in events, or values as CSV. The key may be personal, so no error repeats any of it.
 func readKey(text string) (*keyFilter, error) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") {
@@ -56,10 +56,10 @@ func readKey(text string) (*keyFilter, error) {
 	return k, nil
 }
 
-// null stands for NULL among the values of a key, and equals no text.
+// null stands for NULL among the values of a key. It equals no text.
 const null = "\x00null"
 
-// readKeyObject reads a record's key, in the order of its columns. Numbers and texts of the same digits are the same.
+// readKeyObject parses a record's key in the order of its columns. A number equals a text of the same digits.
 func readKeyObject(text []byte) (names, values []string, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -88,7 +88,7 @@ func readKeyObject(text []byte) (names, values []string, ok bool) {
 	return names, values, err == nil && end == json.Delim('}') && !d.More()
 }
 
-// matches reports whether a record's key is the one that is asked for.
+// matches reports whether a record has the filter's key.
 func (k *keyFilter) matches(key []byte) bool {
 	names, values, ok := readKeyObject(key)
 	if !ok || len(values) != max(len(k.values), len(k.named)) {
@@ -108,7 +108,7 @@ func (k *keyFilter) matches(key []byte) bool {
 	return len(values) > 0
 }
 
-// of is the key's values in the order of columns, nil for NULL; ok is false for a key of other columns.
+// of returns the key's values in the order of columns, nil for NULL; ok is false if the key has other columns.
 func (k *keyFilter) of(columns []string) (values []*string, ok bool) {
 	if len(columns) != max(len(k.values), len(k.named)) {
 		return nil, false
@@ -129,18 +129,18 @@ func (k *keyFilter) of(columns []string) (values []*string, ok bool) {
 	return values, true
 }
 
-// isHash reports whether a value is what an event has in place of another.
+// isHash reports whether an event has this value, a hash, in place of another value.
 func (k *keyFilter) isHash(value, of string) bool {
 	return of != null && slices.ContainsFunc(k.hashes, func(key schemas.Key) bool { return value == evidence.HashOf(key, of) })
 }
 
-// concerns reports whether an event is one of the row that is asked for, or of all rows of its table.
+// concerns reports whether an event is about the filter's row, or about all rows of its table.
 func (c *consumer) concerns(r *schemas.Record) bool {
 	op := r.Header(schemas.HeaderOp)
 	return c.key == nil || op == evidence.Truncate.String() || op == evidence.Drop.String() || c.key.matches(r.Key)
 }
 
-// setFilters reads the filters that are more than a text.
+// setFilters parses the filters that need parsing.
 func (c *consumer) setFilters(since, until, key string, s *config.Settings) (err error) {
 	if c.cause != "" && !slices.Contains(causes(), c.cause) {
 		return wrongUsage("--cause %s: want system, user or unverified", c.cause)
@@ -166,7 +166,7 @@ func (c *consumer) setFilters(since, until, key string, s *config.Settings) (err
 	if c.key, err = readKey(key); err != nil {
 		return err
 	}
-	// Without hash keys everything is found but what is hashed.
+	// Without the hash keys the filter finds only keys that are not hashed.
 	if hash, err := s.Keys.Load(config.HashKey); err == nil {
 		c.key.hashes = append(c.key.hashes, hash)
 	}
@@ -176,10 +176,10 @@ func (c *consumer) setFilters(since, until, key string, s *config.Settings) (err
 	return nil
 }
 
-// within reports whether a record's commit is in the time that is asked for. Records keep it to the millisecond.
+// within reports whether a record's commit is in the requested period. Records have their commit time in milliseconds.
 func (c *consumer) within(at time.Time) bool {
 	return !at.Before(c.since.Truncate(time.Millisecond)) && (c.until.IsZero() || at.Before(c.until))
 }
 
-// errEnough ends a replay that has printed as many events as were asked for.
+// errEnough ends a replay that has printed --limit events.
 var errEnough = errors.New("the limit of events is reached")

@@ -10,7 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// readOn prints what comes in after the readers' ends, as it comes in.
+// readOn prints new records after the readers' ends as they arrive.
 func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error {
 	records := make(chan schemas.Record)
 	group, ctx := errgroup.WithContext(ctx)
@@ -51,10 +51,10 @@ func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error
 	return group.Wait()
 }
 
-// addedEvery is how often somebody who follows looks for partitions that were added.
+// addedEvery is how often --follow looks for new partitions.
 const addedEvery = 5 * time.Second
 
-// readAdded reads partitions that are added to the topics, from their beginning on. known is how many there are, by topic.
+// readAdded reads partitions that were added to the topics, from their beginning. known has the number of partitions by topic.
 func (c *consumer) readAdded(ctx context.Context, known map[string]int, read func(*partitionReader)) error {
 	tick := time.NewTicker(addedEvery)
 	defer tick.Stop()

@@ -21,11 +21,11 @@ import (
 	"lapse/schemas"
 )
 
-// known are the names of policies and tables that the catalog has, or the topics, or the log. An auditor who mistypes one would read from
-// an empty answer that nothing was deleted.
+// known holds the names of policies and tables in the catalog, the topics or the log. Without this check, an auditor who mistypes a name would
+// read an empty answer as: nothing was deleted.
 type known struct {
 	policies, tables map[string]bool
-	unasked          error // why the catalog was not asked; nil: it was
+	unasked          error // why the catalog was not read; nil if it was
 }
 
 func (k *known) add(policy string, tables ...string) {
@@ -38,10 +38,10 @@ func (k *known) add(policy string, tables ...string) {
 	}
 }
 
-// catalogPatience is how long the catalog is waited for: a reader of topics may have no login.
+// catalogPatience is how long the command waits for the catalog. A reader of the topics may have no login.
 const catalogPatience = 5 * time.Second
 
-// askCatalog reads the names that the catalog has, and completes the name of a table without its schema where one table alone has it.
+// askCatalog reads the catalog's names. It completes a table name without a schema if only one table has that name.
 func (c *consumer) askCatalog(ctx context.Context) {
 	if c.policy == "" && c.table == "" {
 		return
@@ -85,7 +85,7 @@ func (c *consumer) readCatalog(ctx context.Context) error {
 	return nil
 }
 
-// readLogNames adds the names that the log has, of tables that were published and never deleted from.
+// readLogNames adds the log's names, among them those of published tables without deletions.
 func (c *consumer) readLogNames(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
@@ -98,7 +98,7 @@ func (c *consumer) readLogNames(ctx context.Context) error {
 			Claim            struct{ Policy string }
 			Observed, Tables []table
 		}
-		if json.Unmarshal(rec.Value, &r) == nil { // a fence is no record of the log
+		if json.Unmarshal(rec.Value, &r) == nil { // a fence is not a log record
 			c.known.add(r.Claim.Policy, r.Table, r.Root)
 			for _, t := range slices.Concat(r.Observed, r.Tables) {
 				c.known.add("", t.Table, t.Root, t.Former)
@@ -113,14 +113,14 @@ func (c *consumer) readLogNames(ctx context.Context) error {
 	return c.silence(err)
 }
 
-// met adds what a record's headers name.
+// met adds the names in a record's headers.
 func (c *consumer) met(r *schemas.Record) {
 	if c.policy != "" || c.table != "" {
 		c.known.add(r.Header(evidence.HeaderPolicy), r.Header(evidence.HeaderTable), r.Header(evidence.HeaderRoot))
 	}
 }
 
-// checkNames refuses a policy or a table that nobody knows.
+// checkNames refuses an unknown policy or table.
 func (c *consumer) checkNames(ctx context.Context) error {
 	unknown := func() bool {
 		return c.policy != "" && !c.known.policies[c.policy] || c.table != "" && !c.known.tables[c.table]
@@ -146,7 +146,7 @@ func (c *consumer) checkNames(ctx context.Context) error {
 	return mistake
 }
 
-// named are the tables of a name, in whatever schema, quoted or not.
+// named returns the tables with a name in any schema, quoted or not.
 func (k *known) named(name string) (same []string) {
 	for table := range k.tables {
 		if bare := bareName(table); table != name && (bare == name || strings.Trim(bare, `"`) == strings.Trim(name, `"`)) {
@@ -157,7 +157,7 @@ func (k *known) named(name string) (same []string) {
 	return same
 }
 
-// bareName is a table's name without its schema.
+// bareName strips the schema from a table's name.
 func bareName(table string) string {
 	if strings.HasSuffix(table, `"`) {
 		return table[strings.LastIndex(table, `."`)+1:]
@@ -165,7 +165,7 @@ func bareName(table string) string {
 	return table[strings.LastIndexByte(table, '.')+1:]
 }
 
-// mostTables is how many tables an error names.
+// mostTables is the largest number of tables that an error names.
 const mostTables = 10
 
 func (k *known) noTable(name string) error {

@@ -7,28 +7,28 @@ import (
 	"lapse/audit/verify"
 )
 
-// order holds the records that were read against the promise of the topics, and names the first of those that break it.
+// order checks the order that the topics promise, and names the first records that break it.
 type order struct {
 	verify.Order
 	err   io.Writer
 	shown int
 }
 
-// shownBreaks is how many are named.
+// shownBreaks is the largest number of breaks that are named.
 const shownBreaks = 20
 
-// newOrder names breaks on err; nil: they are only counted. system is the system topic; empty: no cause is held against its topic.
+// newOrder names breaks on err; if err is nil it only counts them. system is the system topic; if it is empty, causes are not checked.
 func newOrder(err io.Writer, system string) *order {
 	o := &order{Order: verify.Order{System: system}, err: err}
 	o.Broken = func(what string) {
 		if o.shown++; o.shown <= shownBreaks && err != nil {
-			_, _ = fmt.Fprintln(err, what) // the exit code says it too
+			_, _ = fmt.Fprintln(err, what) // the exit code reports it too
 		}
 	}
 	return o
 }
 
-// verdict is errNeedsPerson if the promise was broken.
+// verdict returns errNeedsPerson if there were breaks.
 func (o *order) verdict() error {
 	breaks := o.Breaks()
 	if breaks == 0 {

@@ -8,17 +8,17 @@ import (
 	"lapse/schemas"
 )
 
-// evidenceSource is where evidence is read from: topics, or an export of them.
+// evidenceSource is the place to read evidence from: topics, or an export of them.
 type evidenceSource interface {
-	// each hands over every record of a topic, the partitions one after the other. A topic that is not there has none.
+	// each passes every record of a topic, one partition after the other. A missing topic has no records.
 	each(ctx context.Context, topic string, take func(rec *schemas.Record) error) error
 	// topics are the names.
 	topicNames() exportedTopics
-	// cut reports whether a topic begins later than it did: what was there before is forgotten.
+	// cut reports whether a topic has lost its beginning.
 	cut(ctx context.Context, topic string) (bool, error)
 }
 
-// topicSource reads what Kafka has.
+// topicSource reads from Kafka.
 type topicSource struct{ *consumer }
 
 func (s topicSource) topicNames() exportedTopics {

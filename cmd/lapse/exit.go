@@ -28,13 +28,13 @@ func wrongUsage(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...).Error()}
 }
 
-// inputError says that what was given to the command (a file, a setting, a key) cannot be used as it is.
+// inputError says that an input of the command (a file, a setting, a key) cannot be used.
 type inputError struct{ cause error }
 
 func (e *inputError) Error() string { return e.cause.Error() }
 func (e *inputError) Unwrap() error { return e.cause }
 
-// invalid marks an error as one of the input.
+// invalid marks an error as an input error.
 func invalid(err error) error {
 	if err == nil {
 		return nil
@@ -42,10 +42,10 @@ func invalid(err error) error {
 	return &inputError{err}
 }
 
-// errNeedsPerson says that the command is done and found something. What it found has been printed.
+// errNeedsPerson says that the command succeeded and found something, which it has already printed.
 var errNeedsPerson = errors.New("done, but a person has to act: see above")
 
-// exitCode is the one place that decides what an error means to the caller of the program.
+// exitCode alone decides which exit code an error gets.
 func exitCode(err error) int {
 	var usage *usageError
 	var input *inputError
@@ -66,7 +66,7 @@ func exitCode(err error) int {
 	}
 }
 
-// show prints what a person is to know of an error, and nothing for one that was printed as a result.
+// show prints an error, unless it was already printed as a result.
 func (a *app) show(command string, err error) {
 	if err == nil || errors.Is(err, errNeedsPerson) {
 		return
@@ -78,7 +78,7 @@ func (a *app) show(command string, err error) {
 	}
 	var mistakes yamldoc.Errors
 	if errors.As(err, &mistakes) {
-		fmt.Fprintln(a.err, unhidden(text)) // each line begins with its place
+		fmt.Fprintln(a.err, unhidden(text)) // each line begins with its file and line
 		return
 	}
 	fmt.Fprintf(a.err, "%s: %s\n", command, unhidden(text))
@@ -88,7 +88,7 @@ func (a *app) show(command string, err error) {
 	}
 }
 
-// withoutCommand is an error's text; that of a command that runs one part has the part's name already.
+// withoutCommand returns an error's text without the name of the command that runs only that part.
 func withoutCommand(command, text string) string {
 	return strings.TrimSpace(strings.TrimPrefix(text, command[strings.LastIndexByte(command, ' ')+1:]+": "))
 }

@@ -22,15 +22,15 @@ import (
 	"lapse/schemas"
 )
 
-// exportManifest is the file that is written last: a folder without it is no export.
+// exportManifest is the name of the manifest, which is written last: a folder without it is not an export.
 const exportManifest = "export.json"
 
-// exported is what the manifest says.
+// exported is the manifest.
 type exported struct {
-	Format int            `json:"format"` // of the files: 1
+	Format int            `json:"format"` // the files' format: 1
 	Topics exportedTopics `json:"topics"`
-	Files  []exportedFile `json:"files"` // the log's first
-	Tree   *exportedTree  `json:"tree"`  // null where the log has no checkpoint yet
+	Files  []exportedFile `json:"files"` // the log's first, then the topics'
+	Tree   *exportedTree  `json:"tree"`  // null if the log has no checkpoint yet
 }
 
 type exportedTopics struct {
@@ -40,7 +40,7 @@ type exportedTopics struct {
 	Proofs string `json:"proofs"` // commitments to single rows
 }
 
-// exportedFile is one partition: what it had from First up to End, which is not included.
+// exportedFile is one partition, from First up to but not including End.
 type exportedFile struct {
 	Name      string `json:"name"`
 	Topic     string `json:"topic"`
@@ -48,10 +48,10 @@ type exportedFile struct {
 	First     int64  `json:"first"`
 	End       int64  `json:"end"`
 	Records   int    `json:"records"`
-	SHA256    string `json:"sha256"` // of the file
+	SHA256    string `json:"sha256"` // the file's
 }
 
-// exportedRecord is a line: a record as it is in the topic, fences included.
+// exportedRecord is a line: a record as the topic has it, fences included.
 type exportedRecord struct {
 	Offset  int64            `json:"offset"`
 	Time    time.Time        `json:"time"`
@@ -65,7 +65,7 @@ type exportedHeader struct {
 	Value exportedBytes `json:"value"`
 }
 
-// exportedBytes is a text where the bytes are one, {"base64": …} where they are not, and null if there are none.
+// exportedBytes is a string if the bytes are UTF-8, otherwise {"base64": …}, and null if there are none.
 type exportedBytes []byte
 
 func (b exportedBytes) MarshalJSON() ([]byte, error) {
@@ -103,8 +103,8 @@ func unescaped(v any) ([]byte, error) {
 	return bytes.TrimRight(out.Bytes(), "\n"), err
 }
 
-// export writes every record of the topics and of the log, up to their present ends, into files of a folder. The log's end is asked
-// for first: what it speaks of is in the topics then. The folder is made, or empty, or has an export, which is gone on with: see begunExport.
+// export writes every record of the topics and of the log, up to their present ends, to files in a folder. It reads the log's end
+// first, so that the topics already have everything that the log speaks of. The folder is new, empty, or an export to continue: see begunExport.
 func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
 	for _, other := range []string{"cause", "policy", "table", "since", "until", "key", "limit", "follow"} {
 		if cmd.Flags().Changed(other) {
@@ -126,7 +126,7 @@ func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
 		of, err := c.partitionsOf(ctx, topic)
 		var missing *store.MissingError
 		if errors.As(err, &missing) && topic == topics.Proofs {
-			continue // of an auditor of a former version
+			continue // an auditor of a former version made it
 		}
 		if err != nil {
 			return err
@@ -167,7 +167,7 @@ func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
 	return errors.Join(err, c.order.verdict())
 }
 
-// text is the manifest as it is in its file.
+// text is the manifest's file content.
 func (e *exported) text() ([]byte, error) {
 	text, err := json.MarshalIndent(e, "", "  ")
 	return append(text, '\n'), err
@@ -177,7 +177,7 @@ func exportName(topic string, partition int32) string {
 	return fmt.Sprintf("%s-%d.jsonl", topic, partition)
 }
 
-// exportPartition writes a partition's file, or goes on with the one that an export has, and hands each of its records to each; nil: to nobody.
+// exportPartition writes a partition's file, or continues the export's, and passes each record to each, if that is not nil.
 func (c *consumer) exportPartition(
 	ctx context.Context, dir string, l *partitionReader, before *exportedFile, each func(*schemas.Record) error,
 ) (_ *exportedFile, err error) {
@@ -202,7 +202,7 @@ func (c *consumer) exportPartition(
 	}()
 	out := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<18)
 	err = c.each(ctx, l, func(record *schemas.Record, offset int64) error {
-		if l.topic != c.settings.Topics.Proofs { // which is in no order: see package rows
+		if l.topic != c.settings.Topics.Proofs { // not in any order: see package rows
 			c.order.Next(l.topic, l.partition, record, offset)
 		}
 		if each != nil {

@@ -16,10 +16,11 @@ import (
 	"lapse/schemas"
 )
 
-// begunExport is what a folder has of an export: its manifest, to be gone on with; nil for a folder that is made, is empty, or has what an export
-// has left that was interrupted before it had a manifest. That is removed.
+// begunExport returns the manifest of the export in a folder. It returns nil for a new or empty folder, and for one with the remains of an
+// export that was interrupted before it had a manifest; it removes those.
 //
-//	crash while an export is gone on with    the former manifest and more lines than it says: the next export cuts them off
+// After a crash while an export is being continued, the folder has the former manifest and more lines than it says. The next export cuts
+// them off.
 func (c *consumer) begunExport(dir string) (*exported, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, invalid(err)
@@ -49,7 +50,7 @@ func (c *consumer) begunExport(dir string) (*exported, error) {
 	return nil, nil
 }
 
-// isExportName reports whether an export has a file of this name.
+// isExportName reports whether an export has a file with this name.
 func isExportName(name string, topics ...string) bool {
 	for _, topic := range topics {
 		if number, is := strings.CutPrefix(name, topic+"-"); is && strings.HasSuffix(number, ".jsonl") {
@@ -59,7 +60,7 @@ func isExportName(name string, topics ...string) bool {
 	return strings.HasPrefix(name, ".writing-")
 }
 
-// file is what the manifest has of a partition; nil for nothing, or without a manifest.
+// file returns the manifest's entry of a partition; nil without an entry or a manifest.
 func (e *exported) file(topic string, partition int32) *exportedFile {
 	if e == nil {
 		return nil
@@ -72,7 +73,7 @@ func (e *exported) file(topic string, partition int32) *exportedFile {
 	return nil
 }
 
-// goOn opens a partition's file after the lines that its export has, and hands them to each. What is there must be what the manifest says.
+// goOn reads the exported lines of a partition's file, passes them to each, and leaves the file open at their end. It checks them against the manifest.
 func (c *consumer) goOn(dir string, l *partitionReader, before *exportedFile, sum hash.Hash, each func(*schemas.Record) error) (_ *os.File, err error) {
 	switch {
 	case l.end < before.End:

@@ -10,18 +10,18 @@ import (
 	"lapse/schemas"
 )
 
-// lineScanner reads lines of an export as lapse writes them, without encoding/json, which takes four times as long: of a year there are a hundred
-// million. Whatever is written in any other way it leaves to that.
+// lineScanner parses lines of an export in the form that lapse writes, without encoding/json, which takes four times as long: a year has a
+// hundred million lines. It leaves any other form to encoding/json.
 type lineScanner struct {
-	names map[string]string // of headers: few, and in every line
+	names map[string]string // header names: few, and repeated in every line
 	rest  []byte
 	bad   bool
 }
 
-// scan reads a line, and keeps parts of it; ok is false for one that encoding/json is to read. It changes text then too, but for a copy.
+// scan parses a line and keeps references into it. ok is false if encoding/json must parse the line. scan does not change text.
 func (s *lineScanner) scan(text []byte) (rec *schemas.Record, offset int64, ok bool) {
 	if bytes.IndexByte(text, '\\') >= 0 || bytes.Contains(text, []byte(`{"base64":`)) {
-		text = bytes.Clone(text) // what is escaped is unescaped in its place
+		text = bytes.Clone(text) // escapes are decoded in place
 	}
 	if !utf8.Valid(text) {
 		return nil, 0, false
@@ -96,7 +96,7 @@ func (s *lineScanner) name() string {
 	name, known := s.names[string(text)]
 	if !known {
 		name = string(text)
-		if len(s.names) < 100 { // lapse's own
+		if len(s.names) < 100 { // enough for lapse's own
 			s.names[name] = name
 		}
 	}
@@ -104,7 +104,7 @@ func (s *lineScanner) name() string {
 	return name
 }
 
-// text is a string or an object with base64, nil for null. Any escape but those of quotes, backslashes and line ends is encoding/json's.
+// text parses a string, an object with base64, or null. It leaves escapes other than quotes, backslashes and line ends to encoding/json.
 func (s *lineScanner) text() []byte {
 	if s.bad || s.has(`null`) {
 		return nil

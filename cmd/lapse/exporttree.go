@@ -11,16 +11,16 @@ import (
 	"lapse/schemas"
 )
 
-// exportedTree is the tree of an export, in the manifest.
+// exportedTree is the tree in the manifest.
 type exportedTree struct {
-	Log       string  `json:"log"` // its name: the origin of the checkpoints
+	Log       string  `json:"log"` // the log's name: the origin of its checkpoints
 	Records   int64   `json:"records"`
 	Root      string  `json:"root"`
-	Former    string  `json:"former_sha256"` // of the file with the checkpoints before the newest
-	PublicKey *string `json:"public_key"`    // null where the key named log was not at hand
+	Former    string  `json:"former_sha256"` // of the file with the earlier checkpoints
+	PublicKey *string `json:"public_key"`    // null if the key named log was not available
 }
 
-// under reports whether the manifest names the key that the newest checkpoint is signed by, if it names one.
+// under reports whether the manifest's key, if it has one, is the key that signed the newest checkpoint.
 func (t *exportedTree) under(by note.Verifier) bool {
 	if t.PublicKey == nil {
 		return true
@@ -29,16 +29,16 @@ func (t *exportedTree) under(by note.Verifier) bool {
 	return err == nil && named.Name() == by.Name() && named.KeyHash() == by.KeyHash()
 }
 
-// treeExport writes the log's tree beside the topics' files.
+// treeExport writes the log's tree next to the topics' files.
 type treeExport struct {
 	*tree.Export
 	reader tree.Reader
-	key    *tree.Key // nil: it was not at hand
+	key    *tree.Key // nil if it is not available
 	newest []byte
 	of     *tree.Checkpoint
 }
 
-// newTreeExport begins the export of the log's tree, up to its newest checkpoint, or goes on with one; nil for a log that has none.
+// newTreeExport begins or continues the export of the log's tree up to its newest checkpoint. It returns nil if the log has none.
 func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partitionReader, before *exported) (*treeExport, error) {
 	x, err := c.newestCheckpoint(ctx, log.end)
 	if err != nil || x.of == nil {
@@ -53,8 +53,8 @@ func (c *consumer) newTreeExport(ctx context.Context, dir string, log *partition
 	return x, err
 }
 
-// newestCheckpoint finds the log's newest checkpoint; of is nil for a log that has none. With the key named log at hand only checkpoints
-// and records count that it has made; without it, lapse verify finds what somebody else wrote.
+// newestCheckpoint finds the log's newest checkpoint; of is nil if the log has none. With the key named log only checkpoints and records
+// made with that key count; without it, lapse verify finds what others wrote.
 func (c *consumer) newestCheckpoint(ctx context.Context, end int64) (*treeExport, error) {
 	x := &treeExport{}
 	keys, err := logKeysOf(c.settings)
@@ -69,7 +69,7 @@ func (c *consumer) newestCheckpoint(ctx context.Context, end int64) (*treeExport
 		if keys != nil {
 			key, err := keys(of.Origin)
 			if err != nil {
-				return true, nil //nolint:nilerr // no log has such a name
+				return true, nil //nolint:nilerr // not a log's name
 			}
 			if _, _, ours := key.Resume(rec.Value); !ours {
 				return true, nil
@@ -85,7 +85,7 @@ func (c *consumer) newestCheckpoint(ctx context.Context, end int64) (*treeExport
 	return x, nil
 }
 
-// checkpointIn is the checkpoint that a record of the log has; nil for none, and for one that the key has not made.
+// checkpointIn returns the checkpoint in a log record; nil if it is not one, or if the key did not make it.
 func (x *treeExport) checkpointIn(rec *schemas.Record) ([]byte, *tree.Checkpoint) {
 	if !rec.IsFence() {
 		return nil, nil
@@ -106,7 +106,7 @@ func (x *treeExport) checkpointIn(rec *schemas.Record) ([]byte, *tree.Checkpoint
 	return note, of
 }
 
-// take takes a record of the log's partition.
+// take adds a record from the log's partition.
 func (x *treeExport) take(rec *schemas.Record) error {
 	if x == nil {
 		return nil
@@ -121,15 +121,15 @@ func (x *treeExport) take(rec *schemas.Record) error {
 		return nil
 	}
 	if !isLogRecord(rec) || !x.reader.Take(rec) || x.reader.Tree.Size() <= x.Size() {
-		return nil // the folder has it already
+		return nil // already in the folder
 	}
 	return x.Add(rec.Value)
 }
 
-// isLogRecord tells records of the log from fences and from what somebody else wrote.
+// isLogRecord tells log records from fences and from other writers' records.
 func isLogRecord(rec *schemas.Record) bool { return logRecordIn(rec) != nil }
 
-// logRecordIn is the log's record that a record of its topic has; nil for none.
+// logRecordIn parses a log record; nil if it is not one.
 func logRecordIn(rec *schemas.Record) *evidence.LogRecord {
 	if rec.IsFence() || rec.Header(schemas.HeaderOp) == "" {
 		return nil
@@ -141,7 +141,7 @@ func logRecordIn(rec *schemas.Record) *evidence.LogRecord {
 	return record
 }
 
-// close ends the export, and says what it is of.
+// close ends the export and returns its entry in the manifest.
 func (x *treeExport) close() (*exportedTree, error) {
 	if x == nil {
 		return nil, nil
@@ -157,7 +157,7 @@ func (x *treeExport) close() (*exportedTree, error) {
 	return of, nil
 }
 
-// told is what a person reads of it.
+// told describes the tree as text.
 func (t *exportedTree) told() string {
 	if t == nil {
 		return "; the log has no checkpoint yet, so the files cannot be verified"

@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// floorsOf are the floors of lapse.yaml, for the planner.
+// floorsOf converts the floors of lapse.yaml for the planner.
 func floorsOf(s *config.Settings) []policyfile.Floor {
 	floors := make([]policyfile.Floor, len(s.Floors))
 	for i, f := range s.Floors {
@@ -23,7 +23,7 @@ func floorsOf(s *config.Settings) []policyfile.Floor {
 	return floors
 }
 
-// keepAboveFloors refuses to let a policy delete that is below a floor of lapse.yaml, which may have been raised since.
+// keepAboveFloors refuses to start the deletion of a policy that is below a floor of lapse.yaml. The floor may have been raised since.
 func keepAboveFloors(ctx context.Context, db database.DB, s *config.Settings, p *record.InForce, c *change.Change) error {
 	if c.ToState != schemas.Arming && c.ToState != schemas.Armed || !c.Writes() {
 		return nil

@@ -61,7 +61,7 @@ it back, also for a policy that was dropped. A table's columns cannot be dropped
 	return cmd
 }
 
-// hider prints or runs what hides due rows.
+// hider prints or runs the statements that hide due rows.
 type hider struct {
 	*app
 	does    tables.Hider
@@ -69,7 +69,7 @@ type hider struct {
 	execute bool
 }
 
-// hidden is what `lapse hide` prints.
+// hidden is the result of `lapse hide`.
 type hidden struct {
 	Policy   string         `json:"policy"`
 	As       planner.HideAs `json:"as"`
@@ -120,7 +120,7 @@ func (c *hider) run(ctx context.Context) error {
 	return err
 }
 
-// read reads the policy and its table, as the catalog's owner.
+// read reads the policy and its table as the catalog's owner.
 func (c *hider) read(ctx context.Context) (*tables.Hiding, error) {
 	owner, _, err := c.openOwner(ctx, "lapse hide")
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *hider) read(ctx context.Context) (*tables.Hiding, error) {
 	c.does.Session = *owner
 	policies, err := policiesNamed(ctx, owner.Conn, []string{c.policy})
 	if err != nil && c.does.Drop {
-		// What hides rows outlives the policy.
+		// The view and function outlive the policy.
 		table, lookErr := record.LastTable(ctx, owner.Conn, c.policy)
 		if table != 0 {
 			c.does.TableOID = table
@@ -152,8 +152,8 @@ func (c *hider) read(ctx context.Context) (*tables.Hiding, error) {
 	return c.does.Preview(ctx, planner.HideUnder(&p.Definition))
 }
 
-// hidesMore refuses to put what a policy that deletes set rows hides in place of what the policy that sets them hides: there is one view,
-// and one function, for each table.
+// hidesMore refuses to let a policy that deletes replace the hiding of a policy that sets columns, because it would hide other rows: a table has
+// only one view and one function.
 func (c *hider) hidesMore(ctx context.Context, conn database.DB, p *record.InForce) error {
 	if c.does.Drop || p.Definition.Soft != nil {
 		return nil

@@ -47,26 +47,26 @@ the auditor holds the slot only briefly, and this command waits for it, up to ha
 	return cmd
 }
 
-// What `lapse history` finds beside the outcomes of the history check.
+// The outcomes of `lapse history` besides those of the history check.
 const (
 	outcomeRead    history.Outcome = "read"    // an auditor reads the slot and has passed the check
 	outcomePending history.Outcome = "checked" // an auditor has the slot and may still be checking
 	outcomeRefused history.Outcome = "refused" // the audit cannot start, for a reason other than its history
 )
 
-// historyView is what `lapse history` shows: both sides, and the outcome of comparing them.
+// historyView is the result of `lapse history`: both sides, and the outcome of the comparison.
 type historyView struct {
 	Outcome  history.Outcome `json:"standing"`
 	Why      string          `json:"why,omitempty"`
-	History  historyRow      `json:"history"` // in force in the database
+	History  historyRow      `json:"history"` // the one in force in the database
 	Database databaseSide    `json:"database"`
 	Slot     *slotSide       `json:"slot,omitempty"`
 	Log      *logSide        `json:"log,omitempty"`
-	Fork     string          `json:"fork,omitempty"` // up to where both are the same
-	Lost     *lostSide       `json:"lost,omitempty"` // what the log has above it
+	Fork     string          `json:"fork,omitempty"` // the last position that both share
+	Lost     *lostSide       `json:"lost,omitempty"` // what the log has after it
 	Next     []string        `json:"next"`
 
-	found *history.Result // nil where nothing was compared
+	found *history.Result // nil if nothing was compared
 }
 
 // historyRow is the row of lapse.history that is in force.
@@ -75,40 +75,40 @@ type historyRow struct {
 	At       time.Time `json:"at"`
 	By       string    `json:"by"`
 	Reason   string    `json:"reason"`
-	Timeline int32     `json:"timeline"` // of the server on which it was accepted, and the next one too
+	Timeline int32     `json:"timeline"` // the timeline of the server that accepted it; the next one is accepted too
 	System   string    `json:"system_identifier"`
 }
 
-// databaseSide is what the server says of itself.
+// databaseSide is the server's state.
 type databaseSide struct {
 	Timeline  int32       `json:"timeline"`
 	System    string      `json:"system_identifier"`
 	Written   schemas.LSN `json:"-"`
 	Started   time.Time   `json:"server_started"`
 	Heartbeat *time.Time  `json:"last_heartbeat,omitempty"`
-	Fresh     bool        `json:"-"` // a heartbeat was written lately, on this server since its start and in this history
+	Fresh     bool        `json:"-"` // this server wrote a heartbeat recently, since its start and in this history
 
 	Reaches string `json:"reaches"`
 }
 
-// slotSide is what the server says of the slot.
+// slotSide is the slot's state.
 type slotSide struct {
 	Name  string `json:"name"`
-	At    string `json:"at,omitempty"` // confirmed up to there; empty if the slot does not exist
+	At    string `json:"at,omitempty"` // the confirmed position; empty if the slot does not exist
 	State string `json:"state"`
 
-	reader   int32 // the process that streams from it; 0 for none
-	recorded bool  // it is the one that init has made last
+	reader   int32 // the process that streams from it; 0 if none does
+	recorded bool  // init made this slot last
 }
 
-// logSide is what the log says of itself.
+// logSide is the log's state.
 type logSide struct {
 	Topic     string     `json:"topic"`
 	Reaches   string     `json:"reaches,omitempty"` // empty if there is no log yet
 	Heartbeat *time.Time `json:"last_heartbeat,omitempty"`
 }
 
-// lostSide is what the log has and the database has not.
+// lostSide is what the log has and the database lacks.
 type lostSide struct {
 	Transactions uint64            `json:"transactions"`
 	Events       map[string]uint64 `json:"events"` // by cause
@@ -150,7 +150,7 @@ func (a *app) historyAsAuditor(ctx context.Context, conn *pgx.Conn, s *config.Se
 	return a.compareHistory(ctx, conn, s, auditor.AfterConnect)
 }
 
-// compareHistory reads both sides and compares them. It writes nothing and confirms nothing.
+// compareHistory reads and compares both sides. It writes nothing and confirms nothing.
 func (a *app) compareHistory(ctx context.Context, conn *pgx.Conn, s *config.Settings, admit pgconn.AfterConnectFunc) (*historyView, error) {
 	p := &historyView{Next: []string{}}
 	if err := p.readDatabase(ctx, conn); err != nil {
@@ -167,7 +167,7 @@ func (a *app) compareHistory(ctx context.Context, conn *pgx.Conn, s *config.Sett
 	if err != nil {
 		return nil, err
 	}
-	c.Stream.Logger = nil // its info lines are of no use here
+	c.Stream.Logger = nil // its info lines do not help here
 	if p.Log, err = a.readLogSide(ctx, s); err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (a *app) compareHistory(ctx context.Context, conn *pgx.Conn, s *config.Sett
 	return p, nil
 }
 
-// readDatabase reads the database's side.
+// readDatabase reads the database's state.
 func (p *historyView) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 	var standby bool
 	if err := conn.QueryRow(ctx, `select pg_is_in_recovery()`).Scan(&standby); err != nil {
@@ -217,8 +217,8 @@ func (p *historyView) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// compareServer is the comparison without a log: is the server the one that was accepted last, and its database the one that executors
-// remember? What they say of it counts too: this command may run where there is no memory.
+// compareServer compares without a log: is this the server that was accepted last, and is its database the one that the executors
+// remember? The executors' own answer counts too, because this command may run where their memory is not available.
 func (p *historyView) compareServer(ctx context.Context, conn *pgx.Conn, memory *state.Folder) error {
 	restored, err := guard.Restored(ctx, conn, memory)
 	if err != nil {
@@ -250,17 +250,15 @@ func (p *historyView) compareServer(ctx context.Context, conn *pgx.Conn, memory 
 }
 
 const (
-	// busySlotWait is how long the check is tried while somebody else has the slot. An auditor whose database is not the log's
-	// has it for a moment every five seconds.
+	// busySlotWait is how long the check retries while another process has the slot. An auditor whose database is not the log's holds it for a
+	// moment every five seconds.
 	busySlotWait = 20 * time.Second
-	// slotHeld is how long one process must have had the slot to count as an auditor that reads.
+	// slotHeld is how long one process must hold the slot to count as an auditor that reads.
 	slotHeld  = 8 * time.Second
 	slotPause = 250 * time.Millisecond
 )
 
-// check makes the history check as soon as nobody else has the slot, or finds that an auditor reads.
-//
-// It tells wait which process it waits for.
+// check runs the history check as soon as the slot is free, or finds that an auditor reads it. It passes wait the process that it waits for.
 func (p *historyView) check(ctx context.Context, conn *pgx.Conn, c audit.Config, wait func(reader int32)) error {
 	began, since, reader, told := time.Now(), time.Now(), int32(0), int32(-1)
 	for {
@@ -316,7 +314,7 @@ func (p *historyView) readSlot(ctx context.Context, conn *pgx.Conn, name string)
 	return nil
 }
 
-// setResult shows what the check found.
+// setResult sets the result of the check.
 func (p *historyView) setResult(found *history.Result) {
 	p.found, p.Outcome, p.Why = found, found.Outcome, found.Why
 	if found.Fork != (evidence.Reach{}) {
@@ -327,7 +325,7 @@ func (p *historyView) setResult(found *history.Result) {
 	}
 }
 
-// setRefusal shows what a person must fix. It returns any other error as it is.
+// setRefusal sets what a person must fix. It returns any other error unchanged.
 func (p *historyView) setRefusal(err error) error {
 	var refusal *history.RefusalError
 	var slot *replication.SlotError

@@ -50,14 +50,14 @@ With audit: off it accepts the server, its timeline and system, and the database
 	return cmd
 }
 
-// acceptedHistory is what `lapse history accept` did. Number is 0 where there was nothing to accept.
+// acceptedHistory is the result of `lapse history accept`. Number is 0 if there was nothing to accept.
 type acceptedHistory struct {
 	Number   int32           `json:"accepted"`
 	At       time.Time       `json:"at,omitzero"`
 	LogEnd   string          `json:"log_end,omitempty"`
 	Fork     string          `json:"fork,omitempty"`
-	Restated int             `json:"policies_restated"` // armed ones, which wait for the auditor
-	Outcome  history.Outcome `json:"standing"`          // before
+	Restated int             `json:"policies_restated"` // armed policies, which now wait for the auditor
+	Outcome  history.Outcome `json:"standing"`          // the outcome before
 }
 
 func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched bool) error {
@@ -99,7 +99,7 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched b
 	return a.printAccepted(done)
 }
 
-// confirmAccept shows both sides and asks, where there is somebody to ask.
+// confirmAccept shows both sides and asks for consent.
 func (a *app) confirmAccept(ctx context.Context, p *historyView, yes bool) error {
 	if !a.asJSON {
 		p.Next = nil
@@ -110,10 +110,10 @@ func (a *app) confirmAccept(ctx context.Context, p *historyView, yes bool) error
 	return a.confirm(ctx, yes, "go on with this database", "to look: lapse history", "nothing was accepted")
 }
 
-// twoHeartbeats is twice the time between two heartbeats: an auditor that is alive has written the log after that long.
+// twoHeartbeats is twice the interval of heartbeats: within that time a live auditor has written to the log.
 const twoHeartbeats = 2 * time.Minute
 
-// watchLog makes sure that no other auditor is alive: if this database is a copy, the one of the original may be.
+// watchLog makes sure that no other auditor writes to the log: if this database is a copy, the original's auditor may still run.
 func (a *app) watchLog(ctx context.Context, s *config.Settings, last time.Time) error {
 	watch := twoHeartbeats - time.Since(last)
 	if last.IsZero() || watch <= 0 {
@@ -134,11 +134,9 @@ func (a *app) watchLog(ctx context.Context, s *config.Settings, last time.Time) 
 
 var errHistoryChanged = errors.New("another session has accepted a history in the meantime: look again with lapse history")
 
-// writeHistory writes the next history with all gates locked: no batch runs meanwhile, and later batches see it. Armed policies
-// wait for the auditor from then on.
-//
-//	crash before the commit    nothing is accepted
-//	crash after it             the auditor goes on; the executor notes the position that it must pass
+// writeHistory writes the next history while it has all gates locked: no batch runs meanwhile, and later batches see it. From then on
+// armed policies wait for the auditor. A crash before the commit accepts nothing. After it, the auditor continues and the executor
+// notes the position that the auditor must pass.
 func writeHistory(ctx context.Context, owner *site.Session, p *historyView, reason string) (*acceptedHistory, error) {
 	done := &acceptedHistory{Outcome: p.Outcome}
 	highest := int64(p.History.Number)

@@ -10,10 +10,10 @@ import (
 	"lapse/schemas"
 )
 
-// maxLogRead is how many records are read back from the log's end, at most, to find a heartbeat. There is one a minute.
+// maxLogRead is the largest number of records to read backward from the log's end in search of a heartbeat. There is one a minute.
 const maxLogRead = 100_000
 
-// readLogSide reads how far the log reaches, and its last heartbeat.
+// readLogSide reads the log's end position and its last heartbeat.
 func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, error) {
 	client, err := a.newClient(s)
 	if err != nil {
@@ -43,7 +43,7 @@ func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, er
 	return l, c.silence(err)
 }
 
-// add takes a record, newest first.
+// add takes a record. Newer records come first.
 func (l *logSide) add(r *evidence.LogRecord) {
 	if l.Reaches == "" {
 		l.Reaches = r.Reach.String()

@@ -10,7 +10,7 @@ import (
 	"lapse/audit/history"
 )
 
-// advise says what to type next.
+// advise adds the commands to run next.
 func (p *historyView) advise() {
 	going := p.Outcome == history.OutcomeStraight || p.Outcome == history.OutcomeGap || p.Outcome == history.OutcomePromoted
 	if l := p.Log; going && l.Heartbeat != nil && p.Database.Started.After(*l.Heartbeat) {
@@ -74,7 +74,7 @@ func (p *historyView) verdict() string {
 	}
 }
 
-// printHistory prints both sides, the verdict, and what to type.
+// printHistory prints both sides, the verdict, and the commands to run next.
 func (a *app) printHistory(p *historyView) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	p.printSides(w)
@@ -114,7 +114,7 @@ func (p *historyView) printSides(w io.Writer) {
 	}
 }
 
-// String is the counts for a person.
+// String formats the counts.
 func (l *lostSide) String() string {
 	parts := []string{counted(l.Transactions, "transaction")}
 	for _, cause := range causes() {
@@ -125,7 +125,7 @@ func (l *lostSide) String() string {
 	return strings.Join(append(parts, counted(l.Heartbeats, "heartbeat")), ", ")
 }
 
-// instant writes a time for a person; "never" for none.
+// instant formats a time; nil is "never".
 func instant(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return "never"

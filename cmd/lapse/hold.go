@@ -35,7 +35,7 @@ The login must be a member of the catalog's owner. It needs no right on the tabl
 	return cmd
 }
 
-// holdNumber reads the number of a hold.
+// holdNumber parses a hold's number.
 func holdNumber(text string) (schemas.HoldID, error) {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 {
@@ -44,7 +44,7 @@ func holdNumber(text string) (schemas.HoldID, error) {
 	return schemas.HoldID(n), nil
 }
 
-// oneHold wants the number of one hold.
+// oneHold requires exactly one argument, a hold's number.
 func oneHold(verb string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
@@ -54,7 +54,7 @@ func oneHold(verb string) cobra.PositionalArgs {
 	}
 }
 
-// holdError marks what is the fault of the command line.
+// holdError marks errors that the command line caused.
 func holdError(err error) error {
 	var mistaken *holds.Error
 	if errors.As(err, &mistaken) {
@@ -102,7 +102,7 @@ When the hold is over, its keys or its condition are deleted. The record says th
 	return cmd
 }
 
-// coolingOff is how long a hold that is released stays enforced, 0 for not at all.
+// coolingOff is how long a released hold stays enforced; 0 for not at all.
 func coolingOff(after string, now bool) (time.Duration, error) {
 	switch {
 	case now && after != "":
@@ -120,7 +120,7 @@ func coolingOff(after string, now bool) (time.Duration, error) {
 	return time.Duration(days) * 24 * time.Hour, nil
 }
 
-// changeHold does something to a hold, and prints and returns what became of it.
+// changeHold changes a hold, and prints and returns its new state.
 func (a *app) changeHold(ctx context.Context, id schemas.HoldID, change func(owner *site.Session) error) (*holds.Record, error) {
 	owner, _, err := a.openOwner(ctx, "lapse hold")
 	if err != nil {
@@ -155,7 +155,7 @@ func readHold(ctx context.Context, owner *site.Session, id schemas.HoldID) (*hol
 	return nil, wrongUsage("there is no hold %d: lapse hold list --all prints all", id)
 }
 
-// holdLine is a hold in one line.
+// holdLine describes a hold in one line.
 func holdLine(r *holds.Record) string {
 	what := "a condition on " + cmp.Or(strings.Join(r.Columns, ", "), "nothing: all rows")
 	if r.Keys != nil {
@@ -199,13 +199,13 @@ It ends with 3 where policies stop because they cannot enforce a hold (its table
 	return cmd
 }
 
-// holdList is what `lapse hold list` prints.
+// holdList is the result of `lapse hold list`.
 type holdList struct {
 	Holds  []holds.Record `json:"holds"`
-	Faults []string       `json:"faults"` // what is wrong with them, with what to do
+	Faults []string       `json:"faults"` // what is wrong with the holds, and what to do
 }
 
-// listHolds prints the holds, and what is wrong with them.
+// listHolds prints the holds and their faults.
 func (a *app) listHolds(ctx context.Context, owner *site.Session, all bool) error {
 	if err := holds.Finish(ctx, owner); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (a *app) printHolds(records []holds.Record) error {
 	return a.printTable(t)
 }
 
-// holdOn is what a hold is on, in a word or two.
+// holdOn says in a word or two what a hold covers.
 func holdOn(r *holds.Record) string {
 	switch {
 	case r.Keys != nil:
@@ -261,7 +261,7 @@ func holdOn(r *holds.Record) string {
 	return "condition"
 }
 
-// shownHold is what `lapse hold show` prints.
+// shownHold is the result of `lapse hold show`.
 type shownHold struct {
 	*holds.Record
 	Changes []holds.Change `json:"changes"`

@@ -45,7 +45,7 @@ Exit codes: 0 everything was carried over; 3 something was not, or not in the sa
 	flags.StringVarP(&c.out, "output", "o", "", "write the policies into this `file`")
 	flags.BoolVar(&c.force, "force", false, "replace the file that -o names")
 	a.jsonFlag(cmd)
-	_ = cmd.MarkFlagFilename("file") // fails for a flag that is not there
+	_ = cmd.MarkFlagFilename("file") // fails if the command lacks the flag
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(importer.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -57,17 +57,17 @@ type importing struct {
 	force           bool
 }
 
-// imported is what `lapse import` prints.
+// imported is the result of `lapse import`.
 type imported struct {
 	From     string `json:"from"`
-	File     string `json:"file"` // that was written, "" for none
+	File     string `json:"file"` // the written file, or "" for none
 	Policies int    `json:"policies"`
-	Found    int    `json:"found"` // what deletes rows there
-	Lost     int    `json:"lost"`  // of it, what was not carried over, or not in the same way
+	Found    int    `json:"found"` // the things that delete rows there
+	Lost     int    `json:"lost"`  // those that were not carried over, or not with the same effect
 	Text     string `json:"text"`  // the policy file
 }
 
-// longestImport is more than anybody's DDL.
+// longestImport is larger than any real DDL.
 const longestImport = 64 << 20
 
 func (c *importing) run(ctx context.Context) error {
@@ -109,7 +109,7 @@ func (c *importing) run(ctx context.Context) error {
 	return err
 }
 
-// items reads what there is, from the file or from the catalog.
+// items reads what to import, from the file or from the catalog.
 func (c *importing) items(ctx context.Context, source importer.Source) (items []importer.Item, err error) {
 	text := ""
 	if c.file != "" {
@@ -159,7 +159,7 @@ func (c *importing) read() (string, error) {
 	return strings.TrimPrefix(string(body), "\ufeff"), err
 }
 
-// mayWrite refuses to replace a file, before anything is asked.
+// mayWrite refuses to replace a file, before the command asks anything.
 func (c *importing) mayWrite() error {
 	if _, err := os.Lstat(c.out); c.out != "" && err == nil && !c.force {
 		return wrongUsage("%s is there already: name another file, or replace it with --force", c.out)
@@ -167,7 +167,7 @@ func (c *importing) mayWrite() error {
 	return nil
 }
 
-// write makes the file. One that somebody made meanwhile is not replaced either.
+// write creates the file. It does not replace one that appeared meanwhile.
 func (c *importing) write(text []byte) error {
 	if c.out == "" {
 		return nil

@@ -9,14 +9,12 @@ import (
 	"lapse/internal/setup/apply"
 )
 
-// connectToIndex opens a session of the applying login's own, in which indexes are made and dropped in the name of their
-// tables' owners.
+// connectToIndex opens a session of the applying login. In it indexes are created and dropped in the name of their tables' owners.
 func (a *applier) connectToIndex(ctx context.Context) (*pgx.Conn, error) {
 	return a.open(ctx, a.settings, session{command: "lapse apply", to: a.settings.Database.Owner, superuser: true})
 }
 
-// tellIndex is told how far an index is that is made: one line that changes where a person watches, otherwise a line of the log
-// for each phase.
+// tellIndex reports the progress of an index build: on a terminal in one line that changes, elsewhere as a log line for each phase.
 func (a *applier) tellIndex() func(apply.IndexProgress) {
 	var last apply.IndexProgress
 	return func(p apply.IndexProgress) {

@@ -63,14 +63,14 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 	return cmd
 }
 
-// initialiser installs what the settings say. See internal/setup for the steps.
+// initialiser installs according to the settings. See internal/setup for the steps.
 type initialiser struct {
 	*app
 	settings *config.Settings
 	newSlot  bool
 }
 
-// initReport is what `lapse init` prints.
+// initReport is the result of `lapse init`.
 type initReport struct {
 	Catalog  catalogReport  `json:"catalog"`
 	Done     []install.Made `json:"done"`
@@ -78,11 +78,11 @@ type initReport struct {
 	Next     []string       `json:"next"`
 }
 
-// catalogReport is what became of the schema "lapse".
+// catalogReport is what init did with the schema "lapse".
 type catalogReport struct {
 	Did     string `json:"did"`     // made, upgraded or nothing
-	Found   int    `json:"found"`   // the version before, 0 for none
-	Version int    `json:"version"` // the version that it has
+	Found   int    `json:"found"`   // the version before, or 0 for none
+	Version int    `json:"version"` // the version now
 }
 
 func reportCatalog(found int) catalogReport {
@@ -129,7 +129,7 @@ func (i *initialiser) run(ctx context.Context) (*initReport, error) {
 	return r, nil
 }
 
-// applyAgain says how to bring policies back whose functions another lapse wrote.
+// applyAgain says how to restore the functions of policies that another version of lapse wrote.
 func applyAgain(policies []schemas.PolicyName) string {
 	names := make([]string, len(policies))
 	for i, name := range policies {
@@ -139,7 +139,7 @@ func applyAgain(policies []schemas.PolicyName) string {
 		strings.Join(names, ", "))
 }
 
-// installer is what the settings say of an installation.
+// installer configures an installation from the settings.
 func (i *initialiser) installer() (o install.Installer, err error) {
 	s := i.settings
 	o = install.Installer{

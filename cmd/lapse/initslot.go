@@ -9,7 +9,7 @@ import (
 	"lapse/planner/database"
 )
 
-// goesOn says how the log goes on with a slot that was made again, as far as that can be checked.
+// goesOn says how the log continues with a slot that was made again, as far as that can be checked.
 func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
 	const look = "lapse history shows whether the log and the database agree"
 	if err := i.settings.RequireSink(); err != nil {

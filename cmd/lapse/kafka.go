@@ -12,7 +12,7 @@ import (
 	"lapse/internal/config"
 )
 
-// kafkaConfig is how to reach the brokers of the settings.
+// kafkaConfig returns the connection settings of the brokers.
 func (a *app) kafkaConfig(s *config.Settings) (kafka.Config, error) {
 	if err := s.RequireSink(); err != nil {
 		return kafka.Config{}, err
@@ -30,14 +30,14 @@ func (a *app) kafkaConfig(s *config.Settings) (kafka.Config, error) {
 	}, nil
 }
 
-// defaultCopies is how many copies a topic gets if nothing is configured and there are enough brokers.
+// defaultCopies is the number of a topic's copies if nothing is configured and there are enough brokers.
 const defaultCopies = 3
 
-// brokersTimeout is how long a broker has for an answer.
+// brokersTimeout is the time limit for a broker's answer.
 const brokersTimeout = 10 * time.Second
 
-// copies is how many copies of a topic the cluster can hold, up to defaultCopies. It asks until a broker answers or ctx
-// ends. The brokers' own default is one copy: evidence would be lost with a disk.
+// copies returns how many copies of a topic the cluster can hold, up to defaultCopies. It retries until a broker answers or ctx
+// ends. The brokers' own default is one copy: one broken disk would lose evidence.
 func (a *app) copies(ctx context.Context, cfg kafka.Config) (int, error) {
 	transport := &kafkago.Transport{TLS: cfg.TLS, SASL: cfg.SASL}
 	defer transport.CloseIdleConnections()

@@ -13,8 +13,8 @@ import (
 	"lapse/schemas"
 )
 
-// checkKeys refuses keys that are not those the database was installed with. Under another tag key Lapse's own deletions
-// come out as unverified.
+// checkKeys refuses keys other than those the database was installed with. With another tag key, Lapse's own deletions would count as
+// unverified.
 func checkKeys(s *config.Settings, i *site.Installation, names ...config.KeyName) error {
 	given, err := fingerprints(s, i, names...)
 	if err != nil {
@@ -33,7 +33,7 @@ func checkKeys(s *config.Settings, i *site.Installation, names ...config.KeyName
 	return invalid(err)
 }
 
-// otherKey says where the key is that is not the one on record.
+// otherKey describes a key that is not the recorded one and says where it comes from.
 func otherKey(s *config.Settings, e *site.KeysError) error {
 	err := fmt.Errorf("%s: %w", s.Keys.Place(config.KeyName(e.Name)), e)
 	if e.Name == string(config.HashKey) || e.Name == string(config.LogKey) {
@@ -42,8 +42,8 @@ func otherKey(s *config.Settings, e *site.KeysError) error {
 	return err
 }
 
-// fingerprints are those of the keys, as the database may have them on record. Another key named hash or log may follow the recorded one, which
-// is then among the former ones; the log says from which position on.
+// fingerprints returns the keys' fingerprints for comparison with those on record. The key named hash or log may be a successor of the recorded
+// one, which is then among its former keys. The log says from which position on the successor applies.
 func fingerprints(s *config.Settings, i *site.Installation, names ...config.KeyName) (map[string]string, error) {
 	given, err := s.Keys.Fingerprints(names...)
 	if err != nil || i == nil {
@@ -66,8 +66,8 @@ func fingerprints(s *config.Settings, i *site.Installation, names ...config.KeyN
 	return given, nil
 }
 
-// lackingKeys refuses to make keys for a database that is installed: with a second set, what was deleted under the first
-// could no longer be told from a forgery.
+// lackingKeys refuses to make keys for a database that is already installed. With new keys, deletions under the old ones would look like
+// forgeries.
 func lackingKeys(s *config.Settings, i *site.Installation, missing []config.KeyName) error {
 	var recorded []string
 	for _, name := range slices.Sorted(maps.Keys(i.Keys)) {
@@ -78,8 +78,8 @@ func lackingKeys(s *config.Settings, i *site.Installation, missing []config.KeyN
 		joined(missing), config.ErrNoKey, s.Keys.Dir, strings.Join(recorded, ", "), s.Keys.Dir))
 }
 
-// keys makes the keys where nobody configured any, or where --keys says, unless the database is installed with others. It
-// returns their fingerprints.
+// keys makes the keys if none are configured, or where --keys says, unless the database was installed with others. It returns their
+// fingerprints.
 func (i *initialiser) keys(before *site.Installation) (found map[string]string, made string, err error) {
 	source := i.settings.Keys
 	missing := source.Missing(config.KeyNames()...)
@@ -103,8 +103,8 @@ func (i *initialiser) keys(before *site.Installation) (found map[string]string, 
 	return found, made, invalid(i.addMonths(before, found))
 }
 
-// addMonths makes the keys of months that are missing, unless the file is another one than the database knows, which is refused. A file that
-// cannot be changed from here is said to be short by lapse doctor.
+// addMonths makes the keys of a year's months if the file named rows ends within two months. It skips a file that is not the recorded one:
+// another check refuses that. It fails if the keys come from a variable, which it cannot change.
 func (i *initialiser) addMonths(before *site.Installation, found map[string]string) error {
 	if before != nil && before.Keys[string(config.RowsKey)] != found[string(config.RowsKey)] {
 		return nil

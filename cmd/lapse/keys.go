@@ -32,11 +32,11 @@ receipt shows one row and says nothing of any other.`,
 	return cmd
 }
 
-// keyList is what `lapse keys list` prints.
+// keyList is the result of `lapse keys list`.
 type keyList struct {
 	Keys      []listedKey   `json:"keys"`
-	PublicKey *string       `json:"public_key"` // of the log; null where its name is not known
-	Unknown   string        `json:"unknown"`    // why it is not
+	PublicKey *string       `json:"public_key"` // the log's; null if the log's name is unknown
+	Unknown   string        `json:"unknown"`    // why it is unknown
 	Epochs    []listedEpoch `json:"epochs"`
 }
 
@@ -53,7 +53,7 @@ type listedEpoch struct {
 	Fingerprint string        `json:"fingerprint"`
 }
 
-// keyUses says what each key is for.
+// keyUses describes the use of each key.
 var keyUses = map[config.KeyName]string{
 	config.TagKey: "signs what executors claim", config.LogKey: "signs the log", config.RowsKey: "commits to rows, a key for each month",
 	config.HashKey: "hides values of keys",
@@ -127,7 +127,7 @@ func (a *app) listKeys(ctx context.Context, s *config.Settings) (*keyList, error
 	return list, nil
 }
 
-// publicKey is what the log's checkpoints verify with.
+// publicKey returns the public key of the log's checkpoints.
 func (a *app) publicKey(ctx context.Context, s *config.Settings) (string, error) {
 	name := s.LogName
 	if name == "" {
@@ -156,7 +156,7 @@ func (a *app) publicKey(ctx context.Context, s *config.Settings) (string, error)
 	return key.Public(), nil
 }
 
-// logKeysOf makes the key named log that of a log of some name, with those that it follows; nil where it is not at hand.
+// logKeysOf derives the key of a log by name, with its former keys, from the key named log; nil if that is not available.
 func logKeysOf(s *config.Settings) (of func(name string) (*tree.Key, error), err error) {
 	secret, err := s.Keys.Load(config.LogKey)
 	if errors.Is(err, config.ErrNoKey) {
@@ -172,7 +172,7 @@ func logKeysOf(s *config.Settings) (of func(name string) (*tree.Key, error), err
 	return func(name string) (*tree.Key, error) { return tree.NewKey(secret, name, former...) }, nil
 }
 
-// print is what a person reads.
+// print prints the list as text.
 func (l *keyList) print(a *app) (err error) {
 	line := func(format string, args ...any) {
 		if err == nil {
@@ -196,17 +196,17 @@ func (l *keyList) print(a *app) (err error) {
 	return err
 }
 
-// rotatedKeys is what `lapse keys rotate` prints.
+// rotatedKeys is the result of `lapse keys rotate`.
 type rotatedKeys struct {
 	Added []schemas.Epoch `json:"added"`
 	Until schemas.Epoch   `json:"until"` // the last month with a key
-	Log   *rotatedLog     `json:"log"`   // null without --log
+	Log   *rotatedLog     `json:"log"`   // null unless --log is given
 }
 
-// rotatedLog is what became of the key named log.
+// rotatedLog describes the rotation of the key named log.
 type rotatedLog struct {
-	Fingerprint string `json:"fingerprint"` // of the key that follows
-	Former      string `json:"former"`      // the file with the one that it follows
+	Fingerprint string `json:"fingerprint"` // the new key's
+	Former      string `json:"former"`      // the file with the former key
 }
 
 func (a *app) keysRotateCommand() *cobra.Command {
@@ -281,7 +281,7 @@ func parseEpochs(texts []string) (epochs []schemas.Epoch, err error) {
 	return epochs, nil
 }
 
-// rotateLog makes another key for the log.
+// rotateLog makes a new key for the log.
 func (a *app) rotateLog(s *config.Settings) error {
 	key, former, err := s.Keys.RotateLog()
 	if err != nil {

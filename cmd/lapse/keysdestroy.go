@@ -14,13 +14,13 @@ import (
 	"lapse/schemas"
 )
 
-// destroyedKey is what `lapse keys destroy` prints.
+// destroyedKey is the result of `lapse keys destroy`.
 type destroyedKey struct {
 	Epoch   schemas.Epoch `json:"epoch"`
-	Remains []string      `json:"remains"` // what opens rows of the month all the same
+	Remains []string      `json:"remains"` // what can still reveal rows of the month
 }
 
-// remains is what the destruction of a month's key does not reach.
+// remains lists what the destruction of a month's key does not reach.
 var remains = []string{
 	"copies of the key file: on other machines that audit, and in backups; replace or remove them",
 	"receipts that were given: each opens its row still",
@@ -79,7 +79,7 @@ Give the changed file to every machine that audits, and start the auditors again
 	return cmd
 }
 
-// mayDestroy is an error while something names rows of a month.
+// mayDestroy returns an error while anything still names rows of a month.
 func (a *app) mayDestroy(ctx context.Context, s *config.Settings, epoch schemas.Epoch, now time.Time) error {
 	end := epoch.Next().Begin()
 	if now.Before(end) {
@@ -114,7 +114,7 @@ func (a *app) mayDestroy(ctx context.Context, s *config.Settings, epoch schemas.
 	return c.logIsPast(ctx, end)
 }
 
-// noneBefore is an error while a topic has a record of before an instant.
+// noneBefore returns an error while a topic has a record from before an instant.
 func (c *consumer) noneBefore(ctx context.Context, topic string, end time.Time) error {
 	readers, err := c.partitionsOf(ctx, topic)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *consumer) noneBefore(ctx context.Context, topic string, end time.Time) 
 	return nil
 }
 
-// logIsPast is an error while the auditor may still have to commit to rows of before an instant.
+// logIsPast returns an error while the auditor may still have to commit to rows from before an instant.
 func (c *consumer) logIsPast(ctx context.Context, end time.Time) error {
 	past := false
 	err := c.client.Backward(ctx, c.settings.Topics.Log, 0, -1, func(rec *schemas.Record, _ int64) (bool, error) {
@@ -158,7 +158,7 @@ func (c *consumer) logIsPast(ctx context.Context, end time.Time) error {
 	return c.silence(err)
 }
 
-// ledgerHasNone is an error while the ledger has batches of a month.
+// ledgerHasNone returns an error while the ledger has batches of a month.
 func (a *app) ledgerHasNone(ctx context.Context, s *config.Settings, epoch schemas.Epoch) error {
 	conn, err := a.open(ctx, s, session{command: "lapse keys destroy", to: s.Database.Executor, role: s.Roles.Executor})
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"lapse/schemas"
 )
 
-// isMarker says whether a record is no deletion, but says something of the order of all events.
+// isMarker reports whether a record is not a deletion but concerns the order of all events.
 func isMarker(r *schemas.Record) bool {
 	op := r.Header(schemas.HeaderOp)
 	return op == evidence.Gap.String() || op == evidence.Rewind.String()
 }
 
-// markerBody is what a gap or a rewind says beyond its headers, in any format.
+// markerBody is the content of a gap or a rewind in addition to its headers, in any format.
 type markerBody struct {
 	Lapse markerFacts `json:"lapse"`
 	Data  struct {    // of a CloudEvent
@@ -36,7 +36,7 @@ func (m *markerBody) facts() *markerFacts {
 	return &m.Lapse
 }
 
-// markerLine says in words what a marker means for a consumer of the topics.
+// markerLine explains to a consumer of the topics what a marker means.
 func markerLine(r *schemas.Record) string {
 	op := r.Header(schemas.HeaderOp)
 	var body markerBody

@@ -10,17 +10,17 @@ import (
 	"lapse/internal/status"
 )
 
-// meter shows on a terminal how far the executor has come, in one line, below what is logged. Safe for concurrent use.
+// meter shows the executor's progress on a terminal, in one line below the log. Safe for concurrent use.
 type meter struct {
 	out io.Writer
 	now func() time.Time
 
 	mu   sync.Mutex
 	at   time.Time
-	line string // what is shown now
+	line string // the line that is shown now
 }
 
-// meterInterval is as often as a person can read.
+// meterInterval is the shortest time between two updates of the line.
 const meterInterval = 200 * time.Millisecond
 
 const clearLine = "\r\x1b[K"
@@ -36,7 +36,7 @@ func (m *meter) show(p executor.Progress) {
 	fmt.Fprint(m.out, clearLine+m.line)
 }
 
-// meterLine is what a person sees of a run that is under way.
+// meterLine describes a run in progress.
 func meterLine(p *executor.Progress) string {
 	line := fmt.Sprintf("%s: %s deleted", p.Policy, counted(p.Deleted+p.Cascaded, "row"))
 	if p.Expected > 0 {
@@ -52,7 +52,7 @@ func meterLine(p *executor.Progress) string {
 	return line
 }
 
-// Write writes what is logged above the line.
+// Write writes log output above the line.
 func (m *meter) Write(text []byte) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +69,7 @@ func (m *meter) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// clear takes the line away.
+// clear removes the line.
 func (m *meter) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"lapse/internal/status"
 )
 
-// pageSession bounds what the page asks: a database that is slow is not asked more, and nothing is written.
+// pageSession bounds the page's queries: they end early on a slow database, and they write nothing.
 var pageSession = map[string]string{"statement_timeout": "2s", "lock_timeout": "1s", "default_transaction_read_only": "on"}
 
-// newPage makes the status page of serve. It reads as the executor, whose login serve has anyway. auditor is nil where there is none.
+// newPage makes serve's status page. It reads as the executor, whose login serve already has. auditor is nil if there is none.
 func (a *app) newPage(ctx context.Context, s *config.Settings, auditor *auditor) (*page.Page, error) {
 	name, err := s.Database.Name()
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *app) newPage(ctx context.Context, s *config.Settings, auditor *auditor)
 	return page.New(ctx, c)
 }
 
-// published reads the auditor's counter of events.
+// published reads the auditor's event counter.
 func (a *auditor) published() (n page.Published) {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(a.config.Metrics.Published()); err != nil {

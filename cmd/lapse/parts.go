@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// part is something that runs until its context ends. If run returns an error, the part cannot go on, and the process ends: a
-// person must act.
+// part runs until its context ends. If run returns an error, the part cannot continue and the process ends, because a person must act.
 type part struct {
 	name string
 	run  func(ctx context.Context) error
@@ -17,11 +16,11 @@ type part struct {
 	stop time.Duration
 }
 
-// errAbandoned says that a part did not stop in its time.
+// errAbandoned says that a part did not stop in time.
 var errAbandoned = errors.New("it did not stop in time")
 
-// runParts runs all parts until ctx ends, a part fails, or a part is done: it returns without an error. Then it stops them one
-// after the other, in the order given, each in its own time. It returns the errors of all parts, and logs none of them.
+// runParts runs all parts until ctx ends, a part fails, or a part returns without an error. Then it stops the parts one after the other in
+// the given order, each within its own time. It returns the errors of all parts and logs none of them.
 func runParts(ctx context.Context, log *slog.Logger, parts ...part) error {
 	ctx, over := context.WithCancel(ctx)
 	defer over()
@@ -33,7 +32,7 @@ func runParts(ctx context.Context, log *slog.Logger, parts ...part) error {
 	}
 	all := make([]*running, 0, len(parts))
 	for _, p := range parts {
-		// Not ctx's child: a part stops when it is its turn, not when the first one does.
+		// Not ctx's child: each part stops in its turn, not all at once.
 		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
 		r := &running{part: p, cancel: cancel, done: make(chan struct{})}
@@ -58,7 +57,7 @@ func runParts(ctx context.Context, log *slog.Logger, parts ...part) error {
 			if r.err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", r.name, r.err))
 			}
-		case <-limit.C: // it is left running; the process ends
+		case <-limit.C: // abandoned: the process ends anyway
 			failed = append(failed, fmt.Errorf("%s: %w (%v)", r.name, errAbandoned, r.stop))
 		}
 		limit.Stop()

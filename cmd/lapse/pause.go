@@ -32,14 +32,14 @@ Policies that are paused by themselves stay paused: "lapse policy resume NAME".`
 	})
 }
 
-// maxReason is how many characters of a reason, and of a matter, the log has. It keeps them for ever.
+// maxReason is the largest number of characters of a reason or a matter. The log keeps them forever.
 const maxReason = 200
 
 const reasonFlag = "`why`, in 200 characters at most: the log keeps it for ever, so name a ticket and no person"
 
 func checkReason(reason string) error { return checkKept("--reason", reason) }
 
-// checkKept refuses a text that is longer than the log has it.
+// checkKept refuses a text that is too long for the log.
 func checkKept(flag, text string) error {
 	if utf8.RuneCountInString(text) > maxReason {
 		return wrongUsage("%s: more than %d characters: the log keeps it for ever, so name a ticket and no person", flag, maxReason)
@@ -74,7 +74,7 @@ func (a *app) haltCommand(halted bool, cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// halt turns the switch. Under the gates' lock no batch runs, and those that come later see the row.
+// halt sets the switch while it has the gates locked: no batch runs meanwhile, and later batches see the row.
 func (a *app) halt(ctx context.Context, halted bool, reason string) (*status.Halt, error) {
 	owner, _, err := a.openOwner(ctx, "lapse pause")
 	if err != nil {

@@ -116,12 +116,12 @@ func (c *surveyor) printCounts(s *survey.Survey) {
 	}
 }
 
-// printWay says how the rows are found, and in which shards.
+// printWay says how the executor finds the rows, and in which shards.
 func (c *surveyor) printWay(s *survey.Survey) {
 	order := slices.Clone(s.Order)
 	for i, by := range order {
 		if len(by) > 64 {
-			order[i] = "when a row is due" // an expression that --sql and --json print
+			order[i] = "when a row is due" // for an expression; --sql and --json print it
 		}
 	}
 	inOrder := "in the order of " + strings.Join(order, ", ")
@@ -150,7 +150,7 @@ func (c *surveyor) printWay(s *survey.Survey) {
 	c.line("shards", "%s", shards)
 }
 
-// named are relations by name, with --verbose all of them.
+// named lists relations by name: the first few, or with --verbose all of them.
 func (c *surveyor) named(all []database.Relation) string {
 	names := database.Names(all)
 	if more := len(names) - namedParts; more > 0 && !c.verbose {
@@ -159,7 +159,7 @@ func (c *surveyor) named(all []database.Relation) string {
 	return strings.Join(names, ", ")
 }
 
-// few is a text of many lines without most of them; --verbose has all.
+// few shortens a text of many lines; --verbose prints all of it.
 func (c *surveyor) few(text string) string {
 	lines := strings.Split(text, "\n")
 	if more := len(lines) - 2*namedParts; more > 0 && !c.verbose {
@@ -168,7 +168,7 @@ func (c *surveyor) few(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// printTime says how long it takes by itself, and at what speed.
+// printTime says how long the deletion takes if nothing else runs, and at what speed.
 func (c *surveyor) printTime(s *survey.Survey) {
 	takes := "less than a second"
 	if s.Estimate >= time.Second {
@@ -193,7 +193,7 @@ func (c *surveyor) printTime(s *survey.Survey) {
 	}
 }
 
-// foundBy names the index that PostgreSQL would use; of a small table it may read all though there is one.
+// foundBy names the index that PostgreSQL would use. PostgreSQL may still read a small table as a whole.
 func foundBy(s *survey.Survey) string {
 	switch {
 	case s.Shape == functions.ShapeHeap:
@@ -206,7 +206,7 @@ func foundBy(s *survey.Survey) string {
 	return fmt.Sprintf("%s %s", s.Method, s.Index)
 }
 
-// rowsOf is a number of rows with how good it is.
+// rowsOf formats a number of rows and how reliable it is.
 func rowsOf(rows int64, are survey.Count) string {
 	switch are {
 	case survey.MoreThan:
@@ -221,10 +221,10 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 }
 
-// namedParts is how many partitions a line names.
+// namedParts is the largest number of partitions that a line names.
 const namedParts = 5
 
-// dropped names partitions, and says how many rows are in them by the catalog.
+// dropped names partitions and says how many rows they have according to the catalog.
 func dropped(all []survey.Drop) string {
 	names, rows, known := make([]string, 0, namedParts+1), int64(0), true
 	for i, d := range all {

@@ -13,7 +13,7 @@ import (
 	"lapse/planner/policyfile"
 )
 
-// standardInput is the name of a policy file that is read from there.
+// standardInput is the name for reading a policy file from standard input.
 const standardInput = "-"
 
 // errNoPolicyFile says that -f is missing.
@@ -22,10 +22,9 @@ var errNoPolicyFile error = &usageError{"name the policy file: -f FILE"}
 // policyFilesFlag is the usage of -f.
 const policyFilesFlag = "the policy `file`, or a folder of them, or - for standard input; may be repeated"
 
-// readPolicyFiles reads the policy files that -f names, as one: a folder stands for all its *.yaml and *.yml files but the
-// hidden ones, by name. All that is wrong in them, and the files that cannot be read, are among the file's Problems: a
-// command that needs them whole asks Difference, or checks it itself. The policies are under the floors of lapse.yaml. The
-// error is for a wrong command line or lapse.yaml.
+// readPolicyFiles reads the policy files of -f as one. A folder stands for all its *.yaml and *.yml files in order of their names, except
+// hidden ones. Mistakes in the files and unreadable files become the file's Problems: a command that needs all files asks Difference or
+// checks them itself. The floors of lapse.yaml apply to the policies. An error means a wrong command line or a wrong lapse.yaml.
 func (a *app) readPolicyFiles(names []string) (*policyfile.File, error) {
 	file, err := a.parsePolicyFiles(names)
 	if err != nil {
@@ -39,7 +38,7 @@ func (a *app) readPolicyFiles(names []string) (*policyfile.File, error) {
 	return file, nil
 }
 
-// parsePolicyFiles reads the files alone.
+// parsePolicyFiles parses the files without checking them against lapse.yaml.
 func (a *app) parsePolicyFiles(names []string) (*policyfile.File, error) {
 	if len(names) == 0 {
 		return nil, errNoPolicyFile
@@ -68,13 +67,13 @@ func (a *app) parsePolicyFiles(names []string) (*policyfile.File, error) {
 	return file, nil
 }
 
-// policyFilesAt returns the files that a name stands for.
+// policyFilesAt returns the files that a name or folder stands for.
 func policyFilesAt(name string) ([]string, error) {
 	if name == standardInput {
 		return []string{name}, nil
 	}
 	if info, err := os.Stat(name); err != nil || !info.IsDir() {
-		return []string{filepath.Clean(name)}, nil // what is wrong with it is said when it is read
+		return []string{filepath.Clean(name)}, nil // reading it reports the error
 	}
 	entries, err := os.ReadDir(name)
 	if err != nil {
@@ -93,7 +92,7 @@ func policyFilesAt(name string) ([]string, error) {
 	return files, nil
 }
 
-// readPolicyText reads a byte more than a policy file may have, so that the parser refuses what is longer.
+// readPolicyText reads one byte more than a policy file may have, so that the parser refuses longer files.
 func (a *app) readPolicyText(name string) (body []byte, err error) {
 	in := a.in
 	if name != standardInput {
@@ -107,7 +106,7 @@ func (a *app) readPolicyText(name string) (body []byte, err error) {
 	return io.ReadAll(io.LimitReader(in, yamldoc.MaxFile+1))
 }
 
-// withProblemsOf is an error that came before the policy files were read, beside what is wrong in them.
+// withProblemsOf adds the mistakes in the policy files to an error that came before they were read.
 func (a *app) withProblemsOf(names []string, err error) error {
 	file, unread := a.parsePolicyFiles(names)
 	if unread != nil {
@@ -116,9 +115,9 @@ func (a *app) withProblemsOf(names []string, err error) error {
 	return withProblems(file, err)
 }
 
-// withProblems is an error that kept the database from being asked about a file, beside what is wrong in the file itself.
+// withProblems adds the mistakes in a file to an error that kept the command from asking the database about it.
 func withProblems(file *policyfile.File, err error) error {
-	var more yamldoc.Errors // of lapse.yaml
+	var more yamldoc.Errors // those in lapse.yaml
 	switch {
 	case len(file.Problems) == 0:
 		return err

@@ -53,7 +53,7 @@ func (a *app) readRecord(ctx context.Context, name string) (*record.Policy, erro
 	return readPolicyRecord(ctx, conn, name)
 }
 
-// showStep prints a step, and below it what it changed.
+// showStep prints a step of the history and, below it, what changed.
 func showStep(a *app, s *status.Step) {
 	fmt.Fprintf(a.out, "%s  %s\n", s.At.UTC().Format(time.RFC3339), onOneLine(s.Text()))
 	for _, line := range s.Details() {

@@ -13,8 +13,8 @@ import (
 	"lapse/schemas"
 )
 
-// openReader opens a session that reads the catalog, with the least that the login may have: the executor's rights, or else the
-// auditor's, or the catalog's owner's.
+// openReader opens a session that reads the catalog with the fewest rights that the login has: those of the executor, else of the auditor,
+// else of the catalog's owner.
 func (a *app) openReader(ctx context.Context) (*pgx.Conn, *config.Settings, error) {
 	s, err := a.settings()
 	if err != nil {
@@ -31,7 +31,7 @@ func (a *app) openReader(ctx context.Context) (*pgx.Conn, *config.Settings, erro
 	return conn, s, nil
 }
 
-// becomeReader lets a session be the first of our roles that its login is a member of, and checks the installation.
+// becomeReader sets the session's role to the first of these roles that the login is a member of, and checks the installation.
 func becomeReader(ctx context.Context, conn *pgx.Conn, s *config.Settings) error {
 	roles := []string{s.Roles.Executor, s.Roles.Auditor, s.Roles.Owner}
 	var role string
@@ -57,7 +57,7 @@ func becomeReader(ctx context.Context, conn *pgx.Conn, s *config.Settings) error
 	return err
 }
 
-// readPolicyRecord returns what is on record of a policy, and refuses a name that never was one.
+// readPolicyRecord returns the record of a policy. It refuses a name that was never recorded.
 func readPolicyRecord(ctx context.Context, conn *pgx.Conn, name string) (*record.Policy, error) {
 	kept, err := record.Load(ctx, conn, schemas.PolicyName(name))
 	if err != nil || kept != nil {

@@ -16,11 +16,11 @@ import (
 	"lapse/schemas"
 )
 
-// stateCommand is one of the commands that say something about policies beside their file. Each takes the gates and no lock on a
-// user's table, and returns when no batch runs under what was in force.
+// stateCommand is a command that changes the state of policies without a policy file. Each one locks the gates but not the users'
+// tables. When it returns, no batch runs under the former state.
 type stateCommand struct {
 	use, short, long, example string
-	arms                      bool // it is the yes to what is due
+	arms                      bool // it accepts what is due
 	change                    func(ctx context.Context, conn *pgx.Conn, p *record.InForce, version schemas.PolicyVersion) (change.Change, error)
 }
 
@@ -60,7 +60,7 @@ what was armed last: it is held back then, until "lapse policy arm".`,
 	}
 }
 
-// armPolicy says yes to a version, 0 for the one that waits. A yes that could be meant for either of two is refused.
+// armPolicy arms a version; 0 stands for the only one that waits. It refuses if the command could mean either of two.
 func armPolicy(_ context.Context, _ *pgx.Conn, p *record.InForce, version schemas.PolicyVersion) (change.Change, error) {
 	if version == 0 && p.Waiting() != nil && p.Tripped != nil {
 		return change.Change{}, wrongUsage("policy %s: its breaker stopped version %d, and version %d is held back: say with --version which one you mean: nothing was changed",
@@ -113,18 +113,18 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	return cmd
 }
 
-// yes is what a person says of policies, and of how much.
+// yes is what the user accepts: policies, and how much of what is due.
 type yes struct {
 	command *stateCommand
 	reason  string
-	version schemas.PolicyVersion // 0: whichever waits
-	accept  int64                 // rows; 0: those that were due
+	version schemas.PolicyVersion // 0 for the one that waits
+	accept  int64                 // rows; 0 for all that were due
 }
 
-// rowCount is the number of rows that a flag says. Its zero value is a flag that was not given.
+// rowCount is a flag's number of rows. Its zero value means that the flag was not given.
 type rowCount int64
 
-// String is the number, "" for a flag that was not given.
+// String is the number, or "" if the flag was not given.
 func (c *rowCount) String() string {
 	if *c == 0 {
 		return ""
@@ -132,7 +132,7 @@ func (c *rowCount) String() string {
 	return strconv.FormatInt(int64(*c), 10)
 }
 
-// Set takes what somebody wrote. No row at all is refused: it would be taken for a flag that was not given, which accepts all that is due.
+// Set parses the number. It refuses 0, which would count as a missing flag, and that accepts everything that is due.
 func (c *rowCount) Set(text string) error {
 	rows, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || rows < 1 {
@@ -142,12 +142,12 @@ func (c *rowCount) Set(text string) error {
 	return nil
 }
 
-// Type is the flag's argument in the help.
+// Type is the name of the flag's argument in the help.
 func (c *rowCount) Type() string { return "rows" }
 
-// howMany refuses a yes that says more, or less, than it seems to. A number of rows is for policies whose breaker asks:
-// elsewhere it would limit nothing. Where the breaker asks there must be a number: after --accept of some rows a plain yes
-// would let all others go. A yes to a version that is held back does not answer what stopped the version in force.
+// howMany refuses an answer that accepts more, or less, than it seems to. A number of rows is allowed only for policies whose breaker is
+// open: elsewhere it would limit nothing. An open breaker requires a number: after --accept of some rows, a plain yes would
+// accept all others. To arm a held-back version does not close the breaker of the version in force.
 func (y *yes) howMany(p *record.InForce, c *change.Change) error {
 	asks := p.Tripped != nil && c.ToVersion == p.Version
 	switch {
@@ -161,28 +161,28 @@ func (y *yes) howMany(p *record.InForce, c *change.Change) error {
 	return nil
 }
 
-// stateChange is what became of one policy.
+// stateChange is what a command did to one policy.
 type stateChange struct {
 	Policy      schemas.PolicyName    `json:"policy"`
 	Version     schemas.PolicyVersion `json:"version"`
-	FromVersion schemas.PolicyVersion `json:"from_version"` // in force before
+	FromVersion schemas.PolicyVersion `json:"from_version"` // the version in force before
 	From        schemas.State         `json:"from_state"`
 	To          schemas.State         `json:"to_state"`
-	HeldBack    schemas.PolicyVersion `json:"held_back"` // the version that waits for a yes; 0 for none
+	HeldBack    schemas.PolicyVersion `json:"held_back"` // the version that waits to be accepted; 0 for none
 	HeldAgainst string                `json:"held_against,omitempty"`
 	Changed     bool                  `json:"changed"`
-	Accepted    int64                 `json:"accepted,omitempty"` // rows that an open breaker lets go, once
+	Accepted    int64                 `json:"accepted,omitempty"` // rows that an open breaker allows, once
 
 	auditOff bool
-	heldBack string // which version waits, and for what
+	heldBack string // which version waits, and why
 }
 
-// stateChanges are what `lapse policy arm`, pause and resume print.
+// stateChanges is the result of `lapse policy arm`, pause and resume.
 type stateChanges struct {
 	Policies []stateChange `json:"policies"`
 }
 
-// String is the line for a person.
+// String describes the change in one line.
 func (s *stateChange) String() string {
 	version := fmt.Sprint(s.Version)
 	if s.FromVersion != s.Version {
@@ -207,7 +207,7 @@ func (s *stateChange) String() string {
 	return text
 }
 
-// changeStates changes policies one after the other, each in a transaction of its own. All names are checked first.
+// changeStates changes policies one by one, each in its own transaction. It checks all names first.
 func (a *app) changeStates(
 	ctx context.Context, names []string, said yes,
 ) ([]stateChange, error) {
@@ -255,7 +255,7 @@ func (a *app) changeStates(
 	return changed, nil
 }
 
-// policiesNamed returns the policies in force with these names, each once, in the names' order.
+// policiesNamed returns the policies in force with these names, each once, in the order of the names.
 func policiesNamed(ctx context.Context, conn *pgx.Conn, names []string) ([]record.InForce, error) {
 	all, err := record.LoadInForce(ctx, conn)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"lapse/internal/status"
 )
 
-// printPolicies prints a line for each policy, and below them what a person should know.
+// printPolicies prints a line for each policy and, below them, notes.
 func (a *app) printPolicies(l *status.List) error {
 	for _, text := range l.Whole() {
 		fmt.Fprintln(a.out, onOneLine(text))

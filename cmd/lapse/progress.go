@@ -8,41 +8,41 @@ import (
 	"time"
 )
 
-// progress says on stderr how far a command is that takes long: on a terminal in one line that changes, elsewhere in the log. nil says nothing.
-// Safe for concurrent use.
+// progress reports the progress of a long command on stderr: on a terminal in one line that changes, elsewhere in the log. A nil progress
+// reports nothing. Safe for concurrent use.
 type progress struct {
 	out   io.Writer
 	log   *slog.Logger
-	shows bool // a person watches
+	shows bool // stderr is a terminal
 	unit  string
 
 	mu    sync.Mutex
-	timer *time.Timer // nil once it has ended
+	timer *time.Timer // nil after end
 	step  string
 	nth   int
 	of    int
-	line  string // what stands there
+	line  string // the line that is shown now
 }
 
-// What takes less than progressAfter is not spoken of. Later the line is as new as a person can read, and the log has one every progressInterval.
+// Commands shorter than progressAfter report nothing. After that the terminal's line is updated often, the log every progressInterval.
 const (
 	progressAfter    = 2 * time.Second
 	progressInterval = 5 * time.Second
 )
 
-// progress begins to watch a command that goes through policies, or what unit says.
+// progress starts to report a command's progress through policies, or through units.
 func (a *app) progress(unit string) *progress {
 	if !a.patient {
 		return nil
 	}
 	p := &progress{out: a.err, log: a.log, shows: a.shows, unit: unit}
-	p.mu.Lock() // the first tick waits for its timer
+	p.mu.Lock() // the first tick waits until timer is set
 	defer p.mu.Unlock()
 	p.timer = time.AfterFunc(progressAfter, p.tick)
 	return p
 }
 
-// at is told that step has come to the nth of so many.
+// at records that the command is at the nth of so many steps.
 func (p *progress) at(step string, nth, of int) {
 	if p == nil {
 		return
@@ -72,7 +72,7 @@ func (p *progress) tick() {
 	}
 }
 
-// end takes the line away.
+// end removes the line.
 func (p *progress) end() {
 	if p == nil {
 		return
