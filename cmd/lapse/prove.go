@@ -54,7 +54,7 @@ files named rows and, for the check of what is written, log must be at hand.`,
 	return cmd
 }
 
-// prover writes receipts.
+// prover makes receipts.
 type prover struct {
 	*app
 	table, out, dir string
@@ -63,20 +63,20 @@ type prover struct {
 	settings *config.Settings
 	source   evidenceSource
 	keys     schemas.EpochKeys
-	log      *tree.Key // nil: it is not at hand
+	log      *tree.Key // nil if it is not available
 	signed   []byte    // the newest checkpoint
 	newest   *tree.Checkpoint
-	forgot   bool // a topic of events begins later than it did
+	forgot   bool // a topic of events has lost its beginning
 	tried    bool
 }
 
-// deletion is one that was found.
+// deletion is a deletion that was found.
 type deletion struct {
 	facts   rows.Facts
 	columns []string
-	leaf    int64  // of its transaction's record; -1: there is none
-	record  []byte // that record, once it was read a second time
-	gone    string // why it never happened; empty if it did
+	leaf    int64  // the index of its transaction's record; -1 if there is none
+	record  []byte // that record, after the second pass
+	gone    string // why it did not happen; empty if it did
 	chunks  rows.Chunks
 	proof   tlog.RecordProof
 	prover  *tree.Prover
@@ -125,7 +125,7 @@ func (p *prover) run(ctx context.Context) (err error) {
 	return err
 }
 
-// hashKeys lets rows be found whose keys are hidden.
+// hashKeys loads the keys that find rows with hidden keys.
 func (p *prover) hashKeys() {
 	if hash, err := p.settings.Keys.Load(config.HashKey); err == nil {
 		p.key.hashes = append(p.key.hashes, hash)
@@ -135,7 +135,7 @@ func (p *prover) hashKeys() {
 	}
 }
 
-// open opens what is read.
+// open opens the sources.
 func (p *prover) open(ctx context.Context) (closes func(), err error) {
 	if p.dir != "" {
 		files, err := (&verifier{dir: p.dir}).files(ctx)
@@ -160,7 +160,7 @@ func (p *prover) open(ctx context.Context) (closes func(), err error) {
 	return c.client.Close, nil
 }
 
-// find looks for the deletions of the row among the events.
+// find searches the events for deletions of the row.
 func (p *prover) find(ctx context.Context) (found []*deletion, err error) {
 	topics := p.source.topicNames()
 	for _, topic := range []string{topics.System, topics.User} {
@@ -182,7 +182,7 @@ func (p *prover) find(ctx context.Context) (found []*deletion, err error) {
 	return found, nil
 }
 
-// deletionIn is what an event says of the row; nil where it is of another.
+// deletionIn returns the deletion that an event reports; nil if it is of another row.
 func (p *prover) deletionIn(rec *schemas.Record) *deletion {
 	op := rec.Header(schemas.HeaderOp)
 	if op != evidence.Delete.String() && op != evidence.SoftDelete.String() && op != evidence.Move.String() ||
@@ -202,7 +202,7 @@ func (p *prover) deletionIn(rec *schemas.Record) *deletion {
 	return d
 }
 
-// hidesKey reports whether an event has hashes in place of a key because its policy wants that, and not because the key is long.
+// hidesKey reports whether an event has hashes in place of a key because its policy asks for that, not because the key is too long.
 func hidesKey(rec *schemas.Record) bool {
 	var body struct {
 		Lapse struct {
@@ -222,7 +222,7 @@ func hidesKey(rec *schemas.Record) bool {
 	return len(body.Lapse.Hashed)+len(body.Data.Lapse.Hashed) > 0 && len(body.Lapse.Sizes)+len(body.Data.Lapse.Sizes) == 0
 }
 
-// prove makes a receipt's deletions of what was found.
+// prove makes a receipt's deletions from those that were found.
 func (p *prover) prove(ctx context.Context, found []*deletion, result *proven) (receipt []rows.Deletion, err error) {
 	if err := p.findCheckpoint(ctx); err != nil {
 		return nil, err
@@ -248,7 +248,7 @@ func (p *prover) prove(ctx context.Context, found []*deletion, result *proven) (
 	return receipt, nil
 }
 
-// proveOne makes one deletion of a receipt, and checks it as its holder will.
+// proveOne makes one deletion of a receipt, and checks it as the receipt's holder will.
 func (p *prover) proveOne(d *deletion) (*rows.Deletion, *provenDeletion, error) {
 	switch {
 	case d.gone != "":

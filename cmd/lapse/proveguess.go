@@ -12,20 +12,20 @@ import (
 	"lapse/schemas"
 )
 
-// guesser tries a row's key against the commitments of transactions whose events are gone.
+// guesser tries a row's key against the commitments of transactions whose events no longer exist.
 type guesser struct {
 	*prover
 	identity  []byte
-	published [][]byte // what an event may have in its place; nil is nothing
+	published [][]byte // what an event may have in place of the key; nil for nothing
 	open      map[replication.Position]*guessed
 	found     []*deletion
 }
 
-// guessed is a transaction that deleted from the table.
+// guessed is a transaction that deleted rows of the table.
 type guessed struct {
 	leaf  int64
 	kinds []evidence.Tally
-	facts rows.Facts // of any of its rows, but for what differs
+	facts rows.Facts // the facts that its rows share
 	key   schemas.Key
 }
 
@@ -49,7 +49,7 @@ func newGuesser(p *prover) *guesser {
 	return g
 }
 
-// transaction takes a transaction's record. One of a single row is tried at once: its root is the commitment.
+// transaction takes a transaction's record. It tries a transaction of a single row at once, because the root is its commitment.
 func (g *guesser) transaction(leaf int64, record *evidence.LogRecord, c *evidence.TransactionContent) {
 	if c.Rows == nil || len(c.Rows.Root) != tlog.HashSize || g.keys[c.Rows.Epoch] == nil {
 		return
@@ -72,7 +72,7 @@ func (g *guesser) transaction(leaf int64, record *evidence.LogRecord, c *evidenc
 	g.open[at] = one
 }
 
-// find reads the commitments of the others.
+// find reads the other transactions' commitments and tries them.
 func (g *guesser) find(ctx context.Context) ([]*deletion, error) {
 	err := g.source.each(ctx, g.source.topicNames().Proofs, func(rec *schemas.Record) error {
 		from, all, ok := rows.ChunkOf(rec)

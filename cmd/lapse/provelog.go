@@ -15,7 +15,7 @@ import (
 	"lapse/schemas"
 )
 
-// findCheckpoint finds the newest checkpoint, and the log's key where that is at hand.
+// findCheckpoint finds the newest checkpoint and, if available, the log's key.
 func (p *prover) findCheckpoint(ctx context.Context) (err error) {
 	keys, err := logKeysOf(p.settings)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *prover) findCheckpoint(ctx context.Context) (err error) {
 	return nil
 }
 
-// leaves hands over the values of the log's records, as leaves of its tree.
+// leaves passes the values of the log's records as leaves of its tree.
 func (p *prover) leaves(ctx context.Context, take func(leaf int64, value []byte) error) error {
 	reader := tree.Reader{Tree: tree.New(p.log)}
 	return p.source.each(ctx, p.source.topicNames().Log, func(rec *schemas.Record) error {
@@ -60,7 +60,7 @@ func (p *prover) leaves(ctx context.Context, take func(leaf int64, value []byte)
 	})
 }
 
-// readLog finds the records of the deletions, and what became of them. Where topics of events have forgotten, it tries the key.
+// readLog finds the records of the deletions, and whether a later rewind undid them. If event topics have lost their beginning, it tries the key.
 func (p *prover) readLog(ctx context.Context, found []*deletion) ([]*deletion, error) {
 	at := map[replication.Position][]*deletion{}
 	for _, d := range found {
@@ -86,7 +86,7 @@ func (p *prover) readLog(ctx context.Context, found []*deletion) ([]*deletion, e
 		case *evidence.TransactionContent:
 			place := replication.Position{History: record.History, Timeline: record.Timeline, Commit: c.CommitLSN}
 			if c.Further {
-				return nil // the first of the transaction's records has the root
+				return nil // only the transaction's first record has the root
 			}
 			for _, d := range at[place] {
 				d.leaf = leaf
@@ -116,7 +116,7 @@ func (p *prover) readLog(ctx context.Context, found []*deletion) ([]*deletion, e
 	return found, err
 }
 
-// readProofs reads the commitments of the transactions.
+// readProofs reads the transactions' commitments.
 func (p *prover) readProofs(ctx context.Context, found []*deletion) error {
 	at := map[replication.Position][]*deletion{}
 	for _, d := range found {

@@ -9,11 +9,11 @@ import (
 	"lapse/audit/rows"
 )
 
-// proven is what `lapse prove` prints.
+// proven is the result of `lapse prove`.
 type proven struct {
-	File      string           `json:"file"` // "": nothing was found
+	File      string           `json:"file"` // "" if nothing was found
 	Deletions []provenDeletion `json:"deletions"`
-	Missing   []string         `json:"missing"` // deletions that were found and cannot be shown, and why
+	Missing   []string         `json:"missing"` // deletions that were found but cannot be shown, and why
 	Searched  string           `json:"searched"`
 }
 
@@ -26,8 +26,8 @@ type provenDeletion struct {
 	XID       uint32    `json:"xid"`
 	LSN       string    `json:"commit_lsn"`
 	Log       string    `json:"log"`
-	Record    int64     `json:"record"`  // its number in the log, from 0
-	Records   int64     `json:"records"` // that the checkpoint covers
+	Record    int64     `json:"record"`  // the record's number in the log, from 0
+	Records   int64     `json:"records"` // the number of records that the checkpoint covers
 }
 
 func provenOf(s *rows.Shown) *provenDeletion {
@@ -37,7 +37,7 @@ func provenOf(s *rows.Shown) *provenDeletion {
 	}
 }
 
-// searched says where was looked, and what that leaves open.
+// searched says where lapse searched, and what the search leaves open.
 func (p *prover) searched() string {
 	switch {
 	case !p.forgot:
@@ -49,7 +49,7 @@ func (p *prover) searched() string {
 	}
 }
 
-// print is what a person reads.
+// print prints the result as text.
 func (r *proven) print(a *app) (err error) {
 	line := func(format string, args ...any) {
 		if err == nil {
@@ -74,7 +74,7 @@ func (r *proven) print(a *app) (err error) {
 	return err
 }
 
-// sentence says what a receipt shows.
+// sentence describes a deletion of a receipt.
 func (d *provenDeletion) sentence() string {
 	var did string
 	switch d.Op {

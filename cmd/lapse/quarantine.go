@@ -76,7 +76,7 @@ there are any.`,
 	return cmd
 }
 
-// quarantineList is what `lapse quarantine list` prints, and changedRows what retry and forgive do.
+// quarantineList is the result of `lapse quarantine list`, and changedRows that of retry and forgive.
 type (
 	quarantineList struct {
 		Rows []tables.Quarantined `json:"rows"`
@@ -97,7 +97,7 @@ func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]
 	return rows, quarantineMistake(err)
 }
 
-// quarantineMistake marks an error as one of the command line where a policy or a key is named that is not there.
+// quarantineMistake marks an error as the command line's fault if it names a policy or a key that does not exist.
 func quarantineMistake(err error) error {
 	var policy *tables.UnknownPolicyError
 	var keys *tables.UnknownKeysError
@@ -139,7 +139,7 @@ func (a *app) printQuarantine(rows []tables.Quarantined) error {
 	return nil
 }
 
-// quarantineTable has a line for each row.
+// quarantineTable makes a table with a line for each row.
 func (a *app) quarantineTable(rows []tables.Quarantined) *table {
 	t := newTable("POLICY…", "KEY…", "SQLSTATE", "TRIES")
 	if a.verbose {
@@ -155,7 +155,7 @@ func (a *app) quarantineTable(rows []tables.Quarantined) *table {
 	return t
 }
 
-// inTheWay names what kept a row from being deleted, "-" where PostgreSQL gave no name.
+// inTheWay names what kept a row from being deleted; "-" if PostgreSQL gave no name.
 func inTheWay(r *tables.Quarantined) string {
 	switch {
 	case r.Constraint != "":
@@ -168,7 +168,7 @@ func inTheWay(r *tables.Quarantined) string {
 	return "-"
 }
 
-// quarantineChange does something with rows in quarantine, and returns how many.
+// quarantineChange changes rows in quarantine, and returns their number.
 type quarantineChange func(ctx context.Context, s *site.Session, policy schemas.PolicyName, keys [][]string) (int64, error)
 
 func (a *app) quarantineChangeCommand(verb, short, long, done string, change quarantineChange) *cobra.Command {
@@ -219,7 +219,7 @@ which "lapse quarantine list" shows them.`,
 	return cmd
 }
 
-// rowKeys reads keys as a person writes them. A value of one column that begins like an array is written as an array of one.
+// rowKeys parses keys as a person writes them: a text, or a JSON array of texts. A single value that begins with [ needs an array.
 func rowKeys(texts []string) ([][]string, error) {
 	keys := make([][]string, len(texts))
 	for i, text := range texts {

@@ -6,10 +6,10 @@ import (
 	"lapse/internal/durable"
 )
 
-// reportWriter writes a report into a file, or several, and says which.
+// reportWriter writes a report to one or more files, and returns their names.
 type reportWriter func(a *app, name string, made *madeReport) (files []string, err error)
 
-// reportForm is the form of a report by its file's ending.
+// reportForm chooses a report's form by its file's suffix.
 func reportForm(name string) (reportWriter, error) {
 	switch filepath.Ext(name) {
 	case ".json":

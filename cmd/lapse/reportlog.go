@@ -12,23 +12,23 @@ import (
 	"lapse/schemas"
 )
 
-// reportedLog is a log that is read several times, from its topic or from a folder, and verified each time.
+// reportedLog is a log, in its topic or in a folder. A report reads it several times and verifies it each time.
 type reportedLog struct {
 	app       *app
-	name      string // of the log's key
-	place     string // that faults are of
+	name      string // the log's name
+	place     string // the place that faults name
 	verifier  note.Verifier
-	key       *tree.Key // nil: not at hand
+	key       *tree.Key // nil if it is not available
 	known     [][]byte
 	witnesses []*tree.Witness
 	quorum    int
 	each      func(ctx context.Context, take func(rec *schemas.Record, offset, end int64) error) error
 	close     func()
 
-	found *tree.Streamed // of the last pass
+	found *tree.Streamed // the result of the last pass
 }
 
-// openReported finds the log, its key, and what others know of it.
+// openReported finds the log, its key, and the checkpoints that others have.
 func (r *reporter) openReported(ctx context.Context, v *verified) (log *reportedLog, err error) {
 	if r.dir != "" {
 		log, err = r.openReportedFolder(ctx, v)
@@ -100,8 +100,8 @@ func (r *reporter) openReportedTopic(ctx context.Context, v *verified) (*reporte
 	return log, nil
 }
 
-// pass reads the log once: every record is a leaf of one tree, each checkpoint signs that tree as it was, and the records follow one another.
-// signed is nil where nobody wants the checkpoints.
+// pass reads the log once. It checks that every record is a leaf of one tree, that each checkpoint signs that tree at its size, and that the
+// records follow one another. signed is nil if the caller does not need the checkpoints.
 func (l *reportedLog) pass(ctx context.Context, step string, take taker, signed func(report.Checkpoint)) error {
 	stream := &tree.Stream{Place: l.place, Verifier: l.verifier, Key: l.key, Known: l.known, Witnesses: l.witnesses, Quorum: l.quorum}
 	if signed != nil {
@@ -121,7 +121,7 @@ func (l *reportedLog) pass(ctx context.Context, step string, take taker, signed 
 	defer far.end()
 	err := l.each(ctx, func(rec *schemas.Record, offset, end int64) error {
 		far.at(step, int(offset)+1, int(end))
-		record := logRecordIn(rec) // what cannot be read is somebody else's
+		record := logRecordIn(rec) // an unreadable record is another writer's
 		leaf, err := stream.Record(rec, offset, record != nil)
 		if err != nil || leaf < 0 {
 			return err
@@ -146,7 +146,7 @@ func (l *reportedLog) pass(ctx context.Context, step string, take taker, signed 
 	return nil
 }
 
-// tell fills in what was found.
+// tell copies the findings to the report.
 func (l *reportedLog) tell(v *verified) {
 	v.seen(l.found.Seen, l.found.Cosigned)
 	v.unsigned(l.found)

@@ -11,7 +11,7 @@ import (
 	"lapse/internal/durable"
 )
 
-// build names this program in a page: the same one makes the same bytes.
+// build identifies this program in a page. The same program always writes the same bytes.
 func build() string {
 	v := readVersions()
 	name := v.Version
@@ -24,7 +24,7 @@ func build() string {
 	return name
 }
 
-// document is what a page or a CSV shows.
+// document is the content of a page or a CSV.
 func (m *madeReport) document() (*page.Document, error) {
 	switch {
 	case m.redacted != nil:
@@ -36,7 +36,7 @@ func (m *madeReport) document() (*page.Document, error) {
 	return page.New(m.report, build(), m.witnesses), nil
 }
 
-// writeReportHTML writes the report as a page, signed where the log's key is at hand.
+// writeReportHTML writes the report as a page, and signs it if the log's key is available.
 func writeReportHTML(a *app, name string, made *madeReport) ([]string, error) {
 	d, err := made.document()
 	if err != nil {
@@ -57,11 +57,11 @@ func writeReportHTML(a *app, name string, made *madeReport) ([]string, error) {
 	return []string{name}, durable.Write(name, text)
 }
 
-// logKey is the key named log for a log of this name; nil where it is not at hand.
+// logKey derives the key of the log of that name; nil if the key named log is not available.
 func (a *app) logKey(name string) (*tree.Key, error) {
 	s, err := a.settings()
 	if err != nil {
-		return nil, nil //nolint:nilerr // there are no settings here
+		return nil, nil //nolint:nilerr // there are no settings on this machine
 	}
 	secret, err := s.Keys.Load(config.LogKey)
 	if errors.Is(err, config.ErrNoKey) {
@@ -74,8 +74,7 @@ func (a *app) logKey(name string) (*tree.Key, error) {
 	return key, invalid(err)
 }
 
-// writeReportCSV writes each table into a file of its own: the verdicts into the one that was named, since a CSV has one table, and the others
-// beside it.
+// writeReportCSV writes one file for each table, since a CSV has one table: the verdicts to the named file, the others next to it.
 func writeReportCSV(_ *app, name string, made *madeReport) ([]string, error) {
 	d, err := made.document()
 	if err != nil {
@@ -95,13 +94,13 @@ func writeReportCSV(_ *app, name string, made *madeReport) ([]string, error) {
 	return names, nil
 }
 
-// certificateOf says whether a certificate is wanted, and of what.
+// certificateOf is the subject of a certificate, if one is requested.
 type certificateOf struct {
 	wanted bool
-	matter string // empty: of the policy
+	matter string // empty for the policy
 }
 
-// checkEdition refuses flags that do not go together.
+// checkEdition refuses flags that exclude each other.
 func (r *reporter) checkEdition(month string) error {
 	c := &r.certificate
 	switch {
@@ -124,7 +123,7 @@ func (r *reporter) checkEdition(month string) error {
 	return nil
 }
 
-// edit makes the edition that is wanted of what was made.
+// edit makes the requested edition of a document.
 func (r *reporter) edit(made *madeReport) error {
 	if made.of = r.certificate; !r.redacted {
 		return nil
@@ -132,7 +131,7 @@ func (r *reporter) edit(made *madeReport) error {
 	return made.redact()
 }
 
-// redact makes the edition for others.
+// redact makes the edition for outsiders.
 func (m *madeReport) redact() (err error) {
 	if m.redacted, err = m.report.Redact(); err != nil {
 		return invalid(err)

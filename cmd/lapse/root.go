@@ -18,16 +18,16 @@ import (
 	"lapse/internal/yamldoc"
 )
 
-// app is what every command has: where it reads and writes, what the environment says, and the shared flags.
+// app is what all commands share: input and output, the environment, and the common flags.
 type app struct {
 	in        io.Reader
 	out, err  io.Writer
 	env       config.Environment
-	variables []string   // names of the environment's variables
-	asks      bool       // there is a person who can answer a question
-	shows     bool       // there is a person who watches
-	patient   bool       // how far a long command is, is said
-	width     func() int // of the terminal that results go to; nil where they go elsewhere
+	variables []string   // the names of the environment's variables
+	asks      bool       // standard input and stderr are terminals
+	shows     bool       // stderr is a terminal
+	patient   bool       // long commands report their progress
+	width     func() int // the width of stdout's terminal; nil if stdout is not a terminal
 
 	configFiles []string // more than one for `lapse status`
 	overrides   config.Overrides
@@ -35,12 +35,12 @@ type app struct {
 	logLevel    string
 	asJSON      bool
 	verbose     bool
-	answer      envelope // with asJSON
+	answer      envelope // used with asJSON
 	warnings    warnings
 
-	log     *slog.Logger // set before a command runs
-	started bool         // the command line was understood
-	warned  sync.Once    // of a superuser's login
+	log     *slog.Logger // set before the command runs
+	started bool         // the command line was valid
+	warned  sync.Once    // of the warning about a superuser's login
 }
 
 const (
@@ -57,7 +57,7 @@ func execute(ctx context.Context, args []string, a *app) int {
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.started {
 		err = &usageError{err.Error()}
-		a.asJSON = a.asJSON || slices.Contains(args, "--json") // what is after a mistake was not read
+		a.asJSON = a.asJSON || slices.Contains(args, "--json") // the parser stops at the first mistake
 	}
 	if a.asJSON && (a.answer.Result != nil || err != nil && !results.begun) {
 		err = errors.Join(err, a.answerJSON(command.CommandPath(), err))
@@ -66,14 +66,14 @@ func execute(ctx context.Context, args []string, a *app) int {
 	return exitCode(err)
 }
 
-// result is where results go. It knows whether there is any.
+// result is where results go. It records whether there was any output.
 type result struct {
 	to    io.Writer
 	begun bool
 	raw   bool
 }
 
-// Write shows what would make a terminal show something else than what is there. In JSON the escape means the same.
+// Write replaces characters that would make a terminal show something else. In JSON the escape means the same.
 func (r *result) Write(text []byte) (int, error) {
 	r.begun = true
 	if r.raw {
@@ -83,7 +83,7 @@ func (r *result) Write(text []byte) (int, error) {
 	return len(text), err
 }
 
-// raw is where SQL and events go: they are run, or compared, byte for byte.
+// raw is the output for SQL and events, which programs run or compare byte by byte.
 func (a *app) raw() io.Writer {
 	if r, ok := a.out.(*result); ok {
 		r.raw = true
@@ -141,17 +141,17 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 	)
 	for _, cmd := range append(root.Commands(), root) {
 		if cmd.HasSubCommands() && cmd.Flags().Lookup("json") == nil {
-			a.jsonFlag(cmd) // so that a mistyped subcommand is what is complained of
+			a.jsonFlag(cmd) // or a mistyped subcommand with --json would be reported as an unknown flag
 			_ = cmd.Flags().MarkHidden("json")
 		}
 	}
 	a.completes(root)
-	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // fails for a flag that is not there
+	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // fails if the command lacks the flag
 	_ = root.MarkPersistentFlagDirname("keys")
 	return root
 }
 
-// noCommand is what a command does that has only subcommands.
+// noCommand is the RunE of a command with subcommands only.
 func noCommand(cmd *cobra.Command, args []string) error {
 	known := names(cmd)
 	if len(args) == 0 {
@@ -173,7 +173,7 @@ func names(cmd *cobra.Command) []string {
 	return all
 }
 
-// does is a command's RunE: what comes before it was about the command line, what comes from it is not.
+// does wraps a command's RunE. Errors before it are about the command line; errors from it are not.
 func (a *app) does(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.started = true
@@ -184,13 +184,13 @@ func (a *app) does(work func(cmd *cobra.Command, args []string) error) func(*cob
 	}
 }
 
-// untilStopped is the RunE of a command that runs until it is told to stop, or, if once says so, does one thing and ends.
+// untilStopped is the RunE of a command that runs until it is stopped or, if once returns true, does one thing and ends.
 func (a *app) untilStopped(once *bool, work func(cmd *cobra.Command) error) func(*cobra.Command, []string) error {
 	return a.does(func(cmd *cobra.Command, _ []string) error {
 		err := work(cmd)
 		told := cmd.Context().Err() != nil && (errors.Is(err, errSignalled) || errors.Is(err, context.Canceled))
 		if told && !*once {
-			return nil // whenever it comes, being told to stop is no failure
+			return nil // to be stopped is not a failure, whenever it happens
 		}
 		return err
 	})
@@ -201,7 +201,7 @@ func (a *app) openLog() (err error) {
 	return err
 }
 
-// logTo makes a log as the flags say.
+// logTo makes the log that the flags ask for.
 func (a *app) logTo(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
@@ -218,7 +218,7 @@ func (a *app) logTo(w io.Writer) (*slog.Logger, error) {
 	}
 }
 
-// settings reads all that flags, environment and lapse.yaml say.
+// settings reads the flags, the environment and lapse.yaml.
 func (a *app) settings() (*config.Settings, error) {
 	file, _ := a.env("LAPSE_CONFIG")
 	switch len(a.configFiles) {
@@ -240,6 +240,6 @@ func (a *app) settings() (*config.Settings, error) {
 			a.log.Warn("an environment variable that Lapse does not know is not used", "variable", name, "did_you_mean", config.NearestVariable(name))
 		}
 	}
-	a.variables = nil // said once
+	a.variables = nil // report them only once
 	return s, nil
 }

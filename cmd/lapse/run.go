@@ -70,8 +70,8 @@ ten seconds; a pass that the signal interrupts exits with 1, and the next pass c
 	return cmd
 }
 
-// newExecutor makes the executor. compared is asked about the auditor of the same process; nil: there is none. done clears what it left on
-// the terminal.
+// newExecutor makes the executor. It asks compared about the auditor of the same process; compared is nil if there is none. done removes the
+// progress line from the terminal.
 func (a *app) newExecutor(s *config.Settings, compared func() bool) (e *executor.Executor, done func(), err error) {
 	key, err := s.Keys.Load(config.TagKey)
 	if err != nil {
@@ -104,7 +104,7 @@ func (a *app) newExecutor(s *config.Settings, compared func() bool) (e *executor
 	return e, done, err
 }
 
-// memoryOf is where an executor with this connection remembers its database; nil where the audit does.
+// memoryOf is where an executor with this connection remembers its database; nil if the audit does that.
 func memoryOf(s *config.Settings, executor *pgx.ConnConfig) *state.Folder {
 	if s.Audit != config.AuditOff {
 		return nil
@@ -112,7 +112,7 @@ func memoryOf(s *config.Settings, executor *pgx.ConnConfig) *state.Folder {
 	return state.New(s.State, executor)
 }
 
-// memory is memoryOf for a command that is not the executor.
+// memory is memoryOf for other commands.
 func (a *app) memory(s *config.Settings) (*state.Folder, error) {
 	executor, err := a.connection(s, s.Database.Executor, s.Roles.Executor, "lapse executor")
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *app) memory(s *config.Settings) (*state.Folder, error) {
 	return memoryOf(s, executor), nil
 }
 
-// restored says why nothing is deleted in a database that nobody has accepted as it is; "" where somebody has.
+// restored says why nothing is deleted in a database that must be accepted first; "" if it has been accepted.
 func (a *app) restored(ctx context.Context, conn *pgx.Conn, s *config.Settings) (string, error) {
 	memory, err := a.memory(s)
 	if err != nil {
@@ -134,7 +134,7 @@ func (a *app) restored(ctx context.Context, conn *pgx.Conn, s *config.Settings) 
 	return refusal.Error(), nil
 }
 
-// executorStop is more than the executor itself allows an open batch.
+// executorStop is longer than the time that the executor gives an open batch.
 const executorStop = 15 * time.Second
 
 func executorPart(e *executor.Executor) part {
@@ -147,7 +147,7 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, d
 		names[i] = schemas.PolicyName(name)
 	}
 	summary, err := e.Once(ctx, names)
-	done() // what is printed begins a line of its own
+	done() // start the output on a new line
 	var unknown *executor.UnknownPolicyError
 	if errors.As(err, &unknown) {
 		known := make([]string, len(unknown.Known))
@@ -157,7 +157,7 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, d
 		return unknownPolicy(string(unknown.Policy), known)
 	}
 	if err != nil && len(summary.Policies) == 0 {
-		return err // nothing was begun
+		return err // no run began
 	}
 	if printed := a.printSummary(summary); printed != nil {
 		return errors.Join(err, printed)
@@ -167,14 +167,14 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, d
 	}
 	switch {
 	case err != nil && onlyResisted(summary):
-		return errNeedsPerson // what is in quarantine is in the summary
+		return errNeedsPerson // the summary lists the quarantine
 	case errors.Is(err, executor.ErrStopping) && errors.Is(context.Cause(ctx), errSignalled):
 		return fmt.Errorf("%w before the pass was over; the next one continues it", errSignalled)
 	}
 	return err
 }
 
-// onlyResisted reports whether all that a pass has to complain of is rows that could not be deleted: all else that is due went.
+// onlyResisted reports whether a pass's only errors are rows that could not be deleted: all other due rows are gone.
 func onlyResisted(s executor.Summary) bool {
 	return !slices.ContainsFunc(s.Policies, func(p executor.PolicySummary) bool {
 		return p.Outcome != executor.Finished && p.Outcome != executor.Resisted

@@ -9,7 +9,7 @@ import (
 	"lapse/internal/status"
 )
 
-// runNotes are what a person should know of a run beside what it deleted.
+// runNotes says what else a person should know about a run.
 func runNotes(st *executor.Statistics) []string {
 	var notes []string
 	if st.DroppedPartitions > 0 {
@@ -28,12 +28,12 @@ func runNotes(st *executor.Statistics) []string {
 	return notes
 }
 
-// printSummary prints what one pass did.
+// printSummary prints the result of one pass.
 func (a *app) printSummary(s executor.Summary) error {
 	return a.printDone(s, "no policy was due")
 }
 
-// printTotals prints what a process did until it was stopped.
+// printTotals prints the work of a process that was stopped.
 func (a *app) printTotals(ctx context.Context, s executor.Summary) error {
 	err := a.printDone(s, "nothing was deleted")
 	if err == nil && !a.asJSON && errors.Is(context.Cause(ctx), errSignalled) {
@@ -42,7 +42,7 @@ func (a *app) printTotals(ctx context.Context, s executor.Summary) error {
 	return err
 }
 
-// printDone prints a line for each policy, and below them what does not fit into a column; nothing is what is said of no policy.
+// printDone prints a line for each policy and, below them, what does not fit into a column; nothing is the text for no policies.
 func (a *app) printDone(s executor.Summary, nothing string) error {
 	if a.asJSON {
 		return a.printJSON(s)
@@ -67,7 +67,7 @@ func (a *app) printDone(s executor.Summary, nothing string) error {
 	return nil
 }
 
-// summaryNotes are what a person should know of what was done under a policy.
+// summaryNotes says what a person should know about the work of a policy.
 func summaryNotes(p *executor.PolicySummary) []string {
 	var notes []string
 	if p.Limit != "" {
@@ -81,7 +81,7 @@ func summaryNotes(p *executor.PolicySummary) []string {
 	}
 	whole := p.Whole
 	if len(p.Obstacles) > 0 {
-		whole.SteppedOver = 0 // they are among those in quarantine
+		whole.SteppedOver = 0 // those in quarantine include them
 	}
 	return append(notes, runNotes(&whole)...)
 }

@@ -82,7 +82,7 @@ func (c *scaffolder) check() error {
 	return nil
 }
 
-// scaffolded is what `lapse scaffold` prints.
+// scaffolded is the result of `lapse scaffold`.
 type scaffolded struct {
 	Table    string `json:"table"`
 	Executed bool   `json:"executed"`

@@ -33,7 +33,7 @@ confirmed. With audit: off only the executor runs.`,
 }
 
 func (a *app) serve(ctx context.Context, s *config.Settings) error {
-	var auditor *auditor // nil: none
+	var auditor *auditor // nil if there is none
 	executor, done, err := a.newExecutor(s, func() bool { return auditor == nil || auditor.compared() })
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 	return runParts(ctx, a.log, append(parts, web...)...)
 }
 
-// webPart is the HTTP server as a part, or nothing where nobody gave it an address.
+// webPart is the HTTP server as a part, or nothing if no address is configured.
 func (a *app) webPart(ctx context.Context, address string, ready []readiness, measured []prometheus.Collector, shown *page.Page) ([]part, error) {
 	if address == "" {
 		return nil, nil

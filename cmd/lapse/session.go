@@ -19,19 +19,19 @@ import (
 
 const connectTimeout = 10 * time.Second
 
-// session is a session that a command opens.
+// session describes a session that a command opens.
 //
-// A login that is not the role becomes it for the whole session: what it makes then belongs to the role, and what the role
-// may not do it may not do either, though it be a superuser's. No session depends on what the login or the database has set.
+// If the login is not the role, the session switches to the role: what it creates belongs to the role, and it has only the role's rights, even
+// if the login is a superuser's. The settings of the login and of the database do not matter.
 type session struct {
 	command   string // application_name, unless the connection string has one
 	to        config.ConnString
-	role      string            // "": the login's own
-	superuser bool              // a superuser's login is taken: for init, apply, import, doctor and uninstall
+	role      string            // "" for the login itself
+	superuser bool              // accepts a superuser's login: for init, apply, import, doctor and uninstall
 	with      map[string]string // further settings
 }
 
-// configOf is how a session is opened. Each connection is checked before it is used: see admit.
+// configOf configures a session. Each connection is checked before use: see admit.
 func (a *app) configOf(s *config.Settings, w session) (*pgx.ConnConfig, error) {
 	parsed, err := pgx.ParseConfig(string(w.to))
 	if err != nil {
@@ -55,12 +55,12 @@ func (a *app) configOf(s *config.Settings, w session) (*pgx.ConnConfig, error) {
 	return parsed, nil
 }
 
-// connection is configOf for what opens its connections itself: executor, auditor.
+// connection is configOf for the executor and the auditor, which open their connections themselves.
 func (a *app) connection(s *config.Settings, to config.ConnString, role, command string) (*pgx.ConnConfig, error) {
 	return a.configOf(s, session{command: command, to: to, role: role})
 }
 
-// open opens a session. That nobody could connect is a *connectError.
+// open opens a session. If it cannot connect, the error is a *connectError.
 func (a *app) open(ctx context.Context, s *config.Settings, w session) (*pgx.Conn, error) {
 	parsed, err := a.configOf(s, w)
 	if err != nil {
@@ -73,15 +73,15 @@ func (a *app) open(ctx context.Context, s *config.Settings, w session) (*pgx.Con
 	return conn, nil
 }
 
-// unsaid reports whether neither settings nor the environment say which database: the defaults do.
+// unsaid reports whether neither the settings nor the environment name a database, so that the defaults apply.
 func (a *app) unsaid(to config.ConnString) bool {
 	return to == "" && !slices.ContainsFunc([]string{"PGHOST", "PGSERVICE", "PGDATABASE"}, func(name string) bool { value, _ := a.env(name); return value != "" })
 }
 
-// whichDatabase is said to somebody who has not said it.
+// whichDatabase is the advice to a user who has not named a database.
 const whichDatabase = "no database is configured: set LAPSE_DATABASE_URL (postgres://LOGIN@HOST/DATABASE), --database, or database: in lapse.yaml"
 
-// openInstalled is open in a database with an installation that this program and its settings fit to.
+// openInstalled is open for a database with an installation that fits this program and its settings.
 func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) (*pgx.Conn, *site.Installation, error) {
 	conn, err := a.open(ctx, s, w)
 	if err != nil {
@@ -95,7 +95,7 @@ func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) 
 	return conn, installed, nil
 }
 
-// checkInstalled reads the installation of a session's database, and refuses one that this program and its settings do not fit.
+// checkInstalled reads the installation of a session's database, and refuses one that does not fit this program and its settings.
 func checkInstalled(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*site.Installation, error) {
 	installed, err := site.ReadInstallation(ctx, conn, s.Roles)
 	if err != nil {
@@ -104,7 +104,7 @@ func checkInstalled(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*s
 	return installed, fits(installed, s)
 }
 
-// openOwner is openInstalled as the catalog's owner, with the settings.
+// openOwner is openInstalled with the role of the catalog's owner. It returns the settings too.
 func (a *app) openOwner(ctx context.Context, command string) (*site.Session, *config.Settings, error) {
 	s, err := a.settings()
 	if err != nil {
@@ -117,15 +117,15 @@ func (a *app) openOwner(ctx context.Context, command string) (*site.Session, *co
 	return &site.Session{Conn: conn, Roles: s.Roles, Log: a.log}, s, nil
 }
 
-// connectError says that a session could not be opened, and what to do where that is known.
+// connectError says that a session could not be opened and, if known, what to do.
 type connectError struct {
 	session session
 	login   string
 	cause   error
-	unsaid  bool // nothing says which database
+	unsaid  bool // no setting names the database
 }
 
-// Unwrap returns what was said, a *superuserError for instance.
+// Unwrap returns the cause, a *superuserError for instance.
 func (e *connectError) Unwrap() error { return e.cause }
 
 func (e *connectError) Error() string {
@@ -153,7 +153,7 @@ func (e *connectError) what() string {
 		if e.session.role != "" {
 			return fmt.Sprintf("%s: have a superuser run: grant %s to %s", server.Message, schemas.Identifier(e.session.role), schemas.Identifier(e.login))
 		}
-	case schemas.SQLStateInvalidParameterValue: // there is no such role
+	case schemas.SQLStateInvalidParameterValue: // the role does not exist
 		if e.session.role != "" {
 			return server.Message + ": run lapse init"
 		}
@@ -161,7 +161,7 @@ func (e *connectError) what() string {
 	return server.Error()
 }
 
-// passing says whether waiting may end a failure to connect: nobody answered, or the server is starting, stopping or full.
+// passing reports whether waiting may help after a failure to connect: the server did not answer, or it is starting, stopping or full.
 func passing(err error) bool {
 	var failed *pgconn.ConnectError
 	var refused *superuserError
@@ -179,8 +179,8 @@ func passing(err error) bool {
 	}
 }
 
-// awaitInstallation reads the installation over a connection of its own, for what runs until it is stopped: a server that is
-// not there yet, or is starting, is waited for unless impatient.
+// awaitInstallation reads the installation over its own connection. It serves commands that run until they are stopped: unless impatient, it
+// waits for a server that is down or starting.
 func (a *app) awaitInstallation(
 	ctx context.Context, s *config.Settings, c config.ConnString, role string, impatient bool,
 ) (*site.Installation, error) {
@@ -200,7 +200,7 @@ func (a *app) awaitInstallation(
 	}
 }
 
-// fits refuses an installation that this program or its settings are not for.
+// fits refuses an installation that does not fit this program or its settings.
 func fits(i *site.Installation, s *config.Settings) error {
 	required := s.Audit == config.AuditRequired
 	why, remedy := schemas.OtherVersion(i.SchemaVersion)

@@ -16,7 +16,7 @@ import (
 	"lapse/schemas"
 )
 
-// watchInterval is how often --watch looks.
+// watchInterval is the interval of --watch.
 const watchInterval = 2 * time.Second
 
 func (a *app) statusCommand() *cobra.Command {
@@ -65,7 +65,7 @@ lag, its executors, and how far its audit is behind; below, what needs a person.
 	return cmd
 }
 
-// reasonsHelp are the words for why due rows stay, a line each.
+// reasonsHelp explains the reasons for which due rows stay, one per line.
 func reasonsHelp() string {
 	var b strings.Builder
 	for _, reason := range schemas.HeldBackReasons {
@@ -74,7 +74,7 @@ func reasonsHelp() string {
 	return b.String()
 }
 
-// readStatus opens a session and asks.
+// readStatus opens a session and reads the status.
 func (a *app) readStatus(ctx context.Context) (*status.Status, error) {
 	s, err := a.settings()
 	if err != nil {
@@ -83,7 +83,7 @@ func (a *app) readStatus(ctx context.Context) (*status.Status, error) {
 	return a.statusOfSettings(ctx, s)
 }
 
-// statusOf asks the database, as the owner of its catalog or with the executor's rights.
+// statusOf reads the status as the catalog's owner or with the executor's rights.
 func (a *app) statusOf(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*status.Status, error) {
 	suspended, err := a.restored(ctx, conn, s)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *app) statusOf(ctx context.Context, conn *pgx.Conn, s *config.Settings) 
 	return status.Read(ctx, conn, slot, suspended)
 }
 
-// watchStatus shows the status again and again. A server that goes away meanwhile is waited for.
+// watchStatus shows the status again and again. It waits for a server that goes away meanwhile.
 func (a *app) watchStatus(ctx context.Context) error {
 	for first := true; ; first = false {
 		s, err := a.readStatus(ctx)

@@ -11,18 +11,18 @@ import (
 	"lapse/planner/database"
 )
 
-// oneOf is a database of several, and what was found there.
+// oneOf is one of several databases, with its status.
 type oneOf struct {
 	settings *config.Settings
 	name     string
 	status   *status.Status
-	err      error // why there is none
+	err      error // why there is no status
 }
 
-// errSomeUnread says that not every database could be read.
+// errSomeUnread says that some databases could not be read.
 var errSomeUnread = errors.New("not every database could be read")
 
-// severalStatuses shows a line for each database, and below it what needs a person.
+// severalStatuses shows a line for each database and, below, what needs a person.
 func (a *app) severalStatuses(ctx context.Context) error {
 	if a.asJSON {
 		return wrongUsage("--json takes one --config: run it once for each")
@@ -39,7 +39,7 @@ func (a *app) severalStatuses(ctx context.Context) error {
 	return a.showSeveral(all)
 }
 
-// severalSettings reads each file. What says for all of them which database it is would show one database several times.
+// severalSettings reads each file. It refuses settings that name one database for all files, or it would show that database several times.
 func (a *app) severalSettings() ([]*oneOf, error) {
 	if a.overrides.Database != "" {
 		return nil, wrongUsage("--database takes one --config: it is the same database for each")
@@ -67,14 +67,14 @@ func (a *app) severalSettings() ([]*oneOf, error) {
 	for _, one := range all {
 		for _, other := range all {
 			if one != other && one.name == other.name {
-				one.name = one.settings.File // the same name on two servers
+				one.name = one.settings.File // two servers have a database of this name
 			}
 		}
 	}
 	return all, nil
 }
 
-// statusOfSettings opens a session as the catalog's owner, and asks.
+// statusOfSettings opens a session as the catalog's owner and reads the status.
 func (a *app) statusOfSettings(ctx context.Context, s *config.Settings) (*status.Status, error) {
 	conn, _, err := a.openInstalled(ctx, s, session{command: "lapse status", to: s.Database.Owner, role: s.Roles.Owner})
 	if err != nil {

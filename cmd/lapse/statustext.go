@@ -7,7 +7,7 @@ import (
 	"lapse/internal/status"
 )
 
-// clearScreen empties a terminal and goes to its first line.
+// clearScreen clears a terminal and moves the cursor to its first line.
 const clearScreen = "\x1b[H\x1b[2J"
 
 func (a *app) showStatus(s *status.Status) error {
@@ -22,8 +22,8 @@ func (a *app) showStatus(s *status.Status) error {
 	return err
 }
 
-// statusText is the screen: what holds for the whole database, a line for each policy, and below it what a person should know of it. What a
-// login wrote is shown on one line: it draws nothing on the terminal, and adds no line to the others.
+// statusText makes the screen: the state of the whole database, a line for each policy and, below, notes. It shows text that logins wrote
+// on one line, without control characters, so that such a text cannot fake lines.
 func statusText(s *status.Status, width int, verbose bool) (string, error) {
 	var b strings.Builder
 	for _, text := range s.Whole() {
@@ -56,7 +56,7 @@ func statusText(s *status.Status, width int, verbose bool) (string, error) {
 	return b.String(), nil
 }
 
-// statusTable has a line for each policy.
+// statusTable makes a table with a line for each policy.
 func statusTable(s *status.Status, verbose bool) *table {
 	columns := []string{"POLICY…", "STATE…", "LAST RUN", "ROWS", "LAG", "NEXT"}
 	if verbose {

@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// A table fits a terminal of 80 columns with ordinary names: policies of 20 characters, tables of 25. What that leaves no room for is in
-// another table, which --verbose asks for, in a sentence below, or in --json alone. Where names are longer they are cut for a terminal, and
-// whole for a pipe: programs read them there. Numbers and times are never cut, nor are sentences: they say what to type next.
+// With ordinary names, policies of 20 characters and tables of 25, a table fits 80 columns. What has no room is in a second table that
+// --verbose prints, in a sentence below, or only in --json. Longer names are cut on a terminal. In a pipe they stay whole, because programs
+// read them. Numbers, times and sentences are never cut: sentences say what to type next.
 
-// table is what several commands print. Each cell is on one line, whatever is in it.
+// table formats the results of several commands. Each cell is on one line, whatever it contains.
 type table struct {
 	columns []string
 	cuts    []bool // the column holds text, which may be cut
 	rows    [][]string
 }
 
-// newTable begins a table. A column whose name ends with … may be cut.
+// newTable makes a table. A column whose name ends with … may be cut.
 func newTable(columns ...string) *table {
 	t := &table{}
 	for _, name := range columns {
@@ -29,7 +29,7 @@ func newTable(columns ...string) *table {
 	return t
 }
 
-// row adds a row: a cell for each column.
+// row adds a row with a cell for each column.
 func (t *table) row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
@@ -38,13 +38,13 @@ func (t *table) row(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// leastCut is how wide a column stays at least that is cut, and columnGap what is between two.
+// leastCut is the smallest width to which a column is cut, and columnGap the gap between two columns.
 const (
 	leastCut  = 8
 	columnGap = 2
 )
 
-// write prints the table, not wider than width where cutting helps; 0 is any width.
+// write prints the table. If cutting helps, it is not wider than width; 0 is unlimited.
 func (t *table) write(to io.Writer, width int) error {
 	widths := t.widths(width)
 	var b strings.Builder
@@ -59,7 +59,7 @@ func (t *table) write(to io.Writer, width int) error {
 	return err
 }
 
-// widths are those of the columns: of the widest cell, and less for text as long as the table is too wide.
+// widths returns the columns' widths: those of the widest cells, reduced for text columns while the table is too wide.
 func (t *table) widths(width int) []int {
 	widths, all := make([]int, len(t.columns)), -columnGap
 	for i := range t.columns {
@@ -84,7 +84,7 @@ func (t *table) widths(width int) []int {
 	return widths
 }
 
-// cutTo takes out the middle of a text that is too long: names often differ at their ends.
+// cutTo cuts out the middle of a long text, because names often differ at their ends.
 func cutTo(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {
@@ -98,10 +98,10 @@ func padded(text string, width int) string {
 	return text + strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0))
 }
 
-// printTable prints a table: cut to a terminal's width, whole elsewhere.
+// printTable prints a table, cut to the width of a terminal.
 func (a *app) printTable(t *table) error { return t.write(a.out, a.terminalWidth()) }
 
-// terminalWidth is 0 where results do not go to a terminal.
+// terminalWidth is the terminal's width, or 0 if results do not go to a terminal.
 func (a *app) terminalWidth() int {
 	if a.width == nil {
 		return 0

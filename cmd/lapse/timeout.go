@@ -11,8 +11,8 @@ import (
 	"lapse/schemas"
 )
 
-// whereTimeout is where the session's statement_timeout comes from, as PostgreSQL chooses: what it is, and what takes it away. No row: the
-// server's configuration.
+// whereTimeout finds where the session's statement_timeout comes from, in PostgreSQL's order of precedence: its value, and the statement that
+// removes it. No row means the server's configuration.
 const whereTimeout = `
 	select pg_catalog.split_part(c.entry, '=', 2),
 	       case when s.setrole operator(pg_catalog.=) 0 and s.setdatabase operator(pg_catalog.=) 0 then 'alter role all'
@@ -27,8 +27,8 @@ const whereTimeout = `
 	 order by s.setrole operator(pg_catalog.<>) 0 desc, s.setdatabase operator(pg_catalog.<>) 0 desc
 	 limit 1`
 
-// canceled says which setting ended a statement of a session that was just opened, and what takes it away. It asks in a session without it,
-// and returns err as it is where the error is another.
+// canceled says which setting ended a statement of a session that was just opened, and how to remove it. It asks in a session without that
+// setting. It returns any other err unchanged.
 func (a *app) canceled(ctx context.Context, s *config.Settings, w session, err error) error {
 	if schemas.StateOf(err) != schemas.SQLStateQueryCanceled {
 		return err

@@ -2,7 +2,7 @@ package main
 
 import "lapse/internal/plaintext"
 
-// unhidden is how every result is shown: see plaintext.
+// unhidden makes a result safe to show: see plaintext.
 func unhidden(text string) string { return plaintext.Text(text) }
 
 // onOneLine is unhidden without line breaks.

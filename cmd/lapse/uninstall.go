@@ -64,7 +64,7 @@ to drop those that Lapse made.`,
 	return cmd
 }
 
-// uninstaller takes Lapse out of a database. See internal/setup for the steps.
+// uninstaller removes Lapse from a database. See internal/setup for the steps.
 type uninstaller struct {
 	*app
 	settings  *config.Settings
@@ -74,12 +74,12 @@ type uninstaller struct {
 	uninstalled
 }
 
-// uninstalled is what `lapse uninstall` prints.
+// uninstalled is the result of `lapse uninstall`.
 type uninstalled struct {
-	Installed bool     `json:"installed"` // before
+	Installed bool     `json:"installed"` // whether Lapse was installed before
 	Executed  bool     `json:"executed"`
-	SQL       []string `json:"sql"`   // the way back, where it was not executed
-	Roles     []string `json:"roles"` // statements that drop what belongs to the cluster, where no other database needs it
+	SQL       []string `json:"sql"`   // the statements, if they were not executed
+	Roles     []string `json:"roles"` // statements that drop roles and other objects of the cluster that no other database needs
 	Warnings  []string `json:"warnings"`
 }
 
@@ -108,7 +108,7 @@ func (u *uninstaller) print(ctx context.Context) error {
 	return nil
 }
 
-// printRoles prints how to drop what stays.
+// printRoles prints the statements that drop the roles.
 func (u *uninstaller) printRoles(w io.Writer, before string) {
 	if len(u.Roles) == 0 {
 		return

@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// eventsAndProofs are the partitions of events, and the topic of commitments; nil where there is none.
+// eventsAndProofs returns the partitions of events and the topic of commitments; nil if there is none.
 func (o *logVerifier) eventsAndProofs(ctx context.Context) (events []*partitionReader, proofs *partitionReader, err error) {
 	for _, topic := range []string{o.settings.Topics.System, o.settings.Topics.User} {
 		of, err := o.topics.partitionsOf(ctx, topic)
@@ -31,7 +31,7 @@ func (o *logVerifier) eventsAndProofs(ctx context.Context) (events []*partitionR
 	return events, all[0], nil
 }
 
-// checkEvents counts the events, or, of a verification that goes on from another one, reads them for their order alone.
+// checkEvents counts the events. If the verification continues another one, it only checks their order.
 func (o *logVerifier) checkEvents(ctx context.Context, log *partitionReader, events []*partitionReader, proofs *partitionReader) error {
 	if o.before == nil {
 		return o.account(ctx, log, events, proofs)
@@ -45,12 +45,12 @@ func (o *logVerifier) checkEvents(ctx context.Context, log *partitionReader, eve
 	return nil
 }
 
-// account reads the log once more, which has been verified, and side by side with it the topics of events and of commitments: each transaction has the
-// events that its record says.
+// account reads the verified log once more, together with the topics of events and commitments. It checks that each transaction has the events
+// that its record states.
 func (o *logVerifier) account(ctx context.Context, log *partitionReader, events []*partitionReader, proofs *partitionReader) error {
 	keys, err := o.settings.Keys.EpochKeys()
 	if err != nil || len(keys) == 0 {
-		keys = nil //nolint:nilerr // they are not at hand, which the result says
+		keys = nil //nolint:nilerr // they are not available; the result says so
 	}
 	a := &verify.Account{System: o.settings.Topics.System, Keys: keys, Lost: o.lost}
 	for _, l := range events {
@@ -83,7 +83,7 @@ func (o *logVerifier) account(ctx context.Context, log *partitionReader, events 
 	return nil
 }
 
-// partition hands a partition over, and holds its events against the order that topics promise.
+// partition passes a partition's records, and checks the order that the topics promise.
 func (o *logVerifier) partition(ctx context.Context, l *partitionReader) *verify.Stream {
 	var at int64
 	ordered := l.topic != o.settings.Topics.Proofs
@@ -106,7 +106,7 @@ func (o *logVerifier) partition(ctx context.Context, l *partitionReader) *verify
 	}
 }
 
-// located is a discrepancy as a fault of a topic's partition.
+// located makes a discrepancy a fault in a topic's partition.
 func (o *logVerifier) located(err error) error {
 	var d *verify.Discrepancy
 	switch {

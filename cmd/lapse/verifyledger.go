@@ -12,20 +12,20 @@ import (
 	"lapse/schemas"
 )
 
-// ledgerSums compares the batches of the ledger with those of the log, whichever of both has them first: a number and a sum for each
-// minute, by the time in the batch's own name. 30 days have 43,200 of them.
+// ledgerSums compares the batches of ledger and log in any order: it keeps a count and a sum for each minute of the time in the batches'
+// names. 30 days have 43,200 minutes.
 type ledgerSums struct {
-	since   time.Time // of the first record that was read, or of the last gap or rewind: before that the two need not be the same
+	since   time.Time // the time of the first record read, or of the last gap or rewind: earlier, the two may differ
 	minutes map[int64]*ledgerMinute
 }
 
 type ledgerMinute struct {
 	log, ledger int
 	doubted     bool
-	sum         [16]byte // of the batches that only one of both has; zero: they have the same
+	sum         [16]byte // of the batches that only one of them has; zero if they have the same
 }
 
-// minuteOf is when a batch was begun: the executor's have the time in their names. Of other rows it is what they say.
+// minuteOf returns the minute in which a batch began: the time in the name if the executor named it, otherwise the row's own time.
 func minuteOf(batch uuid.UUID, says time.Time) int64 {
 	if batch.Version() != 7 {
 		return says.Unix() / 60
@@ -57,15 +57,15 @@ func (l *ledgerSums) add(batch uuid.UUID, says time.Time) *ledgerMinute {
 
 func (l *ledgerSums) log(batch uuid.UUID) { l.add(batch, time.Time{}).log++ }
 
-// doubt notes that the log itself names ledger rows about then that are not what they say: they are no batches of the log.
+// doubt records that the log itself says that ledger rows of about that time are false: they are not batches of the log.
 func (l *ledgerSums) doubt(at time.Time) {
 	for near := int64(-1); near <= 1; near++ {
 		l.at(at.Unix()/60 + near).doubted = true
 	}
 }
 
-// differs is the first minute, from one up to another, in which ledger and log have not the same batches; and how many there are in which they
-// cannot be told to have.
+// differs returns the first minute between from and to in which ledger and log have different batches, and the number of doubted minutes, in
+// which they cannot be compared.
 func (l *ledgerSums) differs(from, to time.Time) (at time.Time, m *ledgerMinute, doubted int) {
 	for minute := from.Unix()/60 + 1; minute < to.Unix()/60; minute++ {
 		switch m := l.minutes[minute]; {
@@ -79,7 +79,7 @@ func (l *ledgerSums) differs(from, to time.Time) (at time.Time, m *ledgerMinute,
 	return time.Time{}, nil, doubted
 }
 
-// openLedger opens the database, where it can, and asks for the slot's position: all up to there is in the log by now.
+// openLedger connects to the database, if it can, and reads the slot's position: the log must already reach it.
 func (o *logVerifier) openLedger(ctx context.Context) error {
 	owner, settings, err := o.openOwner(ctx, "lapse verify")
 	if err != nil {
@@ -99,7 +99,7 @@ func (o *logVerifier) openLedger(ctx context.Context) error {
 	return nil
 }
 
-// compareLedger wants the log to reach as far as the slot, and the ledger to have its batches and no others, as far back as both are there.
+// compareLedger checks that the log reaches the slot's position, and that ledger and log have the same batches for the time that both cover.
 func (o *logVerifier) compareLedger(ctx context.Context) error {
 	if o.conn == nil || o.last == nil {
 		return nil

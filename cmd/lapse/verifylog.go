@@ -21,30 +21,30 @@ import (
 	"lapse/schemas"
 )
 
-// logVerifier verifies the log in its topic, the topics of events, and the ledger, as far as each is there.
+// logVerifier verifies the log in its topic, the topics of events and the ledger, as far as they are available.
 type logVerifier struct {
 	*verifier
 	topics    consumer
 	settings  *config.Settings
 	result    *verified
-	key       *tree.Key // nil: it is not at hand
+	key       *tree.Key // nil if it is not available
 	witnesses []witnesses.Witness
-	says      []*int64 // of each witness, before the log's end was asked for
+	says      []*int64 // what each witness has seen, read before the log's end
 	stream    tree.Stream
 	records   verify.Log
 	clock     verify.Clock
 	ledger    ledgerSums
-	before    *verifiedState // that it goes on from; nil: from the beginning
+	before    *verifiedState // the verification to continue; nil to start from the beginning
 	place     string
 	last      *evidence.LogRecord
-	conn      *pgx.Conn   // nil: the database cannot be asked
-	confirmed schemas.LSN // by the slot, before the log's end was asked for
-	fault     error       // the first that the order of records shows
-	broken    string      // the last that the order of events shows
+	conn      *pgx.Conn   // nil if the database is not available
+	confirmed schemas.LSN // the slot's position, read before the log's end
+	fault     error       // the first fault in the order of records
+	broken    string      // the last fault in the order of events
 	lost      map[string]evidence.Reach
 }
 
-// recentBatches is more than a batch takes into the log while the audit is healthy.
+// recentBatches is longer than a batch takes to reach the log while the audit is healthy.
 const recentBatches = 2 * time.Minute
 
 func (v *verifier) online(ctx context.Context, result *verified) error {
@@ -69,7 +69,7 @@ func (v *verifier) online(ctx context.Context, result *verified) error {
 	if o.conn != nil {
 		defer database.Close(o.conn)
 	}
-	// The log's end first, then that of the topics: what it speaks of is there.
+	// Read the log's end before the topics': they then have everything that the log speaks of.
 	log, err := o.topics.partitionsOf(ctx, s.Topics.Log)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (v *verifier) online(ctx context.Context, result *verified) error {
 	return durable.Write(v.save, append(text, '\n'))
 }
 
-// begin finds the log's key, takes up what is known, and asks the witnesses: what they have seen by now is in the log.
+// begin finds the log's key, loads the known checkpoints, and asks the witnesses. What they have seen must by now be in the log.
 func (o *logVerifier) begin(ctx context.Context) error {
 	signed, err := o.newestNote(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func (o *logVerifier) begin(ctx context.Context) error {
 	return err
 }
 
-// newestNote is the newest checkpoint of the log; with the key named log at hand the newest that it has made.
+// newestNote is the log's newest checkpoint; with the key named log, the newest one that this key made.
 func (o *logVerifier) newestNote(ctx context.Context) ([]byte, error) {
 	bounded, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
@@ -144,7 +144,7 @@ func (o *logVerifier) newestNote(ctx context.Context) ([]byte, error) {
 	return x.newest, nil
 }
 
-// publicKey is the one that is named, or the one of the key at hand.
+// publicKey is the public key that the user named, or that of the available key.
 func (o *logVerifier) publicKey(origin string, signed []byte) (note.Verifier, error) {
 	if o.public == "" && o.key == nil {
 		return nil, wrongUsage("the log's key is not known: give it with --public-key; the auditor logs it at each start")
@@ -156,7 +156,7 @@ func (o *logVerifier) publicKey(origin string, signed []byte) (note.Verifier, er
 	}
 	public, err := o.verifier.key(&exported{Tree: &exportedTree{Log: origin}}, o.result)
 	if err == nil && o.key != nil && !slices.ContainsFunc(o.key.All(), func(k *tree.Key) bool { return k.Public() == o.result.PublicKey }) {
-		o.key = nil // of another log
+		o.key = nil // another log's
 	}
 	return public, err
 }
@@ -187,7 +187,7 @@ func (o *logVerifier) readLog(ctx context.Context, l *partitionReader) (*tree.St
 	defer far.end()
 	err = o.topics.each(ctx, l, func(rec *schemas.Record, offset int64) error {
 		far.at("reading the log:", int(offset-from), int(l.end-from))
-		record := logRecordIn(rec) // what cannot be read is somebody else's
+		record := logRecordIn(rec) // an unreadable record is another writer's
 		leaf, err := o.stream.Record(rec, offset, record != nil)
 		if err != nil || leaf < 0 {
 			return err
@@ -208,10 +208,10 @@ func (o *logVerifier) readLog(ctx context.Context, l *partitionReader) (*tree.St
 	return found, o.tell(found)
 }
 
-// namedGaps is how many gaps are named.
+// namedGaps is the largest number of gaps that are named.
 const namedGaps = 100
 
-// take takes a record that is a leaf.
+// take takes a leaf's record.
 func (o *logVerifier) take(r *evidence.LogRecord, leaf int64) {
 	o.records.Next(r)
 	o.clock.Next(leaf, r)
@@ -249,7 +249,7 @@ func (o *logVerifier) take(r *evidence.LogRecord, leaf int64) {
 	}
 }
 
-// tell fills in what was found in the log.
+// tell copies the findings about the log to the result.
 func (o *logVerifier) tell(found *tree.Streamed) error {
 	if found.Newest == nil {
 		return &tree.Fault{File: o.place, Leaf: -1, What: "no checkpoint of it verifies with this key"}
@@ -280,7 +280,7 @@ func (r *verified) unsigned(found *tree.Streamed) {
 	}
 }
 
-// compareWitnesses wants the log to have what the witnesses had seen before it was read.
+// compareWitnesses checks that the log has what the witnesses had seen before it was read.
 func (o *logVerifier) compareWitnesses(found *tree.Streamed) error {
 	for i, says := range o.says {
 		if says != nil && *says > found.Records {
@@ -291,13 +291,13 @@ func (o *logVerifier) compareWitnesses(found *tree.Streamed) error {
 	return nil
 }
 
-// readEvents reads a partition of events, from its beginning or where a former verification came to.
+// readEvents reads a partition of events, from its beginning or from the last record of a former verification.
 func (o *logVerifier) readEvents(ctx context.Context, l *partitionReader) error {
 	from := l.first
 	if o.before != nil {
 		for _, p := range o.before.Partitions {
 			if p.Topic == l.topic && p.Partition == l.partition && p.Offset > from && p.Offset < l.end {
-				from = p.Offset // again the last one: what comes next must follow it
+				from = p.Offset // the last one again: the next one must follow it
 			}
 		}
 		l.reader = o.topics.client.Reader(l.topic, l.partition, from, l.end)
@@ -310,7 +310,7 @@ func (o *logVerifier) readEvents(ctx context.Context, l *partitionReader) error 
 	})
 }
 
-// inOrder counts an event, and wants it in the order that topics promise.
+// inOrder counts an event and checks its order.
 func (o *logVerifier) inOrder(l *partitionReader, rec *schemas.Record, offset int64) error {
 	o.result.Events++
 	if o.topics.order.Next(l.topic, l.partition, rec, offset); o.broken != "" {

@@ -11,14 +11,14 @@ import (
 	"lapse/audit/rows"
 )
 
-// notShown is what no receipt shows.
+// notShown lists what no receipt shows.
 var notShown = []string{
 	"that the row is gone from backups, replicas or copies: it was deleted from the table, and not erased from those",
 	"that there was no such row before or after, or that the database was not set back to before it: later records of the log say so",
 	"whether the record is true: anyone with the server and the log's key can write anything",
 }
 
-// receipt checks a receipt, with nothing but the file, the row's key and the log's public key.
+// receipt checks a receipt. It needs only the file, the row's key and the log's public key.
 func (v *verifier) receipt(name, key string) error {
 	if key == "" {
 		return wrongUsage("--key is missing: a receipt shows the deletion of a row only to someone who knows the row's key")
@@ -66,7 +66,7 @@ func (v *verifier) receipt(name, key string) error {
 	return err
 }
 
-// longestReceipt bounds what is read: records of the log are below 600 KiB.
+// longestReceipt bounds the size of a receipt: records of the log are below 600 KiB.
 const longestReceipt = 64 << 20
 
 func readReceipt(name string) ([]byte, error) {
@@ -81,16 +81,16 @@ func readReceipt(name string) ([]byte, error) {
 	return text, invalid(err)
 }
 
-// publicKey is one of the log's.
+// publicKey is one of the log's public keys.
 type publicKey struct {
 	note.Verifier
 	public string
 }
 
-// publicKeys are those that the log is, or was, under.
+// publicKeys are the present and former public keys of the log.
 type publicKeys []publicKey
 
-// of is the key that a receipt is to be checked with: the one that its checkpoint names, if that is there.
+// of returns the key to check a receipt with: the one that signed its checkpoint, or else the first, which then does not verify.
 func (all publicKeys) of(d *rows.Deletion) *publicKey {
 	for i := range all {
 		if d.SignedBy(all[i]) {
@@ -100,7 +100,7 @@ func (all publicKeys) of(d *rows.Deletion) *publicKey {
 	return &all[0]
 }
 
-// keysOf are the log's public keys: those that are given, or what the key named log comes to for the log that the receipt names.
+// keysOf returns the log's public keys: those that the user passed, or those derived from the key named log for the receipt's log.
 func (v *verifier) keysOf(d *rows.Deletion) (all publicKeys, err error) {
 	text := v.public
 	if content, err := os.ReadFile(text); text != "" && err == nil {
@@ -131,7 +131,7 @@ func (v *verifier) keysOf(d *rows.Deletion) (all publicKeys, err error) {
 	return nil, wrongUsage("--public-key is missing: the log's, as its owner has published it")
 }
 
-// printReceipt is what a person reads.
+// printReceipt prints the result as text.
 func (v *verifier) printReceipt(r *verified) (err error) {
 	line := func(format string, args ...any) {
 		if err == nil {

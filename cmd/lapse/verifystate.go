@@ -8,28 +8,28 @@ import (
 	"lapse/audit/tree"
 )
 
-// verifiedState is what a verification leaves for the next one: it is read again from there on.
+// verifiedState is what a verification saves, so that the next one can continue from there.
 type verifiedState struct {
 	Kind       string           `json:"kind"` // verifiedKind
-	Note       string           `json:"note"` // the newest checkpoint, with its cosignatures
+	Note       string           `json:"note"` // the newest checkpoint with its cosignatures
 	Checkpoint json.RawMessage  `json:"checkpoint"`
-	Partitions []verifiedOffset `json:"partitions"` // of the topics of events
+	Partitions []verifiedOffset `json:"partitions"` // those of the topics of events
 }
 
 type verifiedOffset struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	Offset    int64  `json:"offset"` // of the last record
+	Offset    int64  `json:"offset"` // the last record's
 }
 
 const verifiedKind = "verified"
 
-// logCoverage is which part of the database's past the log covers.
+// logCoverage says which part of the database's past the log covers.
 type logCoverage struct {
 	From    string   `json:"from"`
 	To      string   `json:"to"`
 	Gaps    []logGap `json:"gaps"`    // the first hundred
-	Missing int      `json:"missing"` // how many gaps there are
+	Missing int      `json:"missing"` // the number of gaps
 	Rewinds int      `json:"rewinds"`
 }
 
@@ -43,10 +43,10 @@ type logGap struct {
 type logSchedule struct {
 	Late    int     `json:"late"`    // checkpoints that came more than half a minute after a record that they sign
 	Longest float64 `json:"longest"` // seconds
-	Leaf    *int64  `json:"leaf"`    // the record that waited so long
+	Leaf    *int64  `json:"leaf"`    // the record that waited that long
 }
 
-// readKnown reads checkpoints that somebody has kept, or what a verification has left.
+// readKnown reads checkpoints that the user has kept, or the state that a verification saved.
 func readKnown(name string) ([][]byte, *verifiedState, error) {
 	notes, err := knownNotes(name)
 	if err != nil {
@@ -63,7 +63,7 @@ func readKnown(name string) ([][]byte, *verifiedState, error) {
 	return notes, nil, nil
 }
 
-// takeKnown reads what --known names, of a log that is read record by record; before is what a verification has left, if one of them is that.
+// takeKnown reads the files of --known for a log in its topic. before is the saved state, if one of the files is one.
 func (v *verifier) takeKnown(result *verified) (all [][]byte, before *verifiedState, err error) {
 	for _, name := range v.known {
 		notes, state, err := readKnown(name)
@@ -81,7 +81,7 @@ func (v *verifier) takeKnown(result *verified) (all [][]byte, before *verifiedSt
 	return all, before, nil
 }
 
-// onlineLines is what a person reads of a log that was read from its topic.
+// onlineLines describes the verification of a log in its topic.
 func (r *verified) onlineLines() (lines []string) {
 	c := r.Coverage
 	if c == nil || r.Schedule == nil {

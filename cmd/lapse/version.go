@@ -10,10 +10,10 @@ import (
 	"lapse/schemas"
 )
 
-// version and commit are set by the linker (see the Makefile). Without it the build's own information is used.
+// The linker sets version and commit (see the Makefile). Otherwise the program uses Go's own build information.
 var version, commit string
 
-// versions are the formats that this program reads and writes.
+// versions lists the formats that this program reads and writes.
 type versions struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
@@ -45,7 +45,7 @@ events, and the records of the log. "lapse --version" prints the same.`,
 	return cmd
 }
 
-// String is what a person reads, in lines.
+// String lists the versions in lines.
 func (v *versions) String() string {
 	commit := v.Commit
 	if v.Changed {

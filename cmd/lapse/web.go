@@ -16,15 +16,15 @@ import (
 	"lapse/internal/page"
 )
 
-// readiness is one part's answer to the question whether it does its job or stands by: nil, or why not. says is what to add where it is
-// ready and does nothing for the time being; nil: there is nothing of the kind.
+// readiness returns nil if a part does its job or stands by, otherwise the reason why not. says, if not nil, returns a remark for a part that
+// is ready but does nothing for now.
 type readiness struct {
 	part  string
 	ready func() error
 	says  func() string
 }
 
-// web serves what others may see of a running process. Nothing in it changes anything.
+// web serves the state of a running process. No request changes anything.
 type web struct {
 	listener net.Listener
 	server   *http.Server
@@ -36,7 +36,7 @@ const (
 	webStopTime   = 2 * time.Second
 )
 
-// buildInfo says which program this is.
+// buildInfo identifies this program.
 func buildInfo() prometheus.Collector {
 	v := readVersions()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -45,7 +45,7 @@ func buildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// readyNow says of each part whether /readyz would find it ready.
+// readyNow says for each part whether /readyz would find it ready.
 func readyNow(parts []readiness) (all []prometheus.Collector) {
 	for _, p := range parts {
 		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -61,7 +61,7 @@ func readyNow(parts []readiness) (all []prometheus.Collector) {
 	return all
 }
 
-// newRegistry has the process's own measurements and those of its parts.
+// newRegistry has the metrics of the process and of its parts.
 func newRegistry(parts ...[]prometheus.Collector) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
 	all := []prometheus.Collector{
@@ -78,7 +78,7 @@ func newRegistry(parts ...[]prometheus.Collector) (*prometheus.Registry, error) 
 	return registry, nil
 }
 
-// listen takes the address, so that a process that cannot have it ends before it has begun anything. shown is nil for no status page.
+// listen opens the port, so that a process that cannot have it ends before it begins anything. shown is nil for no status page.
 func listen(ctx context.Context, address string, registry *prometheus.Registry, parts []readiness, shown *page.Page, log *slog.Logger) (*web, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"lapse/internal/config"
 )
 
-// showConfig says whom the auditor shows the log's checkpoints.
+// showConfig configures the witnesses to which the auditor shows the log's checkpoints.
 func (a *app) showConfig(s *config.Settings, c *audit.Config) error {
 	c.Quorum = s.Witnesses.Quorum
 	for _, w := range s.Witnesses.All {
