@@ -11,21 +11,21 @@ import (
 // Column is a column that an expression reads.
 type Column struct {
 	Name   string
-	Number int16  // in the table
+	Number int16  // its number in the table
 	Type   string // as format_type writes it
 }
 
 // tableColumn is a column of the policy's table, as a temporary table can have it.
 type tableColumn struct {
 	Column
-	OID       uint32 // its type
-	BaseOID   uint32 // what its domain is over, or its type
-	Typed     string // its type as SQL
+	OID       uint32 // the type
+	BaseOID   uint32 // a domain's base type, otherwise the type
+	Typed     string // the type as SQL
 	BaseTyped string
-	Collation string // as SQL, "" for its type's own
+	Collation string // as SQL, "" for the type's own
 	Virtual   bool
-	Shown     string // its name as PostgreSQL writes it, quoted where it must be
-	Trouble   string // why it cannot be read, "" for no reason
+	Shown     string // the name as PostgreSQL writes it, quoted if necessary
+	Trouble   string // why expressions cannot read the column; "" if they can
 }
 
 const columnsSQL = `
@@ -49,7 +49,7 @@ const columnsSQL = `
 	 where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped
 	 order by a.attnum`
 
-// loadColumns reads a table's columns from the catalog, and which of them cannot be read.
+// loadColumns reads a table's columns from the catalog, and determines which of them expressions can read.
 func loadColumns(ctx context.Context, tx pgx.Tx, table uint32) ([]tableColumn, error) {
 	rows, err := tx.Query(ctx, columnsSQL, table)
 	if err != nil {
@@ -79,12 +79,12 @@ func loadColumns(ctx context.Context, tx pgx.Tx, table uint32) ([]tableColumn, e
 	return all, nil
 }
 
-// readable are the columns that a temporary table has for the author's text.
+// readable returns the columns of the temporary table that the author's text is read over.
 func readable(all []tableColumn) []tableColumn {
 	return slices.DeleteFunc(slices.Clone(all), func(c tableColumn) bool { return c.Trouble != "" })
 }
 
-// names are the columns' names.
+// names returns the columns' names.
 func names(columns []tableColumn) []string {
 	all := make([]string, 0, len(columns))
 	for _, c := range columns {

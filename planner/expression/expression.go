@@ -18,7 +18,7 @@ import (
 // Wanted is the type that an expression must have.
 type Wanted string
 
-// The types that an expression can be asked for.
+// The types that an expression can have.
 const (
 	Boolean Wanted = "boolean"
 	Instant Wanted = "timestamp with time zone"
@@ -27,13 +27,13 @@ const (
 // instantOID is the type of Instant.
 const instantOID = 1184
 
-// Expression is what PostgreSQL understood.
+// Expression is PostgreSQL's reading of a text.
 type Expression struct {
-	SQL       string // over t, the policy's table or a leaf of it: t."status" = 'closed'::text
-	Bare      string // over the table's bare columns, as PostgreSQL writes the predicate or the column of an index
+	SQL       string // for a query that names the policy's table or a leaf of it t: t."status" = 'closed'::text
+	Bare      string // with bare column names, as PostgreSQL writes the predicate or the column of an index
 	Columns   []Column
 	Immutable bool // an index can hold it
-	MayRaise  bool // it is not certain that it raises for no row
+	MayRaise  bool // it may raise an error for some row
 	Warnings  []string
 }
 
@@ -42,10 +42,10 @@ type DB interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// bodyQuote encloses the bodies of functions that an expression is written into.
+// bodyQuote encloses the bodies of the functions that contain expressions.
 const bodyQuote = "$lapse$"
 
-// longest is far more than anybody writes by hand.
+// longest is much longer than any text written by hand.
 const longest = 20_000
 
 // reader reads one text.
@@ -54,14 +54,14 @@ type reader struct {
 	want     Wanted
 	database string
 	owner    string
-	role     string // whose rights the text is read with where its owner's cannot be had
-	barred   string // the schemas of the columns' types that this role may not use
-	lone     bool   // the session is a superuser's, and so is the table, or its owner may make no temporary table
+	role     string // the role to read the text with if the owner's rights are not available
+	barred   string // the schemas of column types that this role may not use
+	lone     bool   // session and table are a superuser's, or the table's owner may not create temporary tables
 	columns  []tableColumn
 }
 
-// Read lets PostgreSQL read a text over the columns of a table. A problem is for the person who wrote it. The session's settings
-// must be pinned. All is undone; the session's prepared statements are dropped.
+// Read has PostgreSQL read a text over the columns of a table. problem is a message for the text's author. The session's settings
+// must be pinned. Read rolls everything back and drops the session's prepared statements.
 func Read(ctx context.Context, db DB, table uint32, text string, want Wanted) (e *Expression, problem string, err error) {
 	tokens, problem := scan(text)
 	switch {
@@ -79,7 +79,7 @@ func Read(ctx context.Context, db DB, table uint32, text string, want Wanted) (e
 	r := &reader{tx: nameless{tx}, want: want}
 	e, problem, err = r.read(ctx, table, tokens, text)
 	err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx)))
-	// Were code of the owner's to run after all, a statement under a name of ours is what it could leave in the session.
+	// Should the owner's code run after all, it could leave a prepared statement under one of Lapse's names in the session.
 	if err == nil {
 		err = tx.Conn().DeallocateAll(ctx)
 	}
@@ -95,7 +95,7 @@ func (r *reader) read(ctx context.Context, table uint32, tokens []token, text st
 		return nil, problem, err
 	}
 	if subquery(tokens) {
-		return nil, refused["SUBLINK"], nil // before its tables' names are taken for functions
+		return nil, refused["SUBLINK"], nil // or the tables' names would look like functions
 	}
 	if problem, err = checkNames(ctx, r.tx, tokens); problem != "" || err != nil {
 		return nil, problem, err
@@ -117,8 +117,8 @@ func (r *reader) read(ctx context.Context, table uint32, tokens []token, text st
 	return r.canonical(ctx, tokens, &written, j)
 }
 
-// becomeLogin makes the transaction the login's own where the login may act as the table's owner and the session's role, the
-// catalog's owner, may not. So showing a policy and applying it read its text alike.
+// becomeLogin sets the transaction's role to the login if the login may act as the table's owner and the session's role, the
+// catalog's owner, may not. So showing a policy and applying it read its text with the same rights.
 func (r *reader) becomeLogin(ctx context.Context, table uint32) error {
 	var login bool
 	err := r.tx.QueryRow(ctx, `
@@ -134,7 +134,7 @@ func (r *reader) becomeLogin(ctx context.Context, table uint32) error {
 	return nil
 }
 
-// prepare asks for the table's owner and columns, and whether there can be a temporary table.
+// prepare reads the table's owner and columns, and whether a temporary table can be created.
 func (r *reader) prepare(ctx context.Context, table uint32) (problem string, err error) {
 	if err := r.becomeLogin(ctx, table); err != nil {
 		return "", err
@@ -166,7 +166,7 @@ func (r *reader) prepare(ctx context.Context, table uint32) (problem string, err
 	return "", err
 }
 
-// judge checks what was parsed, and the type of the whole.
+// judge checks the parsed expression and its type.
 func (r *reader) judge(ctx context.Context, root *node, domains bool) (judgment, error) {
 	for _, number := range root.columnNumbers() {
 		if number < 1 {
@@ -185,7 +185,7 @@ func (r *reader) judge(ctx context.Context, root *node, domains bool) (judgment,
 	return judge(ctx, r.tx, root, domains)
 }
 
-// canonical parses what PostgreSQL wrote once more, over the columns as they are, and puts it together.
+// canonical parses PostgreSQL's text once more, over the real columns, and makes the Expression.
 func (r *reader) canonical(ctx context.Context, tokens []token, written *parsed, j judgment) (*Expression, string, error) {
 	sql, problem := oneLine(r.strip(written.sql))
 	if problem == "" {
@@ -226,7 +226,7 @@ func (r *reader) canonical(ctx context.Context, tokens []token, written *parsed,
 	return e, "", nil
 }
 
-// strip takes off what was put around an instant.
+// strip removes what parse put around an instant.
 func (r *reader) strip(sql string) string {
 	if r.want == Instant {
 		return strings.TrimSuffix(strings.TrimPrefix(sql, "("), " IS NOT NULL)")
@@ -234,7 +234,7 @@ func (r *reader) strip(sql string) string {
 	return sql
 }
 
-// fleeting says what of a text was true at the moment alone: a literal that is not in the canonical text was read as something else.
+// fleeting reports a literal of the text that is missing in the canonical text: PostgreSQL replaced it by a value of this moment.
 func fleeting(written []token, sql string) string {
 	canonical, problem := scan(sql)
 	for _, t := range written {
@@ -248,7 +248,7 @@ func fleeting(written []token, sql string) string {
 	return problem
 }
 
-// momentary reports whether a text may be read as an instant that depends on the clock.
+// momentary reports whether PostgreSQL may read a text as an instant that depends on the clock.
 func momentary(text string) bool {
 	for _, moment := range []string{"now", "today", "tomorrow", "yesterday"} {
 		if strings.Contains(strings.ToLower(text), moment) {
@@ -258,7 +258,7 @@ func momentary(text string) bool {
 	return false
 }
 
-// mistake makes a problem of what PostgreSQL says about a text; other errors stay errors.
+// mistake turns PostgreSQL's error about a text into a problem. It returns other errors as errors.
 func (r *reader) mistake(err error, text string) (*Expression, string, error) {
 	var server *pgconn.PgError
 	if !errors.As(err, &server) {
@@ -288,7 +288,7 @@ func holdsSubquery(text string) bool {
 	})
 }
 
-// written are names as SQL wants them: one with a capital letter is another one without its quotes.
+// written returns names as SQL needs them: quoted, unless they consist of lower-case letters, digits and underscores.
 func written(names []string) []string {
 	all := slices.Clone(names)
 	for i, name := range all {
@@ -299,8 +299,8 @@ func written(names []string) []string {
 	return all
 }
 
-// noColumn says why there is no such column, or which was meant. PostgreSQL names the column in the language of its messages and
-// does not point to it: it is the first name of the text that is no column and that the message holds.
+// noColumn explains an unknown column, or suggests another. PostgreSQL's message, in the server's language, contains the column's name but
+// no position: the column is the text's first unknown name that the message quotes.
 func (r *reader) noColumn(server *pgconn.PgError, text string) string {
 	tokens, _ := scan(text)
 	valid := names(readable(r.columns))
@@ -319,13 +319,13 @@ func (r *reader) noColumn(server *pgconn.PgError, text string) string {
 	return server.Message
 }
 
-// quotes reports whether a message holds a name in quotation marks of some language.
+// quotes reports whether a message contains a name in any language's quotation marks.
 func quotes(message, name string) bool {
 	before, after, found := strings.Cut(message, name)
 	return found && strings.LastIndexAny(before, "\"'`«»„“”‘’") == lastRune(before) && strings.IndexAny(after, "\"'`«»„“”‘’") == 0
 }
 
-// lastRune is where the last letter of a text begins.
+// lastRune is the offset of a text's last character.
 func lastRune(text string) int {
 	_, size := utf8.DecodeLastRuneInString(text)
 	return len(text) - size

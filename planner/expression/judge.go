@@ -8,15 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// known are the nodes that an expression over a row's own columns may have, as 14 and 15 write them and as 16 and later do. A node
-// that no list names is refused.
+// known are the nodes that an expression over one row's columns may contain, under the names of PostgreSQL 14 and 15 and of 16 and later. Any
+// node on no list is refused.
 var known = []string{
 	"VAR", "CONST", "FUNCEXPR", "NAMEDARGEXPR", "OPEXPR", "DISTINCTEXPR", "NULLIFEXPR", "SCALARARRAYOPEXPR", "BOOLEXPR", "SUBSCRIPTINGREF",
 	"RELABELTYPE", "COERCEVIAIO", "ARRAYCOERCEEXPR", "COLLATEEXPR", "COLLATE", "CASEEXPR", "CASE", "CASEWHEN", "WHEN", "CASETESTEXPR",
 	"ARRAYEXPR", "ARRAY", "ROWCOMPAREEXPR", "ROWCOMPARE", "COALESCEEXPR", "COALESCE", "MINMAXEXPR", "MINMAX", "NULLTEST", "BOOLEANTEST",
 }
 
-// refused are nodes that people may have reason to try, with what to say.
+// refused are nodes that authors are likely to try, with advice.
 var refused = map[string]string{
 	"SQLVALUEFUNCTION": "it depends on when or by whom it is asked (current_date, current_user and the like): the policy's cutoff is the only clock",
 	"SUBLINK":          "it holds a subquery: it may read the row's own columns only",
@@ -32,9 +32,9 @@ var refused = map[string]string{
 	"WINDOWFUNC":       "it holds a window function: it may read one row only",
 }
 
-// steady are pg_catalog's stable functions that depend on nothing but settings that every session and function of ours pins
-// (TimeZone, DateStyle, IntervalStyle, extra_float_digits), or on the message locale for names of months. Every other stable
-// function may depend on when it is asked and on the role that asks, or read tables.
+// steady are pg_catalog's stable functions that depend only on settings that all of Lapse's sessions and functions pin
+// (TimeZone, DateStyle, IntervalStyle, extra_float_digits), or on the message locale for names of months. Any other stable
+// function may depend on the time or on the calling role, or read tables.
 var steady = []string{
 	"timestamptz_pl_interval", "timestamptz_mi_interval", "interval_pl_timestamptz", "date_add", "date_subtract", "date_part", "extract",
 	"date_trunc", "date", "timestamp", "timestamptz", "time", "make_timestamptz", "overlaps", "to_timestamp", "to_date",
@@ -46,18 +46,18 @@ var steady = []string{
 	"array_to_string",
 }
 
-// conversion is a cast by way of a value's text.
+// conversion is a cast through a value's text.
 type conversion struct{ from, to uint32 }
 
-// uses is what an expression is made of.
+// uses lists the parts of an expression.
 type uses struct {
 	functions, operators, types, collations []uint32
 	conversions                             []conversion
-	implicit                                []uint32 // types that are cast without being asked
+	implicit                                []uint32 // the source types of implicit casts
 	columnTypes                             []uint32
 }
 
-// usesOf lists what a tree is made of. A node that is not known, and a column that is none, is a problem.
+// usesOf lists the parts of a tree. An unknown node, or a reference that is not a column, is a problem.
 func usesOf(root *node) (u uses, problem string) {
 	root.walk(func(n *node) {
 		if problem == "" && !slices.Contains(known, n.tag) {
@@ -96,7 +96,7 @@ func (u *uses) rowComparison(n *node) {
 	}
 }
 
-// cast records what a cast is from, and whether anybody wrote it: 2 is PostgreSQL's COERCE_IMPLICIT_CAST.
+// cast records a cast's source type, and whether it is implicit: 2 is PostgreSQL's COERCE_IMPLICIT_CAST.
 func (u *uses) cast(n *node) {
 	if len(n.kids) == 0 {
 		return
@@ -112,18 +112,18 @@ func (u *uses) cast(n *node) {
 	}
 }
 
-// object is a function, an operator or a collation of an expression.
+// object is a function, an operator or a collation in an expression.
 type object struct {
 	Kind       string // function, operator, collation
 	Name       string
-	Plain      string // without schema and arguments
+	Plain      string // the name without schema and arguments
 	Catalog    bool
 	Superuser  bool
 	Volatility string
-	Open       string // its schema, if others than superusers may make things there
+	Open       string // its schema, if roles other than superusers may create objects there
 }
 
-// objectsSQL asks about functions $1, operators $2, with their functions, and collations $3.
+// objectsSQL reads functions $1, operators $2 with their functions, and collations $3.
 const objectsSQL = `
 	with used(kind, name, plain, namespace, owner, volatility) as (
 	  select 'function', p.oid::regprocedure::text, p.proname::text, p.pronamespace, p.proowner, p.provolatile::text
@@ -145,7 +145,7 @@ const objectsSQL = `
 	  join pg_roles o on o.oid = u.owner
 	 order by 1, 2`
 
-// quiet are operators that raise for no value. Functions and casts may.
+// quiet are operators that never raise an error. Functions and casts may.
 var (
 	loudNodes = []string{"FUNCEXPR", "COERCEVIAIO", "ARRAYCOERCEEXPR"}
 	quiet     = []string{"=", "<>", "<", "<=", ">", ">=", "->", "->>", "@>", "<@", "&&"}
@@ -159,7 +159,7 @@ type judgment struct {
 	warnings  []string
 }
 
-// judge checks all that a tree is made of. domains says that its columns have their own types, and not what domains are over.
+// judge checks the parts of a tree. domains says that columns still have their domain types, not the domains' base types.
 func judge(ctx context.Context, tx pgx.Tx, root *node, domains bool) (j judgment, err error) {
 	u, problem := usesOf(root)
 	if problem != "" {
@@ -200,7 +200,7 @@ func judge(ctx context.Context, tx pgx.Tx, root *node, domains bool) (j judgment
 	return j, nil
 }
 
-// typesTrouble says what is wrong with the types.
+// typesTrouble says which of the types cannot be used, and why.
 func (u *uses) typesTrouble(facts map[uint32]typeFacts, domains bool) string {
 	for _, oid := range u.types {
 		if f := facts[oid]; f.Trouble != "" || f.OID == 0 {
@@ -234,7 +234,7 @@ func (u *uses) typesTrouble(facts map[uint32]typeFacts, domains bool) string {
 	return ""
 }
 
-// trouble says why an object cannot be used.
+// trouble says why an object cannot be used; "" if it can.
 func (o *object) trouble() string {
 	switch {
 	case !o.Superuser:

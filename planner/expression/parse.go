@@ -12,33 +12,32 @@ import (
 	"lapse/schemas"
 )
 
-// parsed is what PostgreSQL made of a text.
+// parsed is PostgreSQL's parse of a text.
 type parsed struct {
 	root    *node
-	sql     string   // canonical, with its columns under the names of marks
-	columns []string // as they were in the temporary table, those that are read
-	marks   []string // the name of each in sql
+	sql     string   // the canonical text, with marks in place of the columns' names
+	columns []string // the columns of the temporary table that the text reads
+	marks   []string // the name of each column in sql
 }
 
-// tempColumn is a column of the temporary table, in SQL.
+// tempColumn is a column of the temporary table.
 type tempColumn struct{ name, typed, collation string }
 
-// errMoved says that a type's name came to mean another type while we looked.
+// errMoved says that a type's name came to mean another type meanwhile.
 var errMoved = errors.New("a type of the table was changed meanwhile: apply again")
 
-// parse lets PostgreSQL parse a text over a table without rows, and undoes all of it. types are the oids that the columns must
-// turn out to have.
+// parse has PostgreSQL parse a text over an empty table, and rolls everything back. types are the oids that the columns must have.
 //
-// The constraint is not valid: no row is checked, nothing is planned. The function that makes it belongs to the table's owner;
-// where that is a superuser, or may make no temporary table, to a role that can do next to nothing and is undone with the rest; and where this login may not give
-// it away, to the login, which then is no superuser.
+// The text becomes a constraint that is not valid: PostgreSQL checks no row and plans nothing. A function creates the constraint. It belongs
+// to the table's owner. If the owner is a superuser or may not create temporary tables, the function belongs to a new role with almost no
+// rights, which is rolled back as well. If this login may not give the function away, it keeps it; such a login is not a superuser.
 func (r *reader) parse(ctx context.Context, columns []tempColumn, types []uint32, text string) (p parsed, err error) {
 	tx, err := r.tx.Begin(ctx)
 	if err != nil {
 		return p, err
 	}
 	defer func() {
-		// A savepoint that cannot be undone is an error of the transaction around it.
+		// If the savepoint's rollback fails, that is an error of the surrounding transaction.
 		if undone := tx.Rollback(context.WithoutCancel(ctx)); err == nil {
 			err = undone
 		}
@@ -69,8 +68,9 @@ func (r *reader) parse(ctx context.Context, columns []tempColumn, types []uint32
 	return r.readBack(ctx, tx, run, table, columns)
 }
 
-// makeRunner makes a function that runs a statement with the rights of the table's owner, or of nobody. Only its maker can change it: a role
-// that may give a function to the owner need not have the owner's rights, nor EXECUTE by default. Nobody else sees it before it is undone.
+// makeRunner creates a function that runs a statement with the rights of the table's owner, or of a role without rights. Only its creator can
+// change it. EXECUTE is granted to public, because a role that may give a function to the owner need not have the owner's rights, nor
+// EXECUTE by default. The function is rolled back, so no other session ever sees it.
 func (r *reader) makeRunner(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := tx.Exec(ctx, `create function pg_temp.`+name+`(statement text) returns void language plpgsql security definer
 		set search_path = pg_catalog, pg_temp as 'begin execute statement; end';
@@ -84,7 +84,7 @@ func (r *reader) makeRunner(ctx context.Context, tx pgx.Tx, name string) error {
 	}
 	owner := schemas.Identifier(r.owner)
 	script := ""
-	if r.lone { // it needs the schemas of the columns' types
+	if r.lone { // pg_read_all_data gives USAGE on the schemas of the columns' types
 		owner = name
 		script = "create role " + name + " nologin; grant pg_read_all_data to " + name + "; grant temporary on database " +
 			schemas.Identifier(r.database) + " to " + name + ";\n"
@@ -111,7 +111,7 @@ func tableSQL(table string, columns []tempColumn) string {
 	return "create temporary table " + table + " (" + strings.Join(defined, ", ") + ")"
 }
 
-// sameTypes compares the table's types with those that were checked: their names were read twice.
+// sameTypes checks that the temporary table has the checked types, because PostgreSQL has looked up their names a second time.
 func sameTypes(ctx context.Context, tx pgx.Tx, table string, types []uint32) error {
 	var same bool
 	err := tx.QueryRow(ctx, `
@@ -127,7 +127,7 @@ func sameTypes(ctx context.Context, tx pgx.Tx, table string, types []uint32) err
 	return nil
 }
 
-// readBack gives the columns that are read names that nothing else has, and reads the constraint.
+// readBack gives the columns that the text reads unique names, and reads the constraint back.
 func (r *reader) readBack(ctx context.Context, tx pgx.Tx, run func(sql string) error, table string, columns []tempColumn) (p parsed, err error) {
 	var count int
 	var tree string

@@ -8,14 +8,14 @@ import (
 	"lapse/internal/yamldoc"
 )
 
-// token is a lexical unit of SQL, as far as it matters here.
+// token is a lexical unit of SQL, as far as this package distinguishes them.
 type token struct {
 	kind  tokenKind
-	text  string // as it was written
-	start int    // in bytes
+	text  string // as written
+	start int    // the offset in bytes
 }
 
-// subquery reports whether an opening bracket is followed by SELECT, as nothing else is.
+// subquery reports whether an opening parenthesis is followed by SELECT. Only subqueries have that.
 func subquery(tokens []token) bool {
 	for i := 1; i < len(tokens); i++ {
 		if tokens[i-1].text == "(" && tokens[i].kind == word && strings.EqualFold(tokens[i].text, "select") {
@@ -35,7 +35,7 @@ const (
 	other   tokenKind = 'o' // an operator's characters, one by one, and punctuation
 )
 
-// shapes are the tokens that PostgreSQL and we agree about, under standard_conforming_strings.
+// shapes are the tokens that PostgreSQL and this package read alike under standard_conforming_strings.
 var shapes = []struct {
 	kind  tokenKind
 	shape *regexp.Regexp
@@ -50,8 +50,8 @@ var shapes = []struct {
 
 var blank = regexp.MustCompile(`^[ \t\n\r\f]+`)
 
-// scan takes a text apart. What PostgreSQL might take apart in another way is a problem: then nothing that is concluded from the
-// tokens would hold.
+// scan splits a text into tokens. It refuses anything that PostgreSQL might split differently: conclusions from the tokens would then be
+// wrong.
 func scan(text string) (tokens []token, problem string) {
 	for at := 0; at < len(text); {
 		rest := text[at:]
@@ -73,7 +73,7 @@ func scan(text string) (tokens []token, problem string) {
 	return tokens, unbalanced(tokens)
 }
 
-// firstToken is the token that a text begins with; empty where it begins with none.
+// firstToken returns the token at a text's beginning; empty if there is none.
 func firstToken(text string) (t token) {
 	for _, s := range shapes {
 		if found := s.shape.FindString(text); found != "" {
@@ -83,7 +83,7 @@ func firstToken(text string) (t token) {
 	return t
 }
 
-// misplaced says what is wrong with a token in its place.
+// misplaced says what is wrong with a token at its place.
 func misplaced(t token, rest string, before []token) string {
 	after := rest[len(t.text):]
 	switch {
@@ -105,7 +105,7 @@ func misplaced(t token, rest string, before []token) string {
 	return ""
 }
 
-// unbalanced says which bracket is not closed, or closes nothing. What is balanced cannot leave the parentheses that it is put in.
+// unbalanced finds an unmatched bracket. A balanced text cannot close the parentheses that Lapse puts around it.
 func unbalanced(tokens []token) string {
 	if len(tokens) == 0 {
 		return "it is empty"
@@ -131,10 +131,10 @@ func unbalanced(tokens []token) string {
 	return ""
 }
 
-// qualifiedName is a name with its schema.
+// qualifiedName is a name with a schema.
 type qualifiedName struct{ schema, name string }
 
-// qualifiedNames returns all names followed by a dot, with what follows the dot.
+// qualifiedNames returns all names before a dot, each with what follows the dot.
 func qualifiedNames(tokens []token) (names []qualifiedName, problem string) {
 	for i := 0; i+2 < len(tokens); i++ {
 		schema, named := tokens[i].name()
@@ -145,7 +145,7 @@ func qualifiedNames(tokens []token) (names []qualifiedName, problem string) {
 		if end := i + 3; named && end < len(tokens) && tokens[end].text == "." {
 			return nil, fmt.Sprintf("%s.%s.… has too many parts: write columns without their table's name", schema, name)
 		}
-		if !named { // operator(schema.+), or something that PostgreSQL will refuse
+		if !named { // operator(schema.+), or a text that PostgreSQL will refuse
 			for _, t := range tokens[i+2:] {
 				if t.kind != other || strings.ContainsAny(t.text, "()[],.:") {
 					break
@@ -158,7 +158,7 @@ func qualifiedNames(tokens []token) (names []qualifiedName, problem string) {
 	return names, ""
 }
 
-// name is the name that a token means.
+// name returns the name that a token denotes.
 func (t token) name() (string, bool) {
 	switch t.kind {
 	case word:
@@ -170,7 +170,7 @@ func (t token) name() (string, bool) {
 	}
 }
 
-// oneLine writes every run of white space outside texts and quoted names as one space.
+// oneLine replaces every run of white space outside texts and quoted names by one space.
 func oneLine(sql string) (string, string) {
 	tokens, problem := scan(sql)
 	if problem != "" {
@@ -186,7 +186,7 @@ func oneLine(sql string) (string, string) {
 	return line.String(), ""
 }
 
-// Conjuncts are the parts of a canonical condition: each is true of every row that the condition is true of.
+// Conjuncts splits a canonical condition at its ANDs: the condition is true of a row if all parts are.
 func Conjuncts(sql string) []string {
 	parts := split(sql)
 	if len(parts) == 1 {
@@ -199,7 +199,7 @@ func Conjuncts(sql string) []string {
 	return all
 }
 
-// split takes (a AND b AND c) apart; anything else is one part.
+// split splits (a AND b AND c); any other text is one part.
 func split(sql string) (parts []string) {
 	whole := []string{sql}
 	tokens, problem := scan(sql)

@@ -7,21 +7,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// typeFacts is what is known of a type by its oid.
+// typeFacts is what Lapse must know about a type.
 type typeFacts struct {
 	OID     uint32
 	Name    string // as format_type writes it
-	Trouble string // why a value of it cannot be read, "" for no reason
-	Catalog bool   // it is pg_catalog's, or it or its elements are an enum: its operators are pg_catalog's
+	Trouble string // why its values cannot be read; "" if they can
+	Catalog bool   // its operators are pg_catalog's, because the type is, or because it or its elements are an enum
 	Domain  bool
-	Input   string // the volatility of its input function, and that of its elements', 'i' where it depends on nothing but pinned settings
+	Input   string // the volatility of the input functions of the type and its elements; 'i' if they depend on pinned settings only
 	Output  string
-	Fixed   bool   // neither depends on any setting
-	Enum    uint32 // the enum that it is, or that it is an array or a range of; 0 for none
+	Fixed   bool   // neither Input nor Output depends on any setting
+	Enum    uint32 // the enum of the type, or of its elements or its range; 0 for none
 }
 
-// typesSQL asks about types $1. Functions of a type that a superuser made can be given away later: each is asked about. The
-// stable ones of steady read and write by settings that are pinned.
+// typesSQL reads types $1. A superuser's type is trusted only while a superuser owns each of its functions too, because functions can be given
+// away later. The stable functions in steady depend only on pinned settings.
 const typesSQL = `
 	with steady(name) as (
 	  values ('date_in'), ('date_out'), ('timestamp_in'), ('timestamp_out'), ('timestamptz_in'), ('timestamptz_out'), ('time_in'), ('time_out'),
@@ -67,7 +67,7 @@ const typesSQL = `
 	       coalesce((select e.oid from pg_type e where e.oid in (f.element, f.subtype) and e.typtype = 'e'), 0)
 	  from facts f`
 
-// loadTypes asks about types.
+// loadTypes reads the facts about types.
 func loadTypes(ctx context.Context, tx pgx.Tx, oids []uint32) (map[uint32]typeFacts, error) {
 	rows, err := tx.Query(ctx, typesSQL, oids)
 	if err != nil {
