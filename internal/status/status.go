@@ -14,22 +14,22 @@ import (
 	"lapse/schemas"
 )
 
-// Status is what `lapse status` shows.
+// Status is the result of `lapse status`.
 type Status struct {
 	At        time.Time `json:"at"` // the server's clock
 	Paused    *Halt     `json:"paused,omitempty"`
 	Suspended string    `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
 	Audit     Audit     `json:"audit"`
-	Witnesses string    `json:"witnesses,omitempty"` // what they have cosigned lately; Read leaves it empty
+	Witnesses string    `json:"witnesses,omitempty"` // what the witnesses have cosigned lately; Read leaves it empty
 	Executors []Process `json:"executors"`
-	// Unattended are policies that are late by more than their latitude, while no executor runs.
+	// Unattended are policies that are late by more than their latitude while no executor runs.
 	Unattended []schemas.PolicyName `json:"unattended"`
 	Policies   []Policy             `json:"policies"`
 	Holds      []HeldTable          `json:"holds,omitempty"`
 	LeftOver   []string             `json:"left_over,omitempty"` // roles that nothing needs
 }
 
-// Audit is what the server says of the audit.
+// Audit is the state of the audit, as the server knows it.
 type Audit struct {
 	Required bool       `json:"required"`
 	Slot     string     `json:"slot,omitempty"`
@@ -39,31 +39,31 @@ type Audit struct {
 	Behind   int64      `json:"behind_bytes"`             // log that the auditor has not confirmed
 	Held     int64      `json:"held_bytes"`               // log that the server keeps for it
 	Headroom *int64     `json:"headroom_bytes,omitempty"` // log that may be written before the slot is lost
-	LastBeat *time.Time `json:"last_beat,omitempty"`      // when the auditor said last that it reads this server
+	LastBeat *time.Time `json:"last_beat,omitempty"`      // the auditor's last heartbeat on this server
 	History  int        `json:"history"`
-	// Watching is for how long an auditor that reads the slot may still look whether another one writes the log, since the server was started
-	// after the last heartbeat; it writes none meanwhile, and nothing is deleted. 0 where it does not.
+	// Watching is for how many more seconds an auditor that reads the slot may still check whether another one writes the log. It does so when
+	// the server has started since the last heartbeat; until then it writes no heartbeat, and nothing is deleted. 0 if it does not check.
 	Watching float64 `json:"watching_seconds"`
 }
 
-// Process is an executor that said lately that it runs.
+// Process is an executor that recently reported that it runs.
 type Process struct {
 	Holder string `json:"holder"`
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
-	// HeldBack is why due rows stay, as far as only this process knows; "" where they do not.
+	// HeldBack is why due rows stay, if only this process knows the reason; "" if they do not stay.
 	HeldBack schemas.HeldBack `json:"held_back"`
-	Since    time.Time        `json:"since"`              // it is in this state
-	NextTry  *time.Time       `json:"next_try,omitempty"` // of what is stopped or waits, where that is known
+	Since    time.Time        `json:"since"`              // the beginning of this state
+	NextTry  *time.Time       `json:"next_try,omitempty"` // the next try of something that is stopped or waits, if known
 	At       time.Time        `json:"at"`
-	Silent   float64          `json:"silent_seconds,omitempty"` // for how long it has said nothing, where that is longer than it should
+	Silent   float64          `json:"silent_seconds,omitempty"` // how long it has reported nothing, if that is longer than it should be
 }
 
-// silence is how long an executor that runs says nothing at most: it does each ten seconds, between two turns.
+// silence is the longest time between two reports of a running executor. It reports every ten seconds, between two turns.
 const silence = 25 * time.Second
 
-// Read reads the catalog as its owner, and nothing of a user's tables. slot is the auditor's, "" where no audit is required; suspended as
-// for ReadPolicies.
+// Read reads the catalog as its owner, and no user's table. slot is the auditor's slot, "" if no audit is required; suspended is as for
+// ReadPolicies.
 func Read(ctx context.Context, conn *pgx.Conn, slot, suspended string) (*Status, error) {
 	list, err := ReadPolicies(ctx, conn, suspended)
 	if err != nil {
@@ -115,11 +115,11 @@ func readAudit(ctx context.Context, conn *pgx.Conn, slot string) (audit Audit, e
 	return audit, err
 }
 
-// watching is how long an auditor looks whether another one writes the log.
+// watching is how long an auditor checks whether another one writes the log.
 const watching = 2 * time.Minute
 
-// readWatching is for how long the auditor whose process reads the slot may still watch the log. When a session began that is another login's is
-// not shown to everybody: then it is counted from the server's start.
+// readWatching returns for how long the auditor whose process reads the slot may still watch the log. Not every login can see when another
+// login's session began; then it counts from the server's start.
 func readWatching(ctx context.Context, conn *pgx.Conn, reader int32, beat time.Time) (left float64, err error) {
 	err = conn.QueryRow(ctx, `
 		select coalesce((select greatest(0, extract(epoch from coalesce(a.backend_start, s.at) + $3 - clock_timestamp()))::float8
@@ -132,7 +132,7 @@ func readWatching(ctx context.Context, conn *pgx.Conn, reader int32, beat time.T
 	return left, nil
 }
 
-// readProcesses returns what executors said within two minutes, by policy; "" is the process as a whole.
+// readProcesses returns what executors reported within two minutes, by policy; "" is the process as a whole.
 func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName][]Process, error) {
 	rows, err := conn.Query(ctx, `
 		select coalesce(g.name, ''), w.holder, w.state, w.reason, w.held_back, w.since, w.next_try, w.at,
@@ -157,10 +157,10 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 	return all, nil
 }
 
-// NeedsPerson reports whether due rows stay until somebody has done something: the command's exit code is 3.
+// NeedsPerson reports whether due rows stay until a person acts: the command's exit code is then 3.
 func (s *Status) NeedsPerson() bool { return len(s.Unattended) > 0 || len(s.Needing()) > 0 }
 
-// Running are the executors that say that they run.
+// Running returns the executors that report that they run.
 func (s *Status) Running() []*Process {
 	var all []*Process
 	for i := range s.Executors {

@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// rolesSQL makes the three roles and lets the catalog's owner make its schema. Repeated it changes nothing.
+// rolesSQL creates the three roles and allows the catalog's owner to create its schema. Running it again changes nothing.
 func rolesSQL(roles schemas.Roles, database string) string {
 	var sql strings.Builder
 	for _, role := range []struct{ name, duty string }{
@@ -25,17 +25,17 @@ func rolesSQL(roles schemas.Roles, database string) string {
 	return sql.String()
 }
 
-// madeByLapse is the comment on a role that init made, or the script that --grants prints: nothing else tells it from one that somebody had
-// before, who would get all that Lapse may do, and whose role the way back would drop.
+// madeByLapse is the comment on a role that init or the script of --grants created. It alone tells such a role from one that existed
+// before, which must not get Lapse's rights and which uninstall must not drop.
 const madeByLapse = "made by lapse init"
 
-// createLogin makes a role unless it is there.
+// createLogin creates a role unless it exists.
 func createLogin(name string) string {
 	return Block(fmt.Sprintf("begin create role %[1]s login; comment on role %[1]s is %[2]s; exception when duplicate_object or unique_violation then null; end",
 		schemas.Identifier(name), schemas.Literal(madeByLapse)))
 }
 
-// OfLapse are those of names that init made, or the script of --grants.
+// OfLapse returns those of names that init or the script of --grants created.
 func OfLapse(ctx context.Context, q database.Querier, names ...string) ([]string, error) {
 	rows, err := q.Query(ctx, `
 		select r.rolname::text from unnest($1::text[]) with ordinality w(name, n) join pg_roles r on r.rolname = w.name
@@ -46,8 +46,8 @@ func OfLapse(ctx context.Context, q database.Querier, names ...string) ([]string
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// giveReplication lets a login read the write-ahead log: the attribute does not come with membership. Who has it by other
-// means keeps it.
+// giveReplication lets a login read the write-ahead log, because membership does not pass on the attribute. It changes nothing for a
+// superuser or a login that has the attribute.
 func giveReplication(login string) string {
 	return Block(fmt.Sprintf(`begin
   if not (select rolreplication or rolsuper from pg_roles where rolname = %s) then
@@ -56,7 +56,7 @@ func giveReplication(login string) string {
 end`, schemas.Literal(login), schemas.Identifier(login)))
 }
 
-// Block is a DO statement.
+// Block wraps a body in a DO statement.
 func Block(body string) string {
 	tag := "$lapse$"
 	for n := 1; strings.Contains(body, tag); n++ {
@@ -65,7 +65,7 @@ func Block(body string) string {
 	return "do " + tag + "\n" + body + "\n" + tag + ";\n"
 }
 
-// MissingRoles returns the names of the roles, and of the logins that play them, that are not there.
+// MissingRoles returns which of the roles, and of their logins, do not exist.
 func MissingRoles(ctx context.Context, q database.Querier, roles schemas.Roles, logins ...Logins) ([]string, error) {
 	names := []string{roles.Owner, roles.Executor, roles.Auditor}
 	for _, l := range logins {
@@ -76,7 +76,7 @@ func MissingRoles(ctx context.Context, q database.Querier, roles schemas.Roles, 
 		  from unnest($1::text[]) with ordinality w(name, n)
 		 where not exists (select from pg_roles r where r.rolname = w.name)
 		 group by w.name
-		 order by min(w.n)`, names) // CollectRows has its error
+		 order by min(w.n)`, names) // CollectRows returns the error
 	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("look for roles: %w", err)
@@ -84,7 +84,7 @@ func MissingRoles(ctx context.Context, q database.Querier, roles schemas.Roles, 
 	return missing, nil
 }
 
-// UsedElsewhere names another database in which the catalog's owner owns something, while this one has no catalog: "" for none.
+// UsedElsewhere names another database in which the catalog's owner owns something, if this one has no catalog; otherwise "".
 func UsedElsewhere(ctx context.Context, q database.Querier, roles schemas.Roles) (string, error) {
 	var name string
 	err := q.QueryRow(ctx, `
@@ -99,8 +99,8 @@ func UsedElsewhere(ctx context.Context, q database.Querier, roles schemas.Roles)
 	return name, nil
 }
 
-// MakeRoles makes the roles, and the logins that are to play them, that are missing, in the database that conn is connected
-// to. It needs a superuser. MissingGrants says what the logins lack then.
+// MakeRoles creates the missing roles and logins in the database of conn. It needs a superuser. Call MissingGrants afterward for what the
+// logins still lack.
 func MakeRoles(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, logins ...Logins) error {
 	var database string
 	if err := conn.QueryRow(ctx, `select current_database()`).Scan(&database); err != nil {
@@ -125,16 +125,16 @@ func MakeRoles(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, logins 
 	return nil
 }
 
-// lockRoles keeps two apart that make the same roles, of two databases of one cluster for instance. The lock is the
-// cluster's, as roles are.
+// lockRoles serializes calls that create the same roles, for instance for two databases of one cluster. Like roles, the lock belongs to
+// the cluster.
 func lockRoles(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `lock table pg_catalog.pg_authid in share row exclusive mode`)
 	return err
 }
 
-// Superusers says which of names are superusers.
+// Superusers returns which of names are superusers.
 func Superusers(ctx context.Context, q database.Querier, names ...string) (map[string]bool, error) {
-	rows, _ := q.Query(ctx, `select rolname::text from pg_roles where rolsuper and rolname = any ($1)`, names) // CollectRows has its error
+	rows, _ := q.Query(ctx, `select rolname::text from pg_roles where rolsuper and rolname = any ($1)`, names) // CollectRows returns the error
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("look for superusers: %w", err)
@@ -146,7 +146,7 @@ func Superusers(ctx context.Context, q database.Querier, names ...string) (map[s
 	return super, nil
 }
 
-// Become makes the rest of a transaction the work of role; "" is the login's own.
+// Become sets the role for the rest of a transaction; "" is the login itself.
 func Become(ctx context.Context, tx pgx.Tx, role string) error {
 	name := "none"
 	if role != "" {

@@ -12,27 +12,27 @@ import (
 	"lapse/schemas"
 )
 
-// NewlyDue says what falls due under the version that a change writes, and how much more than under the one in force, both counted at
+// NewlyDue says how many rows are due under a change's new version, and how many more than under the version in force. Both are counted with
 // one cutoff, before anything is written.
 type NewlyDue struct {
 	Version schemas.PolicyVersion `json:"version"`
 	Due     int64                 `json:"due"`
 	DueIs   survey.Count          `json:"due_is,omitempty"`
 	Oldest  *time.Time            `json:"oldest_due,omitempty"`
-	Former  schemas.PolicyVersion `json:"former_version,omitempty"` // 0: there was none
+	Former  schemas.PolicyVersion `json:"former_version,omitempty"` // 0 if there was none
 	Was     int64                 `json:"former_due"`
-	// Nested says that what was due still is, so that the difference is what newly falls due.
+	// Nested says that all rows that were due still are, so the difference of the counts is the number of newly due rows.
 	Nested     bool       `json:"nested"`
-	Newly      *int64     `json:"rows,omitempty"` // where it can be told
+	Newly      *int64     `json:"rows,omitempty"` // nil if the counts do not tell
 	NotCounted string     `json:"not_counted,omitempty"`
-	FirstRun   *time.Time `json:"first_run,omitempty"` // if it is armed now
+	FirstRun   *time.Time `json:"first_run,omitempty"` // if the policy is armed now
 
 	Local *survey.LocalTime `json:"local_time,omitempty"`
 
 	policy schemas.PolicyName
 }
 
-// String is the line for a person.
+// String describes the counts in one line.
 func (n *NewlyDue) String() string {
 	if n.NotCounted != "" {
 		return fmt.Sprintf("more rows fall due, which were not counted (%s): `lapse plan %s` counts them", n.NotCounted, n.policy)
@@ -72,8 +72,8 @@ func (n *NewlyDue) rows() string {
 	return fmt.Sprintf("%d rows are", n.Due)
 }
 
-// counts reports whether there is something to decide: a policy that is new, that lets more rows fall due, or that is to be
-// armed. A change that is made without its table is not counted.
+// counts reports whether a person has something to decide: a policy is new, is to be armed, or makes more rows due. A change that is made
+// without its table is not counted.
 func (c *Change) counts() bool {
 	if c.Resolved == nil || !c.Change.Writes() {
 		return false
@@ -82,8 +82,8 @@ func (c *Change) counts() bool {
 	return c.Kind == change.New || c.HeldBack != 0 || c.MoreFallDue || arms
 }
 
-// count counts what falls due under a change. Where it cannot, that is said with the change, which can be made all the same. Its error is what
-// the rows refuse.
+// count counts what becomes due under a change. If it cannot, it says so with the change, which can still be made. It returns an error if the
+// rows do not fit the policy.
 func (a *Applier) count(ctx context.Context, c *Change) yamldoc.Errors {
 	if !c.counts() || a.Draft == nil {
 		return nil
@@ -121,7 +121,7 @@ func (a *Applier) count(ctx context.Context, c *Change) yamldoc.Errors {
 	return c.Misfits(next)
 }
 
-// recordCount keeps what was counted for the status: of a policy that observes nobody else counts.
+// recordCount records the count for lapse status: no one else counts for a policy that observes.
 func (w *applying) recordCount(ctx context.Context, c *Change, id schemas.PolicyID) error {
 	n := c.NewlyDue
 	if n == nil || n.NotCounted != "" {
@@ -137,7 +137,7 @@ func (w *applying) recordCount(ctx context.Context, c *Change, id schemas.Policy
 	return nil
 }
 
-// Misfits are what the rows that a survey has seen refuse, where there is something to decide.
+// Misfits returns an error for each way in which the surveyed rows do not fit the policy, if a person has something to decide.
 func (c *Change) Misfits(s *survey.Survey) yamldoc.Errors {
 	if !c.counts() {
 		return nil
