@@ -20,7 +20,7 @@ import (
 	"lapse/planner/hold"
 )
 
-// placing is a hold as the command line says it.
+// placing is a hold as described on the command line.
 type placing struct {
 	*app
 	table, where, matter, reason string
@@ -60,7 +60,7 @@ published nowhere.`,
 	flags.StringVar(&p.where, "where", "", "`condition` in SQL over the row's own columns")
 	flags.StringVar(&p.matter, "matter", "", "`code` of the legal matter, in 200 characters at most: the log keeps it for ever")
 	flags.StringVar(&p.reason, "reason", "", reasonFlag)
-	_ = cmd.MarkFlagFilename("keys-file") // fails for a flag that is not there
+	_ = cmd.MarkFlagFilename("keys-file") // fails if the command lacks the flag
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -116,7 +116,7 @@ func (p *placing) run(ctx context.Context) error {
 	return p.print(ctx, owner, &placed, p.match(ctx, settings, placed.Hold))
 }
 
-// match compares the hold with the rows that are there. The hold is in force, whatever comes of it.
+// match compares the hold with the existing rows. The hold is in force, whatever the result.
 func (p *placing) match(ctx context.Context, s *config.Settings, held *hold.Hold) hold.Matches {
 	draft := p.draft(s, "lapse hold", map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout})
 	m, err := hold.Match(ctx, draft, held)
@@ -126,7 +126,7 @@ func (p *placing) match(ctx context.Context, s *config.Settings, held *hold.Hold
 	return m
 }
 
-// placedHold is what `lapse hold place` prints.
+// placedHold is the result of `lapse hold place`.
 type placedHold struct {
 	*holds.Record
 	Warnings []string     `json:"warnings"`
@@ -145,10 +145,10 @@ func (p *placing) print(ctx context.Context, owner *site.Session, placed *holds.
 	return err
 }
 
-// mostNumbers is how many keys are named by their numbers in a line.
+// mostNumbers is the largest number of keys that a line names by number.
 const mostNumbers = 20
 
-// matchLine warns of what a hold is on that is not there, "" where all of it is. It names keys by their numbers.
+// matchLine warns of keys without a row, by number; "" if all have one.
 func matchLine(table string, m *hold.Matches) string {
 	switch {
 	case m.Trouble != "":
@@ -170,10 +170,10 @@ func matchLine(table string, m *hold.Matches) string {
 		len(m.Without), m.Given, table, which)
 }
 
-// byteOrderMark is what some programs begin a text file with.
+// byteOrderMark is written by some programs at the beginning of a text file.
 const byteOrderMark = "\ufeff"
 
-// readKeys reads keys as CSV. What is wrong is said by its line: a key is in no error.
+// readKeys parses keys as CSV. Errors name lines and never contain a key.
 func (p *placing) readKeys() ([][]string, error) {
 	what, source := "--keys", io.Reader(strings.NewReader(strings.Join(p.keys, "\n")))
 	if p.keysFile != "" {
@@ -190,7 +190,7 @@ func (p *placing) readKeys() ([][]string, error) {
 	}
 	text := bufio.NewReader(source)
 	if mark, _ := text.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
-		_, _ = text.Discard(len(byteOrderMark)) // they are there
+		_, _ = text.Discard(len(byteOrderMark)) // Peek has read them
 	}
 	reader := csv.NewReader(text)
 	reader.FieldsPerRecord = -1

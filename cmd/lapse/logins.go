@@ -17,7 +17,7 @@ import (
 	"lapse/schemas"
 )
 
-// loginsOf are the logins that a database's settings name for owner, executor and auditor.
+// loginsOf returns the logins for owner, executor and auditor in a database's settings.
 func loginsOf(d config.Database) (l access.Logins, err error) {
 	for _, login := range []struct {
 		of   config.ConnString
@@ -30,8 +30,8 @@ func loginsOf(d config.Database) (l access.Logins, err error) {
 	return l, nil
 }
 
-// others are the logins that the other commands will use. A superuser runs init with --database or LAPSE_DATABASE_URL; what
-// lapse.yaml names beside it stays the login for everything else.
+// others returns the logins that the other commands will use. A superuser runs init with --database or LAPSE_DATABASE_URL; everything else
+// keeps using the logins of lapse.yaml.
 func (a *app) others(s *config.Settings) (access.Logins, error) {
 	if _, named := a.env("LAPSE_DATABASE_URL_OWNER"); s.File == "" && !named {
 		return loginsOf(s.Database)
@@ -75,7 +75,7 @@ func (a *app) printGrants(s *config.Settings, tables []access.PolicyTable, manag
 	return err
 }
 
-// stopOnError begins a script that people give to psql: without it psql goes on after an error, rolls back and exits with 0.
+// stopOnError begins a script for psql. Without it psql continues after an error, rolls back and exits with 0.
 const stopOnError = `\set ON_ERROR_STOP on -- for psql; leave this line out elsewhere
 `
 
@@ -101,7 +101,7 @@ func managedFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVar(into, "managed", "", "--grants for a managed `server`: "+strings.Join(access.ManagedServers(), ", "))
 }
 
-// ownColumn is a column of the policy's table that its entry names, "" for none: a sidecar's is another table's.
+// ownColumn returns a column of the policy's own table; "" if the name is that of a sidecar's.
 func ownColumn(e expiry.Entry) string {
 	if e["sidecar"] != "" {
 		return ""
@@ -113,7 +113,7 @@ func givePassword(login string) string {
 	return fmt.Sprintf("if the server asks for passwords, give %s one: alter role %[1]s password '…'", schemas.Identifier(login))
 }
 
-// loginURL is how login reaches the database that c names, for a shell. It has no password.
+// loginURL is the connection string with which login reaches c's database, for a shell. It has no password.
 func loginURL(c config.ConnString, login string) (string, error) {
 	parsed, err := pgx.ParseConfig(string(c))
 	if err != nil {

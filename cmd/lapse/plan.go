@@ -50,7 +50,7 @@ or seems to read local times by the wrong zone.`,
 	cmd.RunE = a.does(func(cmd *cobra.Command, args []string) error {
 		if at != "" {
 			when, err := time.Parse(time.RFC3339, at)
-			if err != nil || when.IsZero() { // the zero time is now
+			if err != nil || when.IsZero() { // the zero time means now
 				return wrongUsage("--at %s: write the time as in 2026-12-24T00:00:00Z", at)
 			}
 			c.at = when
@@ -83,17 +83,17 @@ type surveyor struct {
 	far        *progress
 }
 
-// plan is what is shown of one policy.
+// plan is the result for one policy.
 type plan struct {
 	*survey.Survey
-	Errors []mistake `json:"errors"` // what keeps a policy of a file from being applied
-	// HeldBack is the version of the policy that waits for a yes, 0 for none. It has a plan of its own, in which NewlyDue is how many rows
-	// fall due under it beside those that fall due under the version in force; nil where that was not counted.
+	Errors []mistake `json:"errors"` // why a policy in a file cannot be applied
+	// HeldBack is the version of the policy that waits to be accepted, 0 for none. It has its own plan. There NewlyDue is how many rows are
+	// due under it in addition to those under the version in force; nil if that was not counted.
 	HeldBack schemas.PolicyVersion `json:"held_back"`
 	NewlyDue *int64                `json:"newly_due,omitempty"`
 }
 
-// countAtMost is how far rows are counted.
+// countAtMost is the number at which counting stops.
 const countAtMost = 1000000
 
 func (c *surveyor) ask() survey.Ask {
@@ -104,7 +104,7 @@ func (c *surveyor) ask() survey.Ask {
 	return ask
 }
 
-// patience are the settings of a session that counts. As startup parameters they outlive the RESET ALL around a survey.
+// patience are the settings of a session that counts. As startup parameters they survive the RESET ALL before and after a survey.
 func (c *surveyor) patience() map[string]string {
 	settings := map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout}
 	if c.exact {
@@ -188,14 +188,14 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 	return plans, nil
 }
 
-// draft checks policies that are not applied, with the rights of the login that applies them.
+// draft checks policies before they are applied, with the rights of the login that will apply them.
 func (a *app) draft(s *config.Settings, command string, with map[string]string) *database.Draft {
 	return &database.Draft{Roles: s.Roles, Connect: func(ctx context.Context) (*pgx.Conn, error) {
 		return a.open(ctx, s, session{command: command, to: s.Database.Owner, superuser: true, with: with})
 	}}
 }
 
-// surveyFile checks the policies of a file. What keeps them from being applied is returned beside the plans.
+// surveyFile surveys the policies of a file. It returns the errors that keep them from being applied next to the plans.
 func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 	file, err := c.readPolicyFiles(c.files)
 	if err != nil {
@@ -231,7 +231,7 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 	return blame(plans, mistakes), errors.Join(mistakes, refused)
 }
 
-// surveyChanges surveys what a file says, and returns what the rows refuse beside the plans.
+// surveyChanges surveys the changes that a file makes. It returns errors for rows that do not fit next to the plans.
 func (c *surveyor) surveyChanges(ctx context.Context, draft *database.Draft, changes apply.Changes) (plans []plan, unfit yamldoc.Errors, err error) {
 	defer draft.Together()()
 	plans = []plan{}
@@ -258,9 +258,9 @@ func (c *surveyor) surveyChanges(ctx context.Context, draft *database.Draft, cha
 	return plans, unfit, nil
 }
 
-// openToApply opens a session as apply does. It is nil, without an error, where nothing is installed: there can be a plan before, and roles
-// that do not exist, or that are another database's, keep nobody from it. Nor does it need the role that applies: who may read the table
-// may see what would go.
+// openToApply opens a session like apply. It returns nil, without an error, if Lapse is not installed, because a plan needs no installation:
+// missing roles, or roles that belong to another database's installation, are no obstacle. It does not need the role that applies either: a login
+// that can read the table may see what would be deleted.
 func (c *surveyor) openToApply(ctx context.Context) (*pgx.Conn, error) {
 	as := session{command: "lapse plan", to: c.settings.Database.Owner, superuser: true, with: c.patience()}
 	login, err := c.open(ctx, c.settings, as)
@@ -286,7 +286,7 @@ func (c *surveyor) openToApply(ctx context.Context) (*pgx.Conn, error) {
 	return conn, err
 }
 
-// namesIn are the names in a file, of policies with mistakes too.
+// namesIn returns the names in a file, including those of policies with mistakes.
 func namesIn(file *policyfile.File) []string {
 	var known []string
 	for _, p := range file.Policies {
@@ -300,7 +300,7 @@ func namesIn(file *policyfile.File) []string {
 	return known
 }
 
-// blame adds mistakes to the plans of their policies. Where there is none, nothing could be counted.
+// blame adds mistakes to the plans of their policies. A policy without a plan gets one without counts.
 func blame(plans []plan, mistakes yamldoc.Errors) []plan {
 	for _, m := range mistakes {
 		at := slices.IndexFunc(plans, func(p plan) bool { return string(p.Policy) == m.Policy })
@@ -317,7 +317,7 @@ func (c *surveyor) wants(name string) bool {
 	return len(c.names) == 0 || slices.Contains(c.names, name)
 }
 
-// checkNames refuses names of policies that are not there.
+// checkNames refuses names of unknown policies.
 func (c *surveyor) checkNames(known []string) error {
 	for _, name := range c.names {
 		if !slices.Contains(known, name) {
@@ -327,7 +327,7 @@ func (c *surveyor) checkNames(known []string) error {
 	return nil
 }
 
-// unknownPolicy says that a policy is not there, and which are.
+// unknownPolicy says that a policy does not exist, and which policies do.
 func unknownPolicy(name string, known []string) error {
 	switch near := yamldoc.Nearest(name, known); {
 	case near != "":

@@ -56,7 +56,7 @@ auditor's rights.`,
 	return cmd
 }
 
-// printDeletion prints the first function, which alone deletes, and of the others only what is wrong with them.
+// printDeletion prints the function that deletes. Of the other functions it prints only what is wrong with them.
 func printDeletion(a *app, v *status.Shown) {
 	fmt.Fprintln(a.out, onOneLine(v.Title()))
 	var others []string
@@ -83,7 +83,7 @@ func printFunction(a *app, f *record.FunctionText) {
 	}
 }
 
-// onePolicy takes exactly one name.
+// onePolicy requires exactly one name.
 func onePolicy(command string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
@@ -93,7 +93,7 @@ func onePolicy(command string) cobra.PositionalArgs {
 	}
 }
 
-// readPolicy reads one version, 0 for the one in force or the last one.
+// readPolicy reads one version; 0 is the one in force or, if there is none, the last one.
 func (a *app) readPolicy(ctx context.Context, name string, number schemas.PolicyVersion, sql bool) (*status.Shown, error) {
 	conn, s, err := a.openReader(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func printShown(a *app, v *status.Shown) {
 	}
 }
 
-// because is a reason for the end of a line.
+// because formats a reason for the end of a line.
 func because(reason string) string {
 	if reason == "" {
 		return ""
