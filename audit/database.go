@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"lapse/audit/evidence"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -18,9 +20,12 @@ import (
 // Safe for concurrent use.
 type Database struct {
 	config *pgx.ConnConfig
+	// Declared is what lapse.yaml declares; nothing is said of it if it is nil. The first heartbeat has it. Set it before that.
+	Declared *evidence.Declared
 
-	mu   sync.Mutex
-	conn *pgx.Conn
+	mu     sync.Mutex
+	conn   *pgx.Conn
+	stated atomic.Bool // Declared is in a heartbeat
 }
 
 const (
@@ -34,7 +39,16 @@ func NewDatabase(config *pgx.ConnConfig) *Database { return &Database{config: co
 // Beat writes a heartbeat, and fails if its server or history differs from the stream's. It also advances the slot of a database in which nothing
 // else is written.
 func (d *Database) Beat(ctx context.Context, nonce uuid.UUID, place Server) error {
-	return d.exec(ctx, `select lapse.beat($1, $2, $3, $4)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
+	var declared *string
+	if d.Declared != nil && !d.stated.Load() {
+		text := d.Declared.Text()
+		declared = &text
+	}
+	err := d.exec(ctx, `select lapse.beat($1, $2, $3, $4, $5)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart, declared)
+	if err == nil && declared != nil {
+		d.stated.Store(true)
+	}
+	return err
 }
 
 // Doubt revokes the existing heartbeats.

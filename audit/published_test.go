@@ -144,7 +144,7 @@ func TestAGapBeginsWhereTheLastGoodHeartbeatLooked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = slow.Exec(t.Context(), `select lapse.beat(gen_random_uuid(), h.history, h.timeline, h.server_start)
+		_, err = slow.Exec(t.Context(), `select lapse.beat(gen_random_uuid(), h.history, h.timeline, h.server_start, null)
 			from lapse.heartbeat h order by h.id desc limit 1`)
 		if err != nil {
 			t.Fatal(err)

@@ -280,7 +280,7 @@ func (r *rig) catchUp(t *testing.T, conn *pgx.Conn) {
 }
 
 // beatNow is a beat as the auditor's login makes it.
-const beatNow = `select lapse.beat(gen_random_uuid(), (select max(number) from lapse.history), lapse.timeline(), pg_postmaster_start_time())`
+const beatNow = `select lapse.beat(gen_random_uuid(), (select max(number) from lapse.history), lapse.timeline(), pg_postmaster_start_time(), null)`
 
 // beating lets the auditor write heartbeats, as often as every says.
 func (r *rig) beating(every time.Duration) func(*audit.Config) {
@@ -296,7 +296,7 @@ func (s settings) beat(c *audit.Config, every time.Duration) {
 			return err
 		}
 		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-		_, err = conn.Exec(ctx, `select lapse.beat($1, $2, $3, $4)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
+		_, err = conn.Exec(ctx, `select lapse.beat($1, $2, $3, $4, null)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
 		return err
 	})
 }

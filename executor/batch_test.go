@@ -235,7 +235,7 @@ func TestTheExecutorsLoginMayNothingButCallTheFunctions(t *testing.T) {
 			"insert into lapse.policy select * from lapse.policy", "delete from lapse.policy_state",
 			"insert into lapse.batch select * from lapse.batch", "update lapse.batch set mac = ''", "delete from lapse.batch",
 			"truncate lapse.batch", "insert into lapse.batch_result select * from lapse.batch_result", "delete from lapse.batch_result",
-			"update lapse.installation set audit_required = false", "insert into lapse.heartbeat default values", "select lapse.beat(gen_random_uuid(), 1, 1, now())",
+			"update lapse.installation set audit_required = false", "insert into lapse.heartbeat default values", "select lapse.beat(gen_random_uuid(), 1, 1, now(), null)",
 			"insert into lapse.history (number, timeline, system_identifier, reason) values (2, 1, '1', '')",
 			"select lapse.record_publications()", "select lapse.begin_publications()", "select lapse.record_published('{}')",
 			"delete from lapse.published", "delete from lapse.publication",

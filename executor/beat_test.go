@@ -190,7 +190,7 @@ func beatAs(t *testing.T, db *pgtest.DB, history, timeline, start string) error 
 	conn := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Auditor)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	_, err := conn.Exec(t.Context(), "select lapse.beat(gen_random_uuid(), "+
-		history+", "+timeline+", "+start+")")
+		history+", "+timeline+", "+start+", null)")
 	return err
 }
 

@@ -226,7 +226,7 @@ func TestEachLookRunAndApplyRecordsWhatIsBelowAHeldTable(t *testing.T) {
 				once(t, newExecutor(t, db), "q")
 			},
 			"3": func() {
-				db.Exec(t, "set session authorization lapse_auditor; select lapse.beat(gen_random_uuid(), 1, lapse.timeline(), pg_postmaster_start_time())")
+				db.Exec(t, "set session authorization lapse_auditor; select lapse.beat(gen_random_uuid(), 1, lapse.timeline(), pg_postmaster_start_time(), null)")
 			},
 			"4": func() { arm(t, db, policies(policy("q", "public.q", "batch: 7"))) },
 		} {

@@ -93,7 +93,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`select lapse.record_published('{}')`,
 			`select lapse.record_publications()`,
 			`select nextval('lapse.shard_id_seq')`,
-			`select lapse.beat(gen_random_uuid(), 1, 1, now())`,
+			`select lapse.beat(gen_random_uuid(), 1, 1, now(), null)`,
 			`select lapse.alarm('')`,
 			`select lapse.same_table(1, 1)`,
 			`select key from lapse.quarantine`,

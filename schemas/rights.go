@@ -42,7 +42,7 @@ var (
 // What they may call.
 var (
 	bothCall      = []string{"hold_faults()", "publications_fault()", "publications_trouble()", "system_identifier()", "timeline()"}
-	auditorCalls  = []string{"alarm(text)", "beat(uuid, int, int, timestamptz)", "doubt()"}
+	auditorCalls  = []string{"alarm(text)", "beat(uuid, int, int, timestamptz, text)", "doubt()"}
 	executorCalls = []string{
 		"acquaint(int, int, oid[], name)", "advance_arming(int)", "changed_columns(oid, jsonb)", "close_run(uuid, bigint, bigint, bigint, timestamptz)", "code(oid[], boolean)",
 		"begin_snapshot(int, int, interval)", "counted(int, int, bigint, boolean, timestamptz)",

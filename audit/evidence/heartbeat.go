@@ -21,9 +21,10 @@ type Heartbeat struct {
 	// LookedAt is a position before the check of the publications: whatever the check missed was committed above it. Zero in
 	// rows that a former version wrote.
 	LookedAt schemas.LSN
-	Fault    string // what was found changed in the publications; empty if nothing
-	Faults   int64  // how often something was found changed, ever
-	Covered  int64  // number of the last row of lapse.covered by then; zero in rows that a former version wrote
+	Fault    string   // what was found changed in the publications; empty if nothing
+	Faults   int64    // how often something was found changed, ever
+	Covered  int64    // number of the last row of lapse.covered by then; zero in rows that a former version wrote
+	Declared Declared // of an auditor's first
 }
 
 var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
@@ -37,9 +38,10 @@ var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
 
 // optionalColumns are the columns that may be NULL, or not there in rows of a former version.
 var optionalColumns = map[string]func(*Heartbeat, string) bool{
-	"former":  func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
-	"fault":   func(h *Heartbeat, s string) bool { h.Fault = s; return true },
-	"covered": func(h *Heartbeat, s string) bool { return parseInt64(s, &h.Covered) && h.Covered >= 0 },
+	"former":   func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
+	"fault":    func(h *Heartbeat, s string) bool { h.Fault = s; return true },
+	"declared": func(h *Heartbeat, s string) bool { h.Declared = parseDeclared(s); return true },
+	"covered":  func(h *Heartbeat, s string) bool { return parseInt64(s, &h.Covered) && h.Covered >= 0 },
 	"looked_at": func(h *Heartbeat, s string) (ok bool) {
 		at, err := schemas.ParseLSN(s)
 		h.LookedAt = at
@@ -101,6 +103,7 @@ func appendHeartbeat(b []byte, h *Heartbeat, form TextForm) []byte {
 	if h.Covered > 0 {
 		b = appendInt(append(b, `,"covered":`...), h.Covered)
 	}
+	b = h.Declared.append(b, form)
 	return append(b, '}')
 }
 
@@ -116,6 +119,7 @@ type heartbeatJSON struct {
 	Fault       string    `json:"fault"`
 	Faults      int64     `json:"faults"`
 	Covered     int64     `json:"covered"`
+	Declared    *Declared `json:"declared"`
 }
 
 func (j *heartbeatJSON) heartbeat(form TextForm) *Heartbeat {
@@ -125,6 +129,9 @@ func (j *heartbeatJSON) heartbeat(form TextForm) *Heartbeat {
 	h := &Heartbeat{
 		Nonce: j.Nonce, Former: j.Former, At: j.At, History: schemas.History(j.History),
 		Timeline: schemas.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: form.decode(j.Fault), Faults: j.Faults, Covered: j.Covered,
+	}
+	if j.Declared != nil {
+		h.Declared = Declared{true, form.decode(j.Declared.WALArchive), form.decode(j.Declared.Backups)}
 	}
 	h.LookedAt, _ = schemas.ParseLSN(j.LookedAt) // zero where the record says nothing of it
 	return h

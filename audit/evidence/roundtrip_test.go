@@ -64,6 +64,7 @@ func (d drawn) heartbeat() *Heartbeat {
 	}
 	if d.IntN(2) == 0 {
 		h.Former, h.LookedAt, h.Covered = d.id(), schemas.LSN(1+d.Uint64N(1<<60)), 1+d.Int64N(1<<50)
+		h.Declared = Declared{true, d.maybe(d.text()), d.maybe(d.text())}
 	}
 	return h
 }

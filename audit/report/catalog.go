@@ -270,3 +270,15 @@ func (c *Count) held(root string, oid uint32) bool {
 	}
 	return false
 }
+
+// declare takes what an auditor's first heartbeat says of copies. Of what was said before the period only the last is kept.
+func (c *Count) declare(p place, d evidence.Declared) {
+	if !d.Stated || d == c.said {
+		return
+	}
+	c.said = d
+	if p.leaf < c.bounds.first {
+		c.declared = List[Declaration]{}
+	}
+	c.declared.Add(Declaration{At: At(p.at), WALArchive: d.WALArchive, Backups: d.Backups, Leaf: p.leaf})
+}

@@ -35,6 +35,8 @@ type Count struct {
 	halted   bool
 	byHand   List[HandEdit]
 	edited   int64 // of them those of holds and of the switch for all
+	declared List[Declaration]
+	said     evidence.Declared // last
 }
 
 // Count begins the second pass.
@@ -105,6 +107,9 @@ func (c *Count) Record(leaf int64, r *evidence.LogRecord) {
 }
 
 func (c *Count) take(p place, r *evidence.LogRecord) {
+	if r.Heartbeat != nil {
+		c.declare(p, r.Heartbeat.Declared)
+	}
 	switch content := r.Content.(type) {
 	case *evidence.TransactionContent:
 		c.pending = newTransaction(p, r, content)

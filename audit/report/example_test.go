@@ -207,8 +207,10 @@ func example() *report.Report {
 		Halts: report.List[report.Halt]{Items: []report.Halt{
 			{At: at(12, 5, 0), Halted: true, Alarm: true, By: "lapse", Reason: "a batch does not verify", Leaf: 30405}, {At: at(12, 9, 0), By: "bob", Reason: "forged by hand, see INC-9", Leaf: 30500},
 		}},
-		ByHand:  report.List[report.HandEdit]{Items: []report.HandEdit{{At: at(12, 3, 59), What: "policy", Row: "gate", Op: "update", Policy: carts.Name, XID: 30899, Leaf: 30399}}},
-		Residue: report.Residue{VacuumHorizon: no(report.NotRecorded), WALArchive: no(report.NotRecorded), Backups: no(report.NotRecorded)},
+		ByHand: report.List[report.HandEdit]{Items: []report.HandEdit{{At: at(12, 3, 59), What: "policy", Row: "gate", Op: "update", Policy: carts.Name, XID: 30899, Leaf: 30399}}},
+		Residue: report.Residue{VacuumHorizon: no(report.NotRecorded), Declared: report.List[report.Declaration]{Items: []report.Declaration{
+			{At: report.At(time.Date(2026, 6, 3, 8, 0, 0, 0, time.UTC)), Leaf: 2}, {At: at(11, 8, 0), WALArchive: "14 days", Backups: "35 days, then overwritten", Leaf: 29000},
+		}}},
 	}
 }
 

@@ -95,7 +95,7 @@ func TestLatenessIsJudgedByTheVersionThatDeleted(t *testing.T) {
 		l.records = slices.Delete(l.records, len(l.records)-2, len(l.records)-1)
 		p := l.beat(minute(5)).must(minute(0), minute(5)).Policies[0]
 		f := p.Timeliness.PastDeadline
-		got := ""
+		var got string
 		if f.Value != nil {
 			got = fmt.Sprint(*f.Value)
 		} else {
@@ -120,5 +120,34 @@ func TestLatenessOverAGapHasALeastWorst(t *testing.T) {
 	if got.P50.NotAssessed != report.InGap || got.P50.Over != nil || got.Worst.NotAssessed != report.InGap || got.Worst.Over == nil || *got.Worst.Over != 3600 || got.Worst.UpTo != nil ||
 		got.PastDeadline.NotAssessed != report.InGap {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The last declaration of before the period, and each change in it.
+func TestWhatIsDeclaredIsSaidWithItsTime(t *testing.T) {
+	t.Parallel()
+	l := newLog(t).policy(minute(1), 1, "sessions", 100, dueTerms)
+	says := func(at int, declared string) {
+		l.add("coverage", fmt.Sprintf(`"at":%q,%s,"declared":%s},"ancestry":[]`, text(minute(at)), strings.TrimSuffix(heartbeat(minute(at)), "}"), declared))
+	}
+	says(2, `{"backups":"90 days"}`)
+	says(3, `{"backups":"35 days","wal_archive":"14 days"}`)
+	l.beat(minute(9))
+	says(10, `{"backups":"35 days","wal_archive":"14 days"}`) // a start
+	says(11, `{}`)
+	says(12, `{"backups":"7 days"}`)
+	l.beat(minute(20))
+	says(21, `{"backups":"1 day"}`)
+	l.beat(minute(30))
+	got := l.must(minute(9), minute(20)).Residue.Declared.Items
+	want := []report.Declaration{{At: report.At(minute(3)), WALArchive: "14 days", Backups: "35 days"}, {At: report.At(minute(11))}, {At: report.At(minute(12)), Backups: "7 days"}}
+	for i := range got {
+		got[i].Leaf = 0
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if got := newLog(t).beat(minute(2)).must(minute(0), minute(2)).Residue.Declared; got.Len() != 0 {
+		t.Errorf("nothing is declared: %+v", got)
 	}
 }

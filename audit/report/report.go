@@ -280,6 +280,15 @@ type HandEdit struct {
 // Residue is what may still have deleted rows.
 type Residue struct {
 	VacuumHorizon Figure `json:"vacuum_horizon"`
-	WALArchive    Figure `json:"wal_archive"`
-	Backups       Figure `json:"backups"`
+	// Declared is what lapse.yaml said of other copies, as an auditor read it when it started: the last of before the period, and each one in it
+	// that is another. Nobody has measured it.
+	Declared List[Declaration] `json:"declared"`
+}
+
+// Declaration is for how long copies are kept, by their keeper's word.
+type Declaration struct {
+	At         Instant `json:"at"`          // of the first heartbeat that says so
+	WALArchive string  `json:"wal_archive"` // "": nothing is declared
+	Backups    string  `json:"backups"`
+	Leaf       int64   `json:"leaf"`
 }

@@ -142,7 +142,7 @@ func (s *shop) confirmed(ctx context.Context, conn *pgx.Conn, d *daemon) {
 	}
 	// What is no event is confirmed once a minute. A heartbeat is confirmed at once, and what is before it with it.
 	if _, err := conn.Exec(ctx, `
-		select lapse.beat(gen_random_uuid(), (select max(n.number) from lapse.history n), lapse.timeline(), pg_postmaster_start_time())`); err != nil {
+		select lapse.beat(gen_random_uuid(), (select max(n.number) from lapse.history n), lapse.timeline(), pg_postmaster_start_time(), null)`); err != nil {
 		s.t.Fatal(err)
 	}
 	err := eventually(ctx, func() (passed bool, err error) {

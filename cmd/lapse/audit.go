@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/audit"
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/internal/config"
 	"lapse/replication"
@@ -116,6 +117,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 		return nil, err
 	}
 	auditor.config.Database, auditor.config.Once, auditor.config.Metrics = audit.NewDatabase(login), once, audit.NewMetrics()
+	auditor.config.Database.Declared = &evidence.Declared{WALArchive: s.Declared.WALArchive, Backups: s.Declared.Backups}
 	_, err = audit.New(auditor.config)
 	return auditor, invalid(err)
 }

@@ -101,6 +101,7 @@ database: { owner: %q, executor: %q, auditor: %q }
 keys: keys
 kafka: { brokers: %q }
 topics: { system: %[5]s.system, user: %[5]s.user, log: %[5]s.log, partitions: 3 }
+declared: { wal_archive: 14 days, backups: "35 days, then überschrieben" }
 `, db.URL, db.As("lapse_executor"), db.As("lapse_auditor"), broker.Addr(), name))
 	o.m.lapse("init", "--keys", "keys")
 	o.apply("60 days", "90 days")
@@ -340,6 +341,7 @@ func (o *office) compare(r *report.Report, before int64) {
 	t.Helper()
 	sessions, carts, parts := reportedOf(t, r, "sessions"), reportedOf(t, r, "carts"), reportedOf(t, r, "parts")
 	o.compareLateness(t, &sessions.Timeliness)
+	compareDeclared(t, &r.Residue)
 	deleted := func(relation, who string) int64 {
 		return o.number(`select count(*) from shadow.change where op = 'DELETE' and relation = '` + relation + `'` + who)
 	}

@@ -37,3 +37,12 @@ func (o *office) compareLateness(t *testing.T, got *report.Timeliness) {
 		t.Errorf("%d rows went after their deadline; the report has %s", past, shown(got.PastDeadline))
 	}
 }
+
+// compareDeclared wants what lapse.yaml declares, once, however often the auditor was started.
+func compareDeclared(t *testing.T, got *report.Residue) {
+	t.Helper()
+	all := got.Declared.Items
+	if len(all) != 1 || all[0].WALArchive != "14 days" || all[0].Backups != "35 days, then überschrieben" {
+		t.Errorf("declared: %+v", all)
+	}
+}

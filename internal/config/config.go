@@ -30,7 +30,8 @@ type Settings struct {
 	Limits   Limits
 	Ledger   int     // for how many days the ledger is kept in the database
 	Floors   []Floor // what no policy may delete sooner
-	HTTP     string  // address of the HTTP server
+	Declared Declared
+	HTTP     string // address of the HTTP server
 
 	// LogName is the origin of the log's checkpoints; empty: the audit makes one that no other log has.
 	LogName string

@@ -64,6 +64,7 @@ limits: { workers: 5, turn_rows: 100_000, rows_per_pass: 7, turn_time: 10 second
 ledger_days: 90
 failover_tolerance: 90 seconds
 floors: [{ table: "public.audit_*", least: 10 years, reason: "HGB §257" }, { table: "*.x", least: P30D, reason: contract, trust_column: true }]
+declared: { wal_archive: 14 days, backups: "35 days, then überschrieben" }
 http: 0.0.0.0:9000
 `
 
@@ -90,6 +91,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"ledger days", fmt.Sprint(s.Ledger), "90"},
 		{"failover tolerance", s.FailoverTolerance.String(), "1m30s"},
 		{"floors", fmt.Sprint(s.Floors), "[{public.audit_* 10 years HGB §257 false} {*.x P30D contract true}]"},
+		{"declared", fmt.Sprint(s.Declared), "{14 days 35 days, then überschrieben}"},
 		{"http", s.HTTP, "0.0.0.0:9000"},
 		{"witnesses", fmt.Sprint(s.Witnesses), "{2 [{https://one.example.com/w one.example.com+2ac01aa0+BDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop} {http://127.0.0.1:8080 two.example.com+16f5be17+BM7MFQfcHd1ylZUcKQiI8JWtuQRNG3PWlubfBl1oO9T8}]}"},
 		{"anchors", fmt.Sprint(s.Anchors), fmt.Sprint([]config.Anchor{{}, {File: filepath.Join(dir, "anchors/app")}, {URL: "https://keeper.example.com/app?token=1"}})},
@@ -184,6 +186,9 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"a pass without rows", "limits: { rows_per_pass: 0 }\n", `:1:26: want a whole number`},
 		{"floors that are no list", "floors: { table: a.b }\n", `floors: want a list of entries with table, least and reason, not a mapping`},
 		{"a floor without its reason", "floors: [{ table: a.b, least: 1 day }]\n", `a floor needs table, least and reason`},
+		{"a declaration of two lines", "declared: { backups: \"a\\nb\" }\n", `want one line of 200 characters at most`},
+		{"a declaration that is too long", "declared: { wal_archive: " + strings.Repeat("ä", 201) + " }\n", `want one line of 200 characters at most`},
+		{"a declaration of something else", "declared: { replicas: 1 day }\n", `unknown key "replicas"`},
 		{"a floor that is a text", "floors: [a.b]\n", `a floor: want names with values below them`},
 		{"a floor without a schema", "floors: [{ table: audit, least: 1 day, reason: x }]\n", `"audit" names no schema: write schema.table`},
 		{"an unknown key of a floor", "floors: [{ table: a.b, least: 1 day, reason: x, trust: true }]\n", `unknown key "trust": `},

@@ -52,6 +52,7 @@ func (f *file) fields() []field {
 		{"ledger_days", f.count(&f.s.Ledger, 1)},
 		{"failover_tolerance", f.tolerance},
 		{"floors", f.floors},
+		{"declared", f.declared},
 		{"http", f.checked(&f.s.HTTP, checkAddress)},
 	}
 }

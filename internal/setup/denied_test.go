@@ -160,7 +160,7 @@ func TestNoRoleCanDoWhatIsNotItsPart(t *testing.T) {
 		for _, conn := range []*pgx.Conn{executor, auditor} { // the schema's owner may drop what is in it, and cannot change it
 			p.denied(conn, "drop function lapse.survey_1_1")
 		}
-		p.denied(executor, "select lapse.beat(gen_random_uuid(), 1, 1, now())")
+		p.denied(executor, "select lapse.beat(gen_random_uuid(), 1, 1, now(), null)")
 		p.denied(executor, "select lapse.alarm('x')")
 		p.denied(executor, "select lapse.doubt()")
 		for _, conn := range []*pgx.Conn{executor, auditor} {

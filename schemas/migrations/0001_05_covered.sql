@@ -40,7 +40,8 @@ create table lapse.heartbeat (
   fault             text check (octet_length(fault) <= 2000),
   faults            bigint not null default 0,
   looked_at         pg_lsn,
-  covered           bigint
+  covered           bigint,
+  declared          text check (octet_length(declared) <= 6000)
 );
 create index on lapse.heartbeat (at);
 comment on table lapse.heartbeat is 'The auditor''s sign of life, once a minute, published. Kept for a day, the first of each day for 400 days, and the newest thousand forever. Written by beat.';
@@ -58,6 +59,7 @@ comment on column lapse.heartbeat.fault is 'How the publications differed from w
 comment on column lapse.heartbeat.faults is 'How often a command had found a difference by then.';
 comment on column lapse.heartbeat.looked_at is 'End of the log when the publications were checked.';
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
+comment on column lapse.heartbeat.declared is 'What lapse.yaml declares, as the auditor read it when it started: its first beat says so, and no other.';
 
 -- cover writes what has changed in what is published, or all of it if the slot was made again. It returns the newest row's number.
 --
@@ -144,7 +146,7 @@ comment on function lapse.cover is 'Writes the changes in which tables are publi
 -- beat is the auditor's sign of life: one row a minute, kept for a day; the newest thousand are kept forever, to compare logs and databases.
 -- It is published, so it also advances an idle slot. The auditor must have checked this server, in the history in force. Each beat names the
 -- one before: only one at a time is written, in commit order.
-create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void
+create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz, declared text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -177,9 +179,9 @@ begin
   missed := missed or former.fault is not null or former.history <> beat.history
             or former.faults < (select s.publication_faults from lapse.installation s);
   insert into lapse.heartbeat
-    (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, looked_at, fault, faults, covered)
+    (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, looked_at, fault, faults, covered, declared)
   select lapse.system_identifier(), d.oid, d.datname, beat.nonce,
-         former.nonce, beat.history, beat.timeline, beat.server_start, looked_at, fault, i.publication_faults, covered
+         former.nonce, beat.history, beat.timeline, beat.server_start, looked_at, fault, i.publication_faults, covered, beat.declared
     from pg_database d, lapse.installation i
    where d.datname = current_database();
   if missed and fault is null then

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"fmt"
 	"strings"
 
 	"lapse/audit/report"
@@ -201,12 +200,26 @@ func (m *maker) rewinds(s *Section) {
 
 // residue is where deleted rows may still be.
 func (s *Section) residue(r *report.Residue, at place) {
-	row := func(what string, f report.Figure, at place) Row { return assessed(what, f, figure(f, at)) }
 	s.table(Table{Name: "residue", Caption: "What may still have deleted rows", Columns: []Column{{Name: "where"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: []Row{
-		row("the table’s own files, until vacuum", r.VacuumHorizon, at.in("vacuum_horizon")),
-		row("archived write-ahead log", r.WALArchive, at.in("wal_archive")),
-		row("backups", r.Backups, at.in("backups")),
+		assessed("the table’s own files, until vacuum", r.VacuumHorizon, figure(r.VacuumHorizon, at.in("vacuum_horizon"))),
 	}})
-	s.Blocks[len(s.Blocks)-1].Text = fmt.Sprintf("A row that is deleted from its table is not erased from the disk, from backups or from copies. %s",
-		"What is said here is measured where it says so, and otherwise declared by the people who run the database.")
+	s.Blocks[len(s.Blocks)-1].Text = "A row that is deleted from its table is not erased from the disk, from backups or from copies."
+	s.table(Table{Name: "declared", Caption: "For how long copies are kept: declared by the people who run the database, not measured", Columns: []Column{
+		{Name: "said since (UTC)"},
+		{Name: "archived write-ahead log"},
+		{Name: "backups"},
+		{"record of the log", true},
+	}, Rows: listed(&r.Declared, at.in("declared"), func(d *report.Declaration, at place) []Cell {
+		return []Cell{instant(d.At, at.in("at")), declared(d.WALArchive, at.in("wal_archive")), declared(d.Backups, at.in("backups")), ref(d.Leaf, at.in("leaf"))}
+	})})
+	if len(r.Declared.Items) == 0 {
+		s.Blocks[len(s.Blocks)-1].Text += " For how long copies are kept nobody has declared."
+	}
+}
+
+func declared(said string, at place) Cell {
+	if said == "" {
+		return Cell{Text: "nothing is declared"}
+	}
+	return text(said, at)
 }
