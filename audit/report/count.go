@@ -37,6 +37,9 @@ type Count struct {
 	edited   int64 // of them those of holds and of the switch for all
 	declared List[Declaration]
 	said     evidence.Declared // last
+
+	run        *Run // that was asked about; nil where it has not begun
+	runOutside bool // it has deletions outside the period
 }
 
 // Count begins the second pass.
@@ -97,6 +100,9 @@ func (c *Count) Record(leaf int64, r *evidence.LogRecord) {
 		c.coverage.take(p, r)
 	}
 	if !at.Before(q.To) && leaf > c.bounds.first {
+		if is {
+			c.ofRun(p, t.Claim, &t.Committed)
+		}
 		return // later than the period, and below its closing checkpoint
 	}
 	if p.within && !c.begun {

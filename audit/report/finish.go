@@ -20,6 +20,9 @@ func (c *Count) Report() (*Report, error) {
 	r.Only = slices.Compact(r.Only)
 	r.Log.Records, r.Log.Routes = c.records, slices.Sorted(maps.Keys(c.routes))
 	all, err := c.chosen()
+	if err == nil {
+		r.Run, err = c.askedRun()
+	}
 	if err != nil {
 		return nil, err
 	}

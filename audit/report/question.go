@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"lapse/audit/evidence"
 )
 
@@ -11,6 +13,7 @@ import (
 type Question struct {
 	From, To time.Time // half-open
 	Only     []string  // names of policies; none: all
+	Run      uuid.UUID // a run that is counted by itself; zero: none
 }
 
 // PeriodError says that a log cannot answer a question, and what it could answer.

@@ -14,7 +14,9 @@ type Report struct {
 	Period Period `json:"period"`
 	Log    Log    `json:"log"`
 	// Only are the names of the policies that were asked for; empty: all. What is of no policy is of the whole log all the same.
-	Only     []string       `json:"only"`
+	Only []string `json:"only"`
+	// Run is the run that was asked about; nothing where none was.
+	Run      *Run           `json:"run,omitempty"`
 	Policies []Policy       `json:"policies"` // by name, then number
 	Tables   []Table        `json:"tables"`   // all that policies are on and those that they deleted from, by name
 	Coverage Coverage       `json:"coverage"`

@@ -76,6 +76,7 @@ func (c *Count) settle() {
 			unverified, rows = unverified+1, rows+int64(tally.Events)
 		}
 	}
+	c.runTransaction(t)
 	if by != nil && t.within {
 		by.deleted.Batches++
 		by.reconcile(t)
@@ -248,6 +249,9 @@ func (c *Count) drop(p place, r *evidence.LogRecord, content *evidence.DropConte
 	found.ByDrop, day.ByDrop = found.ByDrop+d.Rows, day.ByDrop+d.Rows
 	by.add(counts{ByDrop: d.Rows}, int64(d.Claim.PolicyVersion), content.Table, d.Root, p.at)
 	by.dropRows += d.Rows
+	if r := c.ofRun(p, d.Claim, &content.Committed); r != nil {
+		r.ByDrop += d.Rows
+	}
 	by.heldRows = by.heldRows || c.held(root, d.Relation.OID)
 	by.deleted.Partitions.Add(DroppedPartition{
 		Table: content.Table, Rows: d.Rows, Oldest: At(d.Oldest), Newest: At(d.Newest), Version: int64(d.Claim.PolicyVersion), XID: content.XID, At: At(content.CommitTime), Leaf: p.leaf,

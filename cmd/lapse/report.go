@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"lapse/audit/evidence"
@@ -17,7 +18,7 @@ import (
 
 func (a *app) reportCommand() *cobra.Command {
 	r := reporter{verifier: &verifier{app: a, recent: recentBatches}}
-	var from, to, last, month string
+	var from, to, last, month, one string
 	cmd := &cobra.Command{
 		Use:   "report (--last 30d | --month 2026-10 | --from TIME [--to TIME])",
 		Short: "Write what the log says of a period: what was deleted, by whom, and what is not known",
@@ -37,6 +38,7 @@ A policy's verdict is the worst of its findings: fail, not_assessed, warn, pass.
   lapse report --month 2026-10 -o report.html -o report.csv
   lapse report --month 2026-10 --redacted -o published.html
   lapse report --month 2026-10 --certificate --policy sessions-30d -o certificate.html
+  lapse report --last 1d --certificate --policy sessions-30d --run 0198f1d0-0000-7000-8000-000000000002 -o certificate.html
   lapse report --month 2026-10 -o report.json --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
   lapse report --dir ./evidence --from 2026-10-01 --to 2026-11-01 --policy sessions-30d -o report.json`,
 		Args: cobra.NoArgs,
@@ -47,6 +49,11 @@ A policy's verdict is the worst of its findings: fail, not_assessed, warn, pass.
 		}
 		if err := r.checkEdition(month); err != nil {
 			return err
+		}
+		if one != "" {
+			if r.oneRun, err = uuid.Parse(one); err != nil || !r.certificate.wanted || r.certificate.matter != "" {
+				return wrongUsage("--run %s: want a run, such as 0198f1d0-0000-7000-8000-000000000002, with --certificate and --policy", one)
+			}
 		}
 		for _, name := range r.outs {
 			if _, err := reportForm(name); err != nil {
@@ -65,6 +72,7 @@ A policy's verdict is the worst of its findings: fail, not_assessed, warn, pass.
 	flags.BoolVar(&r.redacted, "redacted", false, "without names, and without numbers from 1 to 4; of one --month and all policies")
 	flags.BoolVar(&r.certificate.wanted, "certificate", false, "one page for the records, of one --policy or of a --matter")
 	flags.StringVar(&r.certificate.matter, "matter", "", "with --certificate: of the holds for this `matter`")
+	flags.StringVar(&one, "run", "", "with --certificate and --policy: of this `run`, as events and lapse run --json name it")
 	flags.StringVar(&r.dir, "dir", "", "the `folder` that lapse events --export has written, or that keeps the topics")
 	flags.StringVar(&r.public, "public-key", "", "the log's public `key`: name, hash and key with plus signs between them, or a file with it")
 	flags.StringArrayVar(&r.known, "known", nil, "a `file` with a checkpoint of this log that was seen before, or of an anchor; may be repeated")
@@ -81,6 +89,7 @@ type reporter struct {
 	only []string
 	outs []string
 
+	oneRun      uuid.UUID // of the certificate; zero: of none
 	redacted    bool
 	certificate certificateOf
 }
@@ -217,7 +226,7 @@ func (r *reporter) make(ctx context.Context, v *verified) (*madeReport, error) {
 		return nil, err
 	}
 	defer log.close()
-	q := report.Question{From: r.ask.from, To: r.ask.to, Only: r.only}
+	q := report.Question{From: r.ask.from, To: r.ask.to, Only: r.only, Run: r.oneRun}
 	if q.To.IsZero() || r.ask.begin {
 		var ends report.Ends
 		if err := log.pass(ctx, "looking for the end of", ends.Record, ends.Checkpoint); err != nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/note"
 
 	"lapse/audit/report"
@@ -235,6 +236,9 @@ func (c *reportChecker) compare(ctx context.Context) error {
 	r := reporter{verifier: c.verifier, ask: period{from: report.Instant(c.result.Report.From).Time(), to: report.Instant(c.result.Report.To).Time()}}
 	if c.full != nil {
 		r.only = c.full.Only
+		if run := c.full.Run; run != nil {
+			r.oneRun, _ = uuid.Parse(run.Run) // of none the log says something else
+		}
 	}
 	of := &verified{Witnesses: []seenBy{}}
 	made, err := r.make(ctx, of)

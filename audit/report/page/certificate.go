@@ -16,8 +16,8 @@ const (
 	formOfMatter    = "certificate of matter " // and the matter
 )
 
-// NewCertificate is one page for the records: what became of the rows of one policy in the period, or of those that are held for a matter.
-// matter is empty for a policy's, and then the report is of one policy. It refuses a report that has nothing of either.
+// NewCertificate is one page for the records: what became of the rows of one policy in the period, of what one run of it deleted, or of those that
+// are held for a matter. matter is empty for a policy's and a run's, and then the report is of one policy. It refuses a report that has nothing of either.
 func NewCertificate(r *report.Report, build, matter string) (*Document, error) {
 	m := &maker{Report: r, order: []int{}}
 	d := &Document{Build: build, Form: formCertificate, Lines: true, Verify: steps(r.Log.PublicKey)}
@@ -32,11 +32,16 @@ func NewCertificate(r *report.Report, build, matter string) (*Document, error) {
 			return nil, err
 		}
 	} else {
+		if r.Run != nil {
+			m.runOf(d)
+		}
 		if len(r.Policies) != 1 {
 			return nil, fmt.Errorf("a certificate is of one policy, and the report has %s: name one", counted(int64(len(r.Policies)), "policy"))
 		}
 		m.order, d.Title = []int{0}, "Certificate of disposition"
-		m.disposition(d)
+		if r.Run == nil {
+			m.disposition(d)
+		}
 	}
 	d.Facts = append(d.Facts, Fact{"By the log", text(r.Log.Name, root.in("log", "name"))}, Fact{"after", opening(r.Log.Opening, "the beginning of the log")}, Fact{"up to", checkpoint(&r.Log.Closing)})
 	for _, i := range m.order {
@@ -73,6 +78,40 @@ func (m *maker) disposition(d *Document) {
 		say("Last day", text(days[len(days)-1].Day, of.in("days", len(days)-1, "day")))
 	}
 	say("In transactions", count(p.Deleted.Batches, of.in("batches")))
+}
+
+// runOf is what one run deleted.
+func (m *maker) runOf(d *Document) {
+	r, at := m.Run, place("").in("run")
+	say := func(name string, c Cell) { d.Facts = append(d.Facts, Fact{name, c}) }
+	say("Run", text(r.Run, at.in("run")))
+	say("Policy", text(r.Policy, at.in("policy")))
+	say("Version", count(r.Version, at.in("version")))
+	for i := range m.Policies {
+		p := &m.Policies[i]
+		if p.Name != r.Policy {
+			continue
+		}
+		say("Table", text(p.Table, policyAt(i).in("table")))
+		for j := range p.Versions.Items {
+			if v := &p.Versions.Items[j]; v.Version == r.Version {
+				say("Rows were due by", Cell{Text: terms(v)})
+			}
+		}
+	}
+	say("At (UTC)", instant(r.Cutoff, at.in("cutoff")))
+	say("First commit (UTC)", instant(r.First, at.in("first")))
+	say("Last commit (UTC)", instant(r.Last, at.in("last")))
+	say("Rows deleted one by one", count(r.ByRow, at.in("by_row")))
+	say("of them due, by the auditor", count(r.Due, at.in("due")))
+	say("and not due", count(r.NotDue, at.in("not_due")))
+	say("Rows with whole partitions", count(r.ByDrop, at.in("by_drop")))
+	say("Rows overwritten", count(r.Soft, at.in("soft")))
+	say("Rows of other tables", count(r.Cascaded, at.in("cascaded")))
+	say("In transactions", count(r.Batches, at.in("batches")))
+	say("that claim other than was seen", count(r.Mismatches, at.in("mismatches")))
+	say("From the log’s record", ref(r.FirstLeaf, at.in("first_leaf")))
+	say("to record", ref(r.LastLeaf, at.in("last_leaf")))
 }
 
 // matter is what was held for it.
