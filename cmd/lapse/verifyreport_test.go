@@ -21,6 +21,7 @@ type published struct {
 	m, elsewhere *machine // elsewhere has the files and the binary
 	public       string
 	period       []string
+	run          string // that deleted
 }
 
 func newPublished(t *testing.T) *published {
@@ -57,6 +58,9 @@ policies:
 	m.lapse("audit", "--once")
 	m.lapse("events", "--export", "out")
 	p := &published{m: m, period: []string{"--from", from, "--to", to}}
+	if err := db.Connect(t).QueryRow(t.Context(), `select b.run::text from lapse.batch b limit 1`).Scan(&p.run); err != nil {
+		t.Fatal(err)
+	}
 	p.elsewhere = &machine{t: t, bin: m.bin, dir: t.TempDir(), env: []string{"HOME=" + t.TempDir()}}
 	manifest, err := readManifest(filepath.Join(m.dir, "out"))
 	if err != nil {
@@ -108,6 +112,8 @@ func TestAReportVerifiesAndFailsAfterOneEditedDigit(t *testing.T) {
 
 	certificate := p.report("certificate.html", "--certificate", "--policy", "sessions")
 	says(t, m.lapse("verify", "certificate.html"), "log         says the same", "signed      report and page", "byte for byte")
+	says(t, string(p.report("run.html", "--certificate", "--policy", "sessions", "--run", p.run)), p.run, `data-json="/run/by_row">31<`)
+	says(t, m.lapse("verify", "run.html"), "log         says the same", "signed      report and page", "byte for byte")
 	m.write("another.html", strings.Replace(string(certificate), "Certificate of disposition", "Certificate of destruction", 1))
 	m.exits(exitPerson, "verify", "another.html")
 	m.exits(exitInvalid, append([]string{"report", "-o", "c.html", "--certificate", "--matter", "LIT-1"}, p.period...)...)
@@ -231,6 +237,8 @@ func TestARedactedReportVerifiesByItsSignature(t *testing.T) {
 		{"--redacted", "--month", "2026-10", "--certificate", "--policy", "x"},
 		{"--certificate", "--month", "2026-10"},
 		{"--matter", "x", "--month", "2026-10"},
+		{"--run", "0198f1d0-0000-7000-8000-000000000002", "--month", "2026-10"},
+		{"--run", "last", "--certificate", "--policy", "x", "--month", "2026-10"},
 		{"--certificate", "--policy", "x", "--month", "2026-10", "-o", "x.csv"},
 		{"--month", "2026-10", "-o", "x.pdf"},
 	} {
