@@ -38,6 +38,9 @@ type Folder struct {
 	Verifier note.Verifier
 	// Known are checkpoints that the reader has from elsewhere: the folder's log must be one that grew from each.
 	Known [][]byte
+	// From is a leaf before which the entries are taken as they were, where Known has a checkpoint of more leaves: the tree is held against
+	// that. It counts from the beginning of the leaf's tile.
+	From int64
 	// Witnesses are those whose cosignatures are verified: Quorum of them must have cosigned some checkpoint of the folder.
 	Witnesses []*Witness
 	Quorum    int
@@ -60,6 +63,8 @@ type Verified struct {
 	Cosigned int64
 	// By is the key that has signed the newest: the reader's, or one that follows it or that it follows.
 	By note.Verifier
+	// Signed is the newest as it was read.
+	Signed []byte
 }
 
 // Verify reads the whole folder once, in memory that does not grow with it, and makes every tree of it again from the entries
@@ -86,6 +91,9 @@ func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
 	if err := v.open(); err != nil {
 		return nil, err
 	}
+	if err := v.skip(); err != nil {
+		return nil, err
+	}
 	if err := v.entries(ctx); err != nil {
 		return nil, err
 	}
@@ -99,7 +107,7 @@ func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
 		return nil, fault(CheckpointFile, -1, "neither it nor a former one has cosignatures of %d of the %d witnesses", f.Quorum, len(f.Witnesses))
 	}
 	by, err := verifierOf(signed, f.Verifier)
-	return &Verified{*newest, v.former.fit, v.known.fit, seen.of, seen.cosigned, by}, err
+	return &Verified{*newest, v.former.fit, v.known.fit, seen.of, seen.cosigned, by, signed}, err
 }
 
 // largestFile is what the entries beside a full tile have at most, each after its length in two bytes. No tile is larger, and no checkpoint.
@@ -234,7 +242,11 @@ func (f *Folder) underItsKeys(ctx context.Context, signed []byte) (*Folder, erro
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err := f.keysIn(t, keys); err != nil {
+		err := f.keysIn(t, keys)
+		if errors.Is(err, errUnread) {
+			break
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -246,16 +258,19 @@ func (f *Folder) underItsKeys(ctx context.Context, signed []byte) (*Folder, erro
 	return &under, nil
 }
 
-// keysIn takes the changes of the key in the entries beside a tile. What cannot be read is found by who makes the tree.
+// errUnread says that entries cannot be read: who makes the tree says where, unless the checkpoint that has so many leaves is nobody's.
+var errUnread = errors.New("unread")
+
+// keysIn takes the changes of the key in the entries beside a tile.
 func (f *Folder) keysIn(t tlog.Tile, keys *Succession) error {
 	rest, err := f.bundle(t)
 	if err != nil {
-		return err
+		return errUnread
 	}
 	for i := range t.W {
 		var entry []byte
 		if entry, rest, err = torchwood.ReadTileEntry(rest); err != nil {
-			return nil //nolint:nilerr // see above
+			return errUnread
 		}
 		leaf := firstLeaf(t, i)
 		if leaf == 0 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 )
 
 // former are checkpoints of smaller trees, in the order of their sizes: each must be of the tree that there was at its size.
@@ -22,6 +23,9 @@ type former struct {
 	place string
 	fit   int   // that were compared
 	size  int64 // of the last of them
+
+	from    int64 // those of the folder that have no more leaves are passed over
+	largest int64 // leaves that one of the reader's has
 }
 
 // longestLine bounds a line of FormerFile: a note with all the witnesses that anybody has.
@@ -39,15 +43,27 @@ func (c *former) open(f *Folder, by *seen) error {
 	c.file = FormerFile
 	c.stop = file.Close
 	c.next = func() (*Checkpoint, string, error) {
-		if !lines.Scan() {
-			return nil, "", errors.Join(lines.Err(), io.EOF)
+		for passed := true; passed; {
+			if !lines.Scan() {
+				return nil, "", errors.Join(lines.Err(), io.EOF)
+			}
+			number++
+			passed = c.passes(lines.Bytes(), by)
 		}
-		number++
 		place := fmt.Sprintf("line %d", number)
 		checkpoint, err := openLine(lines.Bytes(), f.Verifier, by)
 		return checkpoint, place, err
 	}
 	return c.advance()
+}
+
+// passes reports whether a line is one that was compared before. Its cosignatures count all the same, where somebody wants them.
+func (c *former) passes(line []byte, by *seen) bool {
+	if c.from == 0 {
+		return false
+	}
+	of, err := peekLine(line)
+	return err == nil && of.Size <= c.from && len(by.witnesses) == 0
 }
 
 // openLine verifies a line of FormerFile.
@@ -94,7 +110,7 @@ func (c *former) list(f *Folder, newest *Checkpoint, key *Key) error {
 		if checkpoint.Size > newest.Size {
 			return fault(CheckpointFile, newest.Size, "it is older than a checkpoint that you have, which is of %d records", checkpoint.Size)
 		}
-		all = append(all, checkpoint)
+		all, c.largest = append(all, checkpoint), max(c.largest, checkpoint.Size)
 	}
 	slices.SortFunc(all, func(a, b *Checkpoint) int { return int(min(max(a.Size-b.Size, -1), 1)) })
 	c.file = CheckpointFile
@@ -128,16 +144,21 @@ func (c *former) advance() error {
 // reached compares the checkpoints of this size.
 func (c *former) reached(e *edge) error {
 	for c.ahead != nil && c.ahead.Size == e.size {
-		if c.ahead.Root != e.root() {
-			return fault(c.file, c.size, "%s signs another tree of %d records: the key has signed two logs, or these "+
-				"records are not those that it signed then", c.place, e.size)
-		}
-		c.fit, c.size = c.fit+1, e.size
-		if err := c.advance(); err != nil {
+		if err := c.compare(e.root()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// compare compares the next one with the root of the tree of its size.
+func (c *former) compare(root tlog.Hash) error {
+	if c.ahead.Root != root {
+		return fault(c.file, c.size, "%s signs another tree of %d records: the key has signed two logs, or these "+
+			"records are not those that it signed then", c.place, c.ahead.Size)
+	}
+	c.fit, c.size = c.fit+1, c.ahead.Size
+	return c.advance()
 }
 
 // end finds checkpoints that no tree of the folder has come to.

@@ -218,3 +218,16 @@ func TestAFileThatIsTooLargeForATreeIsFoundAndNotRead(t *testing.T) {
 		}
 	}
 }
+
+// A size is the checkpoint's: a larger one is nobody's, and no tile is missing for it.
+func TestACheckpointOfMoreRecordsThanWereSignedIsWhatIsFound(t *testing.T) {
+	t.Parallel()
+	key := newKey(t, 1, logName)
+	dir := exported(t, key, valuesOf(300))
+	for _, size := range []string{"303", "900", "9223372036854775807"} {
+		found := tamper(t, dir, "checkpoint", key.Verifier(), func(b []byte) []byte { return bytes.Replace(b, []byte("\n300\n"), []byte("\n"+size+"\n"), 1) })
+		if found.File != "checkpoint" {
+			t.Errorf("%s: it says %v", size, found)
+		}
+	}
+}

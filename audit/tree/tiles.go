@@ -60,16 +60,31 @@ func (t *tiles) end() error {
 
 // resume goes on with the tree of a checkpoint, as its files have it, and returns the entries beside the tile of level 0 that is not full.
 func (t *tiles) resume(files *Folder, of *Checkpoint) (bundle []byte, err error) {
-	t.edge.size = of.Size
-	for l := 0; of.Size>>(torchwood.TileHeight*l) > 0; l++ {
-		n := of.Size >> (torchwood.TileHeight * (l + 1))
+	if err := t.begin(files, of.Size, of.Size); err != nil {
+		return nil, err
+	}
+	if !t.edge.fits() || t.edge.root() != of.Root {
+		return nil, errors.New("its tiles are not those of its checkpoint")
+	}
+	if tile, partial := tileOf(0, t.levels[0].number, of.Size); partial {
+		return files.bundle(tile)
+	}
+	return nil, nil
+}
+
+// begin takes the tree of a size as the files of a tree have it that is as large or larger. Nothing of it is verified.
+func (t *tiles) begin(files *Folder, size, of int64) error {
+	t.edge.size = size
+	for l := 0; size>>(torchwood.TileHeight*l) > 0; l++ {
+		n := size >> (torchwood.TileHeight * (l + 1))
 		at := level{number: n, hashes: make([]tlog.Hash, 0, torchwood.TileWidth)}
-		if tile, partial := tileOf(l, n, of.Size); partial {
+		if begun, partial := tileOf(l, n, size); partial {
+			tile, _ := tileOf(l, n, of)
 			hashes, err := files.stored(tile)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			at.hashes = append(at.hashes, hashes...)
+			at.hashes = append(at.hashes, hashes[:begun.W]...)
 		}
 		t.levels = append(t.levels, at)
 	}
@@ -80,13 +95,7 @@ func (t *tiles) resume(files *Folder, of *Checkpoint) (bundle []byte, err error)
 		}
 		t.edge.hashes = append(t.edge.hashes, e.hashes...)
 	}
-	if !t.edge.fits() || t.edge.root() != of.Root {
-		return nil, errors.New("its tiles are not those of its checkpoint")
-	}
-	if tile, partial := tileOf(0, t.levels[0].number, of.Size); partial {
-		return files.bundle(tile)
-	}
-	return nil, nil
+	return nil
 }
 
 // rootOf is the root of a subtree with these leaves.

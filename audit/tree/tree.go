@@ -2,6 +2,7 @@ package tree
 
 import (
 	"cmp"
+	"math/bits"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -22,6 +23,12 @@ type Tree struct {
 
 // New is the empty tree of a log. For somebody who has no key, key is nil: the leaves have no links then, and it goes by their indexes.
 func New(key *Key) *Tree { return &Tree{key: key, ring: key} }
+
+// Within is a tree that has so many leaves, for somebody without a key who tells the leaves after them from other records. Its root means
+// nothing.
+func Within(size int64) *Tree {
+	return &Tree{edge: edge{size, make([]tlog.Hash, bits.OnesCount64(uint64(size)))}}
+}
 
 // Size is how many leaves it has.
 func (t *Tree) Size() int64 { return t.edge.size }

@@ -15,21 +15,70 @@ type verification struct {
 	tiles  tiles
 	former former
 	known  former
+	from   int64 // the first leaf whose entry is read; a tile begins with it
 }
 
 func (v *verification) open() error {
 	v.tiles.done = v.compare
-	if err := v.former.open(v.Folder, v.seen); err != nil {
+	if err := v.known.list(v.Folder, v.newest, nil); err != nil {
 		return err
 	}
-	return v.known.list(v.Folder, v.newest, nil)
+	if v.From < v.known.largest && v.From > 0 {
+		v.from = v.From / torchwood.TileWidth * torchwood.TileWidth
+	}
+	v.former.from = v.from
+	return v.former.open(v.Folder, v.seen)
+}
+
+// skip takes the tree up to the leaf that the entries are read from as the tiles have it. That they are the log's, the checkpoint shows that the
+// reader has of more leaves. Those of fewer are compared with the tiles below the newest one.
+func (v *verification) skip() error {
+	if v.from == 0 {
+		return nil
+	}
+	if err := v.tiles.begin(v.Folder, v.from, v.newest.Size); err != nil {
+		return err
+	}
+	below := tlog.TileHashReader(tlog.Tree{N: v.newest.Size, Hash: v.newest.Root}, tileReader{v.Folder})
+	for c := &v.known; c.ahead != nil && c.ahead.Size <= v.from; {
+		root, err := tlog.TreeHash(c.ahead.Size, below)
+		if err != nil {
+			return fault("tile", c.size, "the tiles below %s, which has %d records: %v", c.place, c.ahead.Size, err)
+		}
+		if err := c.compare(root); err != nil {
+			return err
+		}
+	}
+	for c := &v.former; c.ahead != nil && c.ahead.Size <= v.from; {
+		if err := c.advance(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tileReader reads a folder's tiles for tlog, which verifies them.
+type tileReader struct{ *Folder }
+
+func (tileReader) Height() int                     { return torchwood.TileHeight }
+func (tileReader) SaveTiles([]tlog.Tile, [][]byte) {}
+
+func (r tileReader) ReadTiles(tiles []tlog.Tile) (all [][]byte, err error) {
+	for _, t := range tiles {
+		hashes, err := r.stored(t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, bytesOf(hashes))
+	}
+	return all, nil
 }
 
 func (v *verification) close() { v.former.close() }
 
 // entries reads all entries.
 func (v *verification) entries(ctx context.Context) error {
-	for n := int64(0); ; n++ {
+	for n := v.from / torchwood.TileWidth; ; n++ {
 		t, ok := tileOf(0, n, v.newest.Size)
 		if !ok {
 			return nil

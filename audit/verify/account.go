@@ -44,8 +44,10 @@ type Stream struct {
 	Name  string // name for faults
 	Topic string
 	Cut   bool // its beginning is gone
-	Next  func() (*schemas.Record, error)
-	Line  func() int // the line of the record that Next returned last
+	// Within says that events were before those that are read, and were counted.
+	Within bool
+	Next   func() (*schemas.Record, error)
+	Line   func() int // the line of the record that Next returned last
 
 	head  *schemas.Record
 	at    replication.Position
@@ -94,7 +96,7 @@ func (s *Stream) fill(wanted func(*schemas.Record) bool) error {
 			continue
 		}
 		s.head, s.at, s.line = rec, at, s.Line()
-		if !s.begun {
+		if !s.begun && !s.Within {
 			s.first, s.begun = placeOf(at), true
 		}
 	}
@@ -120,6 +122,19 @@ type pending struct {
 	content evidence.TransactionContent // with what all of them observed
 }
 
+// Resume begins within a log, before a record that goes on with no former one's transaction: with the route in force there, and whether a
+// rewind came after the transaction before.
+func (a *Account) Resume(route *evidence.Route, rewind bool) { a.route, a.rewind = route, rewind }
+
+// Rewind reports whether a rewind came after the last transaction.
+func (a *Account) Rewind() bool { return a.rewind }
+
+// Ahead reports whether the event that was read last is still to be counted.
+func (s *Stream) Ahead() bool { return s.head != nil }
+
+// Begun reports whether there was an event.
+func (s *Stream) Begun() bool { return s.begun || s.Within }
+
 // Record accepts the log's next record.
 func (a *Account) Record(leaf int64, r *evidence.LogRecord) error {
 	c, is := r.Content.(*evidence.TransactionContent)
@@ -127,7 +142,7 @@ func (a *Account) Record(leaf int64, r *evidence.LogRecord) error {
 		a.pending.content.Observed = append(a.pending.content.Observed, c.Observed...)
 		return nil
 	}
-	if err := a.settle(); err != nil {
+	if err := a.Settle(); err != nil {
 		return err
 	}
 	switch c := r.Content.(type) {
@@ -145,8 +160,8 @@ func (a *Account) Record(leaf int64, r *evidence.LogRecord) error {
 	return nil
 }
 
-// settle compares the transaction whose records are all read.
-func (a *Account) settle() error {
+// Settle compares the transaction whose records are all read.
+func (a *Account) Settle() error {
 	p := a.pending
 	if p == nil {
 		return nil
@@ -161,7 +176,7 @@ func (a *Account) settle() error {
 
 // End checks that no event is left that should have a record in the log.
 func (a *Account) End() error {
-	if err := a.settle(); err != nil {
+	if err := a.Settle(); err != nil {
 		return err
 	}
 	for _, s := range a.Events {

@@ -88,7 +88,7 @@ func (t *compared) chunk() error {
 		s.head = nil
 	}
 	if s.head == nil || placeOf(s.at) != t.at {
-		if t.number == 0 && s.Cut && (!s.begun || t.at.compare(s.first) <= 0) {
+		if t.number == 0 && s.mayLack(t.at) {
 			t.absent = true
 			return nil
 		}
@@ -236,9 +236,14 @@ func (t *compared) mayBeGone(k kind) bool { return t.goneFrom(k.cause == evidenc
 
 func (t *compared) anyMayBeGone() bool { return t.goneFrom(true) || t.goneFrom(false) }
 
+// mayLack reports whether events of a transaction may have been before those that the partition has.
+func (s *Stream) mayLack(at place) bool {
+	return s.Cut && !s.Within && (!s.begun || at.compare(s.first) <= 0)
+}
+
 func (t *compared) goneFrom(system bool) bool {
 	for _, s := range t.Events {
-		if (s.Topic == t.System) == system && s.Cut && (!s.begun || t.at.compare(s.first) <= 0) {
+		if (s.Topic == t.System) == system && s.mayLack(t.at) {
 			return true
 		}
 	}

@@ -25,6 +25,7 @@ func (x *exportFiles) account(
 	}
 	defer log.close()
 	a := &verify.Account{System: x.manifest.Topics.System, Keys: keys, Lost: lost}
+	p := x.waypoint(log, a)
 	for i := range x.manifest.Files[1:] {
 		of := &x.manifest.Files[1+i]
 		lines, err := x.open(of)
@@ -32,8 +33,9 @@ func (x *exportFiles) account(
 			return nil, err
 		}
 		defer lines.close()
+		from := x.from[of.Name]
 		s := &verify.Stream{
-			Name: of.Name, Topic: of.Topic, Cut: of.First > 0, Line: func() int { return lines.lines },
+			Within: from != nil && from.Begun && of.First <= from.Offset+1, Name: of.Name, Topic: of.Topic, Cut: of.First > 0, Line: func() int { return lines.lines },
 			Next: func() (*schemas.Record, error) { return x.next(of, lines) },
 		}
 		if of.Topic == x.manifest.Topics.Proofs {
@@ -41,11 +43,18 @@ func (x *exportFiles) account(
 		} else {
 			a.Events = append(a.Events, s)
 		}
+		p.streams, p.from = append(p.streams, lines), append(p.from, s)
 	}
 	x.newOrder()
 	leaves := tree.Reader{Tree: tree.New(nil)}
 	var broken string
-	order := verify.Log{Broken: func(what string) { broken = cmp.Or(broken, what) }}
+	order := verify.Log{Within: x.before != nil, Broken: func(what string) { broken = cmp.Or(broken, what) }}
+	within := int64(0)
+	if x.before != nil {
+		within = x.before.Within
+		leaves.Tree = tree.Within(x.before.Leaf)
+		a.Resume(x.route, x.before.Rewind)
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -63,6 +72,18 @@ func (x *exportFiles) account(
 		}
 		leaf := leaves.Tree.Size() - 1
 		far(leaf)
+		if leaf < within {
+			continue
+		}
+		if leaf == within && x.before != nil && !x.sameRoute(record) {
+			return nil, invalid(errOtherRoute)
+		}
+		if err := p.passes(leaf, rec, record); err != nil {
+			return nil, err
+		}
+		if record.Kind == evidence.KindRoute {
+			x.routeRecord = rec.Value
+		}
 		x.clock.Next(leaf, record)
 		if order.Next(record); broken != "" {
 			return nil, x.located(&verify.Discrepancy{Leaf: leaf, What: broken})

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"lapse/audit/evidence"
 	"lapse/audit/tree"
 	"lapse/audit/verify"
 	"lapse/schemas"
@@ -77,6 +78,14 @@ type exportFiles struct {
 	broken   string // the first break of the order
 	events   int    // lines of the topics of events
 	clock    verify.Clock
+
+	// A verification that goes on from a former one.
+	before      *verifiedExport // nil: from the beginning
+	from        map[string]*verifiedFile
+	route       *evidence.Route // in force where it begins
+	routeRecord []byte          // of the one in force
+	below       int64           // leaves of the checkpoint that the next one is to go on from; 0: nobody wants that
+	came        *verifiedExport // what it leaves for the next one; nil: nobody wants it, or it has not come there
 }
 
 func (x *exportFiles) close() {
@@ -228,14 +237,19 @@ func (x *exportFiles) each(
 
 func (x *exportFiles) open(of *exportedFile) (*exportedLines, error) {
 	if x.sink != nil {
-		return x.sink.open(of)
+		return x.sink.open(of, x.from[of.Name])
 	}
 	file, err := os.Open(filepath.Join(x.dir, of.Name))
 	if err != nil {
 		return nil, exportFault(of.Name, -1, "it is missing")
 	}
-	l := &exportedLines{of: of, file: file, sum: sha256.New(), offset: of.First - 1}
-	l.reader = bufio.NewReaderSize(io.TeeReader(file, l.sum), 1<<18)
+	l := &exportedLines{of: of, file: file, sum: sha256.New(), offset: of.First - 1, reader: bufio.NewReaderSize(file, 1<<18)}
+	if at := x.from[of.Name]; at != nil {
+		if err := l.goOn(&at.linePosition); err != nil {
+			l.close()
+			return nil, exportFault(of.Name, -1, "go on with it: %v", err)
+		}
+	}
 	return l, nil
 }
 
@@ -244,9 +258,11 @@ type exportedLines struct {
 	of     *exportedFile
 	file   *os.File
 	reader *bufio.Reader
-	sum    hash.Hash
 	lines  int
-	offset int64 // of the last line
+	offset int64     // of the last line
+	last   []byte    // that line
+	bytes  int64     // before it
+	sum    hash.Hash // of what is before it
 
 	scanner lineScanner
 
@@ -268,6 +284,7 @@ func (l *exportedLines) next() (*schemas.Record, error) {
 		}
 		return rec, err
 	}
+	l.pass()
 	text, err := l.line()
 	switch {
 	case errors.Is(err, io.EOF) && len(text) == 0:
@@ -279,6 +296,7 @@ func (l *exportedLines) next() (*schemas.Record, error) {
 	if len(text) > longestText {
 		return nil, exportFault(l.of.Name, -1, "line %d is longer than that of any record", l.lines)
 	}
+	l.last = text
 	rec, offset, scanned := l.scanner.scan(text)
 	if !scanned {
 		var line exportedRecord
@@ -293,6 +311,14 @@ func (l *exportedLines) next() (*schemas.Record, error) {
 	}
 	l.offset = offset
 	return rec, nil
+}
+
+// pass has the line that was read last be behind.
+func (l *exportedLines) pass() {
+	if l.sum != nil {
+		l.sum.Write(l.last)
+	}
+	l.bytes, l.last = l.bytes+int64(len(l.last)), nil
 }
 
 // record is the record of a line.

@@ -145,8 +145,8 @@ func (s *sinkFolder) findLog(e *exported) error {
 	return exportFault("topics", -1, "none of them begins as a log does")
 }
 
-// open begins to read a partition, up to where it ends at this moment.
-func (s *sinkFolder) open(of *exportedFile) (*exportedLines, error) {
+// open begins to read a partition, or goes on with it, up to where it ends at this moment.
+func (s *sinkFolder) open(of *exportedFile, from *verifiedFile) (*exportedLines, error) {
 	bounds, err := s.client.Offsets(s.ctx, of.Topic)
 	if err == nil && int(of.Partition) >= len(bounds) {
 		err = &store.MissingError{Topic: of.Topic}
@@ -155,8 +155,12 @@ func (s *sinkFolder) open(of *exportedFile) (*exportedLines, error) {
 		return nil, s.fault(of.Topic, err)
 	}
 	b := bounds[of.Partition]
-	reader := s.client.Reader(of.Topic, of.Partition, b.First, b.End)
-	return &exportedLines{of: of, offset: b.First - 1, stored: func() (*schemas.Record, int64, error) {
+	first := b.First
+	if from != nil && from.Offset >= first && from.Offset < b.End {
+		first = from.Offset + 1
+	}
+	reader := s.client.Reader(of.Topic, of.Partition, first, b.End)
+	return &exportedLines{of: of, offset: first - 1, stored: func() (*schemas.Record, int64, error) {
 		rec, offset, err := reader.Next(s.ctx)
 		if err != nil {
 			return nil, 0, s.fault(of.Topic, err)

@@ -43,7 +43,8 @@ start). Without the option it is made from the key named log, where that is at h
 wrote all of the folder wrote the key too, and the result says so.
 
 An older copy of an export verifies as well. Only a checkpoint that you have seen before shows that something is missing after it, or that the key
-has signed two logs: keep the file "checkpoint" of each export that you verify, and name it with --known the next time.
+has signed two logs: keep the file "checkpoint" of each export that you verify, and name it with --known the next time. Or
+keep what --save FILE writes: with --known FILE the next verification reads only what a later export has more.
 
 The events of an export are counted: each transaction has as many, of each table and cause, as its record says, in as many commitments as come to the root in
 it. With --keys, which names the folder with the key named rows, each event is held against its commitment too.
@@ -70,9 +71,6 @@ What is found is named with its file and, where it is one record's, with that le
 		}
 		if rowKey != "" {
 			return wrongUsage("--key needs a receipt: name the file")
-		}
-		if v.dir != "" && v.save != "" {
-			return wrongUsage("--save is for a log that is read from its topic: of a folder keep the file \"checkpoint\"")
 		}
 		return v.run(cmd.Context())
 	})
@@ -196,11 +194,18 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	far := v.progress("record")
 	defer far.end()
 	checked := &tree.Folder{Files: os.DirFS(files.treeDir()), Growing: files.sink != nil, Verifier: key, Progress: func(done, size int64) { far.at("verifying", int(done), int(size)) }}
-	all, err := v.elsewhere(checked, files.sink != nil, result)
+	all, before, err := v.elsewhere(checked, files.sink != nil, result)
 	if err != nil {
 		return err
 	}
 	lost := map[string]evidence.Reach{}
+	if files.resumes(before) {
+		checked.From = before.Leaf
+		if err := before.lostBefore(lost); err != nil {
+			return err
+		}
+		result.NotChecked = append(result.NotChecked, fmt.Sprintf("the first %s, and their events: a former verification found nothing in them, as --known says", counted(uint64(before.Leaf), "record")))
+	}
 	checked.Entry = func(leaf int64, entry []byte) error {
 		if bytes.HasPrefix(entry, []byte(`{"kind":"gap"`)) {
 			lostIn(entry, lost)
@@ -225,6 +230,9 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	if err != nil {
 		return err
 	}
+	if v.save != "" {
+		files.below = of.Size
+	}
 	if err := v.account(ctx, files, lost, far, result); err != nil {
 		return cmp.Or(files.alone(ctx), err)
 	}
@@ -232,11 +240,10 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	if later > 0 {
 		result.NotChecked = append(result.NotChecked, fmt.Sprintf("%s of the log after the checkpoint: no one has signed them yet", counted(uint64(later), "record")))
 	}
-	signed, err := os.ReadFile(filepath.Join(files.treeDir(), tree.CheckpointFile))
-	if err != nil {
+	if err := v.askWitnesses(ctx, tree.CheckpointFile, all, of.Signed, result); err != nil || v.save == "" {
 		return err
 	}
-	return v.askWitnesses(ctx, tree.CheckpointFile, all, signed, result)
+	return files.save(v.save, of.Signed)
 }
 
 // account counts the events of the export.

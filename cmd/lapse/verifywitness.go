@@ -81,23 +81,19 @@ func (v *verifier) verifyWitnesses(result *verified) (all []witnesses.Witness, k
 
 // elsewhere takes up what others know of the log of a folder: checkpoints that somebody has kept, and witnesses. published: the folder is that
 // of a sink.
-func (v *verifier) elsewhere(checked *tree.Folder, published bool, result *verified) (all []witnesses.Witness, err error) {
-	for _, name := range v.known {
-		notes, err := knownNotes(name)
-		if err != nil {
-			return nil, invalid(err)
-		}
-		checked.Known = append(checked.Known, notes...)
+func (v *verifier) elsewhere(checked *tree.Folder, published bool, result *verified) (all []witnesses.Witness, before *verifiedExport, err error) {
+	if checked.Known, before, err = v.takeExportKnown(); err != nil {
+		return nil, nil, err
 	}
 	if len(checked.Known) == 0 {
 		result.NotChecked = append(result.NotChecked, "whether this is the newest export, and the only log that the key has signed: no checkpoint was given with --known")
 	}
 	if all, checked.Witnesses, checked.Quorum, err = v.verifyWitnesses(result); err != nil || !published || len(all) == 0 {
-		return all, err
+		return all, before, err
 	}
 	checked.Quorum = 0
 	result.NotChecked = append(result.NotChecked, "cosignatures: the checkpoints that a folder of topics publishes have none; lapse verify without --dir finds them in the log")
-	return all, nil
+	return all, before, nil
 }
 
 // knownNotes are the checkpoints of a file that somebody has kept.

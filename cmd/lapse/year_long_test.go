@@ -3,14 +3,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,15 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
-	"lapse/audit/evidence"
-	"lapse/audit/rows"
-	"lapse/audit/tree"
-	"lapse/internal/durable"
 	"lapse/internal/evidencetest"
-	"lapse/replication"
-	"lapse/schemas"
 )
 
 // A year of a log, as an auditor would have written and lapse events --export exported it, is verified: time and memory. LAPSE_YEAR_SCALE is by
@@ -66,242 +52,25 @@ func TestAYearIsVerified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, args := range map[string][]string{"counted": nil, "with the months' keys": {"--keys", keys}} {
-		cmd := exec.CommandContext(t.Context(), bin, append([]string{"verify", "--dir", dir, "--public-key", public}, args...)...)
+	state := filepath.Join(keys, "verified.json")
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"counted", []string{"--save", state, "--json"}},
+		{"with the months' keys", []string{"--keys", keys}},
+		{"again, from there on", []string{"--known", state}},
+	} {
+		cmd := exec.CommandContext(t.Context(), bin, append([]string{"verify", "--dir", dir, "--public-key", public}, c.args...)...)
 		began := time.Now()
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
+		if c.name == "counted" && !bytes.Contains(out, fmt.Appendf(nil, `"transactions": %d,`, y.tree.Size()-2)) {
+			t.Errorf("of %d records it says %s", y.tree.Size(), out)
+		}
 		usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-		t.Logf("%s: %.1f s, %.1f s of CPU, %d MB at most", name, time.Since(began).Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), usage.Maxrss>>10)
+		t.Logf("%s: %.1f s, %.1f s of CPU, %d MB at most", c.name, time.Since(began).Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), usage.Maxrss>>10)
 	}
-}
-
-// yearFile is a partition's file.
-type yearFile struct {
-	of   exportedFile
-	to   *bufio.Writer
-	file *os.File
-	sum  hash.Hash
-}
-
-// year writes an export.
-type year struct {
-	t         *testing.T
-	dir       string
-	keys      schemas.EpochKeys
-	route     *evidence.Route
-	router    *evidence.Router
-	committer *rows.Committer
-	writer    *evidence.LogWriter
-	key       *tree.Key
-	tree      *tree.Tree
-	notes     [][]byte
-	files     []*yearFile // the log's first, the commitments' last
-	at        time.Time
-	lsn       schemas.LSN
-	id        int64
-	events    int
-}
-
-const yearLog = "app.example.com/year"
-
-func newYear(t *testing.T, dir string) *year {
-	y := &year{t: t, dir: dir, keys: schemas.EpochKeys{}, at: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), lsn: 0x100000}
-	for month := range 13 {
-		y.keys[schemas.EpochOf(y.at.AddDate(0, month, 0))] = evidencetest.RowsKey
-	}
-	var err error
-	if y.key, err = tree.NewKey(evidencetest.LogKey, yearLog); err != nil {
-		t.Fatal(err)
-	}
-	y.tree = tree.New(y.key)
-	y.route = &evidence.Route{
-		Version: 1, Source: evidence.Source{SystemIdentifier: 7381000000000000001, DatabaseOID: 16384, Database: "app", Encoding: "UTF8", Slot: "lapse"},
-		System: evidence.Topic{Name: "system", Partitions: 6}, User: evidence.Topic{Name: "user", Partitions: 6}, Log: evidence.Topic{Name: "log", Partitions: 1},
-		Format: evidence.FormatSpanner, HashKey: evidencetest.HashKey.Fingerprint(), PublicKey: y.key.Public(), RowsKeys: evidence.RowsKeysOf(y.keys),
-	}
-	y.router, y.committer = evidence.NewRouter(y.route, evidencetest.HashKey), rows.NewCommitter(y.route, y.keys)
-	y.writer = evidence.NewLogWriter(y.route, evidencetest.HashKey, uuid.UUID{1}, nil)
-	y.file("log", 0)
-	for _, topic := range []string{"system", "user"} {
-		for p := range int32(6) {
-			y.file(topic, p)
-		}
-	}
-	y.file("proofs", 0)
-	return y
-}
-
-func (y *year) file(topic string, partition int32) {
-	f := &yearFile{of: exportedFile{Name: exportName(topic, partition), Topic: topic, Partition: partition}, sum: sha256.New()}
-	var err error
-	if f.file, err = os.Create(filepath.Join(y.dir, f.of.Name)); err != nil {
-		y.t.Fatal(err)
-	}
-	f.to = bufio.NewWriterSize(io.MultiWriter(f.file, f.sum), 1<<18)
-	y.files = append(y.files, f)
-}
-
-func (y *year) append(f *yearFile, rec *schemas.Record) {
-	line, err := unescaped(lineOf(rec, int64(f.of.Records)))
-	if err == nil {
-		_, err = f.to.Write(append(line, '\n'))
-	}
-	if err != nil {
-		y.t.Fatal(err)
-	}
-	f.of.Records++
-}
-
-func (y *year) record(c evidence.Content, lsn schemas.LSN, seq uint32) {
-	rec := y.writer.Record(y.writer.Write(c, evidence.LogPosition{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: lsn}, Seq: seq}, false))
-	leaf := y.tree.Next(rec.Value)
-	rec.Headers = leaf.AppendHeaders(rec.Headers)
-	y.tree.Add(leaf)
-	y.append(y.files[0], &rec)
-}
-
-func (y *year) sign() {
-	taken, err := y.tree.Snapshot()
-	if err != nil {
-		y.t.Fatal(err)
-	}
-	value, signed, err := taken.Sign(int64(y.files[0].of.Records))
-	if err != nil {
-		y.t.Fatal(err)
-	}
-	y.notes = append(y.notes, signed)
-	y.append(y.files[0], &schemas.Record{Value: value, Time: y.at, Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}}})
-}
-
-// write writes transactions of users, of one row each, and batches of policies among them.
-func (y *year) write(users, deleted int) {
-	const batch, policies = 1000, 100
-	y.record(&evidence.OriginContent{Slot: "lapse", Consistent: y.lsn, PublicKey: y.key.Public(), RowsKeys: y.route.RowsKeys, HashKey: y.route.HashKey}, y.lsn, 0)
-	y.record(&evidence.RouteContent{Route: y.route, At: y.at}, y.lsn, 1)
-	batches := max(deleted/batch, 1)
-	pause := 365 * 24 * time.Hour / time.Duration(users+batches)
-	for i := range users {
-		y.transaction(evidence.User, fmt.Sprintf("public.t%d", i%policies), 1, nil)
-		y.at = y.at.Add(pause)
-		if n := users / batches; i%n == n-1 {
-			number := i / n
-			claim := &schemas.Claim{
-				Batch: uuid.UUID{2, byte(number), byte(number >> 8), byte(number >> 16)}, Policy: schemas.PolicyName(fmt.Sprintf("p%d", number%policies)), PolicyVersion: 1,
-				Run: uuid.UUID{3}, Cutoff: y.at, StartedAt: y.at, Functions: schemas.Digest{1},
-			}
-			y.transaction(evidence.System, fmt.Sprintf("public.t%d", number%policies), deleted/batches, claim)
-			y.at = y.at.Add(pause)
-		}
-		if i%200 == 199 {
-			y.sign()
-		}
-	}
-	y.sign()
-}
-
-func (y *year) transaction(cause evidence.Cause, table string, size int, claim *schemas.Claim) {
-	y.lsn += 0x1000
-	tx := &replication.Tx{CommitLSN: y.lsn, EndLSN: y.lsn + 0x80, CommitTime: y.at.Truncate(time.Microsecond), XID: uint32(y.lsn >> 12), Timeline: 1, History: 1}
-	c := &evidence.TransactionContent{Committed: evidence.Committed{CommitLSN: tx.CommitLSN, CommitTime: tx.CommitTime, XID: tx.XID}, Verdict: evidence.Unclaimed, Claim: claim}
-	if claim != nil {
-		c.Verdict = evidence.Match
-	}
-	c.Observed = []evidence.Tally{{OID: 1, Table: table, Op: evidence.Delete, Cause: cause, Events: uint64(size)}}
-	proofs := y.files[len(y.files)-1]
-	store := func(chunk *rows.Chunk) {
-		if chunk != nil {
-			y.append(proofs, &schemas.Record{Value: chunk.Value, Time: tx.CommitTime, Headers: rows.Headers(&y.route.Source, chunk)})
-		}
-	}
-	y.committer.Begin()
-	for n := range size {
-		y.id++
-		event := &evidence.Event{
-			Tx: tx, Ordinal: uint32(1 + n), Op: evidence.Delete, Cause: cause, Table: table, TableOID: 1, Claim: claim,
-			Keys: []evidence.Key{{Name: "id", Value: []byte(strconv.FormatInt(y.id, 10))}},
-		}
-		routed := y.router.Route(event)
-		chunk, err := y.committer.Add(event, routed.Key)
-		if err != nil {
-			y.t.Fatal(err)
-		}
-		store(chunk)
-		for _, p := range routed.Partitions {
-			at := 1 + int(p)
-			if routed.Topic == "user" {
-				at += 6
-			}
-			y.append(y.files[at], &schemas.Record{Key: routed.Key, Value: routed.Value, Headers: routed.Headers, Time: tx.CommitTime})
-			y.events++
-		}
-	}
-	root, last := y.committer.Commit()
-	store(last)
-	c.Rows = root
-	y.record(c, tx.EndLSN, 0)
-}
-
-// close writes the tree and the manifest, and returns the log's public key.
-func (y *year) close() string {
-	t := y.t
-	newest := y.notes[len(y.notes)-1]
-	export, err := tree.NewExport(y.dir, newest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range y.notes[:len(y.notes)-1] {
-		if err := export.Former(one); err != nil {
-			t.Fatal(err)
-		}
-	}
-	manifest := &exported{Format: 1, Topics: exportedTopics{System: "system", User: "user", Log: "log", Proofs: "proofs"}}
-	for _, f := range y.files {
-		if err := f.to.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.file.Close(); err != nil {
-			t.Fatal(err)
-		}
-		f.of.End, f.of.SHA256 = int64(f.of.Records), hex.EncodeToString(f.sum.Sum(nil))
-		manifest.Files = append(manifest.Files, f.of)
-	}
-	lines, err := (&exportFiles{dir: y.dir}).open(&manifest.Files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lines.close()
-	for {
-		rec, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !rec.IsFence() {
-			if err := export.Add(rec.Value); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := export.Close(); err != nil {
-		t.Fatal(err)
-	}
-	of, err := tree.Peek(newest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public := y.key.Public()
-	manifest.Tree = &exportedTree{Log: of.Origin, Records: of.Size, Root: of.Root.String(), Former: export.FormerSum(), PublicKey: &public}
-	text, err := manifest.text()
-	if err == nil {
-		err = durable.Write(filepath.Join(y.dir, exportManifest), text)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return public
 }
