@@ -41,7 +41,8 @@ type ends struct {
 }
 
 // sayEnds appends a fence that covers all events acknowledged up to a mark. It returns false if the sink is full, or if it is too soon.
-func (r *relay) sayEnds(acked uint64) bool {
+// follows says that records follow at once, and are of one batch with it.
+func (r *relay) sayEnds(acked uint64, follows bool) bool {
 	e := &r.ends
 	if pause := endsEvery - r.now().Sub(e.last); pause > 0 && r.stream != nil && r.queue.room(1) {
 		if e.soon == nil {
@@ -54,6 +55,7 @@ func (r *relay) sayEnds(acked uint64) bool {
 	value, said := r.presentEnds()
 	mark, ok := r.sink.Append(schemas.Record{
 		Topic: r.route.Log.Name, Value: value, Time: r.now(), Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}},
+		Follows: follows,
 	})
 	if !ok {
 		return false

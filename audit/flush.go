@@ -143,7 +143,7 @@ func (r *relay) appendRecords(acked uint64) {
 	q.soon.forget()
 	for q.written < q.ready {
 		next := &q.items[q.written]
-		if r.ends.mustSay(next.events) && !r.sayEnds(acked) {
+		if r.ends.mustSay(next.events) && !r.sayEnds(acked, true) {
 			return
 		}
 		r.at(step{before: "record", record: next.entry})
@@ -160,7 +160,7 @@ func (r *relay) appendRecords(acked uint64) {
 		q.written++
 	}
 	if r.ends.owed {
-		r.sayEnds(acked)
+		r.sayEnds(acked, false)
 	}
 }
 

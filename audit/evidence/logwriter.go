@@ -62,7 +62,10 @@ type LogWriter struct {
 	route   *Route
 	hashKey schemas.Key // the key that the route names; nil if it is not configured
 	form    TextForm
-	head    []byte // the part that is the same in every record
+	head    []byte   // the part that is the same in every record
+	headers struct { // the same in every record's headers
+		system, database, schema []byte
+	}
 
 	nonce uuid.UUID  // of the history in force
 	beat  *Heartbeat // the last one that was read; nil for none
@@ -82,6 +85,9 @@ func (w *LogWriter) SetRoute(route *Route, hashKey schemas.Key) {
 	w.head = appendSource(append(w.head[:0], ','), &route.Source, w.form)
 	w.head = appendUint(append(w.head, `,"route_version":`...), uint64(route.Version))
 	w.head = appendText(append(w.head, `,"route":`...), route.Fingerprint(), UTF8Text)
+	w.headers.system = appendUint(nil, route.Source.SystemIdentifier)
+	w.headers.database = appendUint(nil, uint64(route.Source.DatabaseOID))
+	w.headers.schema = appendUint(nil, LogSchema)
 }
 
 // Write makes the record of c at a position. more: the same transaction has another record after it, and the log reaches its position only
@@ -119,16 +125,22 @@ func (w *LogWriter) Write(c Content, at LogPosition, more bool) *Entry {
 
 // Record is the entry for the topic. It has no key, so a compacted topic, which would remove records, refuses it.
 func (w *LogWriter) Record(e *Entry) schemas.Record {
-	const placed = 2 // further headers of a record with a place in the log's tree
+	const placed = 2                    // further headers of a record with a place in the log's tree
+	values := make([]byte, 0, 24+24+20) // of those that differ
+	value := func(b []byte) []byte {
+		from := len(values)
+		values = b
+		return b[from:len(b):len(b)]
+	}
 	headers := [...]schemas.Header{
-		{Key: schemas.HeaderOp, Value: []byte(e.Kind)},
-		{Key: HeaderLSN, Value: appendHex(nil, uint64(e.Position.LSN), 16)},
-		{Key: HeaderSeq, Value: appendHex(nil, uint64(e.Position.Seq), 8)},
-		{Key: HeaderSystem, Value: appendUint(nil, w.route.Source.SystemIdentifier)},
-		{Key: HeaderDatabase, Value: appendUint(nil, uint64(w.route.Source.DatabaseOID))},
-		{Key: HeaderHistory, Value: appendUint(nil, uint64(e.Position.History))},
-		{Key: HeaderTimeline, Value: appendUint(nil, uint64(e.Position.Timeline))},
-		{Key: HeaderSchema, Value: appendUint(nil, LogSchema)},
+		{Key: schemas.HeaderOp, Value: value(append(values, e.Kind...))},
+		{Key: HeaderLSN, Value: value(appendHex(values, uint64(e.Position.LSN), 16))},
+		{Key: HeaderSeq, Value: value(appendHex(values, uint64(e.Position.Seq), 8))},
+		{Key: HeaderSystem, Value: w.headers.system},
+		{Key: HeaderDatabase, Value: w.headers.database},
+		{Key: HeaderHistory, Value: value(appendUint(values, uint64(e.Position.History)))},
+		{Key: HeaderTimeline, Value: value(appendUint(values, uint64(e.Position.Timeline)))},
+		{Key: HeaderSchema, Value: w.headers.schema},
 	}
 	all := append(make([]schemas.Header, 0, len(headers)+placed), headers[:]...)
 	return schemas.Record{Topic: w.route.Log.Name, Value: e.Value, Time: e.Time, Headers: all}
