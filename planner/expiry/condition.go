@@ -31,8 +31,20 @@ func (c Condition) Exact(cutoff, bound string) string {
 
 // Narrow is the part of the condition that an index can use, "" for none.
 func (c Condition) Narrow(cutoff, bound string) string {
+	return c.narrow(c.Kind.Bound(cutoff), bound)
+}
+
+// NarrowAbove is Narrow without the bound's floor, which is the second result, "" for none. A search above a due row needs no floor, and to
+// guess how many rows lie above one, PostgreSQL reads the beginning of the index, where rows were deleted.
+func (c Condition) NarrowAbove(cutoff, bound string) (narrow, floor string) {
+	b := c.Kind.Bound(cutoff)
+	floor, b.Floor = b.Floor, ""
+	return c.narrow(b, bound), floor
+}
+
+func (c Condition) narrow(b Bound, bound string) string {
 	var parts []string
-	if b := c.Kind.Bound(cutoff); !b.IsZero() {
+	if !b.IsZero() {
 		parts = append(parts, b.condition(bound))
 	}
 	switch {

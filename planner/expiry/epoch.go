@@ -166,7 +166,7 @@ func (k *Epoch) Bound(cutoff string) Bound {
 		Exact: k.After.Months == 0, OutOfRange: beforeTheCalendar(k.After),
 	}
 	if !k.inJSON() { // of a document, the order has no such number
-		b.Also = k.order() + " >= (-" + k.times(earliestSecond) + ")::" + string(of)
+		b.Floor = k.order() + " >= (-" + k.times(earliestSecond) + ")::" + string(of)
 	}
 	return b
 }

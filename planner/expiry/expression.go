@@ -91,7 +91,7 @@ func (x *Expression) Bound(cutoff string) Bound {
 		return Bound{}
 	}
 	instant := "(" + x.SQL + ")"
-	return Bound{Column: instant, Type: string(Timestamptz), Value: cutoff, Also: instant + " >= " + schemas.Literal(earliest), Exact: true}
+	return Bound{Column: instant, Type: string(Timestamptz), Value: cutoff, Floor: instant + " >= " + schemas.Literal(earliest), Exact: true}
 }
 
 // Due computes the instant. The comparison itself never raises an error.

@@ -168,11 +168,10 @@ func (k *ISO8601) Order() Order {
 // Bound is a text: a day, and what sorts after all of that day's. What sorts below the first year, an empty text for instance,
 // is left out too.
 func (k *ISO8601) Bound(cutoff string) Bound {
-	also := k.order() + " >= " + isoFirst
-	if short := k.short("t."); short != "" {
-		also += " and " + short
+	return Bound{
+		Column: k.order(), Type: "text", Value: isoBound(k.After.before(cutoff)), Floor: k.order() + " >= " + isoFirst, Also: k.short("t."),
+		OutOfRange: beforeTheCalendar(k.After),
 	}
-	return Bound{Column: k.order(), Type: "text", Value: isoBound(k.After.before(cutoff)), Also: also, OutOfRange: beforeTheCalendar(k.After)}
 }
 
 // Due is guarded in steps: the length and the bound, the form, the month's last day.

@@ -51,7 +51,9 @@ type Bound struct {
 	Column string // SQL
 	Type   string // of the value; it need not be the column's
 	Value  string // SQL, computed once per call
-	// Also is a further condition, in SQL, that every due row meets and an index can use; "" for none. It never raises.
+	// Floor is a lower limit on the column, in SQL, that every due row meets: it leaves out what sorts below all instants; "" for none.
+	Floor string
+	// Also is a further condition, in SQL, that every due row meets and an index can use; "" for none. Neither raises.
 	Also string
 	// Exact: every row within the bound is due, except rows with instants before 4713 BC, which are rare.
 	Exact bool
@@ -67,8 +69,10 @@ func (b Bound) IsZero() bool { return b.Column == "" }
 // condition is true of the rows within the bound; value is SQL.
 func (b Bound) condition(value string) string {
 	sql := b.Column + " <= " + value
-	if b.Also != "" {
-		sql += " and " + b.Also
+	for _, further := range []string{b.Floor, b.Also} {
+		if further != "" {
+			sql += " and " + further
+		}
 	}
 	return sql
 }

@@ -147,7 +147,7 @@ func (m *Moment) limit(instant string) Bound {
 	case Date:
 		instant = "((" + instant + ") at time zone 'UTC')::date"
 	}
-	return Bound{Column: m.raw(), Type: string(m.Type), Value: instant, Also: m.raw() + " >= " + schemas.Literal(earliest)}
+	return Bound{Column: m.raw(), Type: string(m.Type), Value: instant, Floor: m.raw() + " >= " + schemas.Literal(earliest)}
 }
 
 // within is the condition under which the column's arithmetic cannot raise, bound being its limit.

@@ -152,7 +152,7 @@ func (l *TTL) Fields() []Field {
 func (l *TTL) Bound(cutoff string) Bound {
 	b := l.limit(cutoff)
 	if l.Sparse {
-		b.Also += " and " + column(l.TTLColumn) + " is not null"
+		b.Also = column(l.TTLColumn) + " is not null"
 	}
 	return b
 }

@@ -163,6 +163,7 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
 	above, upTo := d.Within("$8", "$9")
+	narrow, floor := d.narrowAbove()
 	facts := d.RangeFacts()
 	if len(d.Expire.Joins()) > 0 {
 		cursor, parameters := d.cursor()
@@ -174,9 +175,9 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 		"Name": DeleteFunction(d.ID, d.Version), "Find": FindFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
 		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.Ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Proof": schemas.CallerProof,
 		"Verb": d.verb(), "Set": d.set(), "Bound": BoundOf(d.Expire, "claim.cutoff"), "Using": using, "Beside": beside, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.using(), "Looks": looks,
-		"PickSelect": onLeaf(d.PickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
+		"PickSelect": onLeaf(d.pickSelect(leafMark, narrow, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
 		"PickTail": d.PickTail(looks), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
-		"Places": d.places("s", ""), "Last": last, "EdgeSelect": onLeaf(d.EdgeSelect(leafMark), "place.leaf"), "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"),
+		"Places": d.places("s", ""), "Last": last, "EdgeSelect": onLeaf(d.EdgeSelect(leafMark), "place.leaf"), "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"), "Floor": floor,
 	})
 	if remove, err = fill("delete.sql.tmpl", facts); err != nil {
 		return "", "", err

@@ -29,8 +29,13 @@ func (d *Definition) certain() bool { return d.Condition().Certain() && len(d.Sl
 // each is due. leaf is the relation in SQL; cutoff and bound are SQL values; own is true for a row of the leaf, "" if the statement can
 // find no other rows.
 func (d *Definition) PickSelect(leaf, cutoff, bound, own string) string {
+	return d.pickSelect(leaf, d.Condition().Narrow(cutoff, bound), cutoff, bound, own)
+}
+
+// pickSelect is PickSelect, with what an index can use of the condition.
+func (d *Definition) pickSelect(leaf, narrow, cutoff, bound, own string) string {
 	c, columns := d.Condition(), "t.ctid as at, "+d.orderAs()
-	from, narrow := c.From("only "+leaf), c.Narrow(cutoff, bound)
+	from := c.From("only " + leaf)
 	exact := c.Exact(cutoff, bound)
 	if own != "" {
 		exact = own + " and " + exact

@@ -66,7 +66,18 @@ func (d *Definition) HeapSelect(leaf, cutoff, bound, own string) string {
 // EdgeSelect is the SELECT of the candidates' values if all candidates are due: an index with the order answers it without the table. The
 // DELETE restates the rest.
 func (d *Definition) EdgeSelect(leaf string) string {
-	return fmt.Sprintf("select %s\n  from only %s as t\n where %s", d.orderAs(), leaf, cmp.Or(d.Condition().Narrow("$1", "$2"), "true"))
+	narrow, _ := d.narrowAbove()
+	return fmt.Sprintf("select %s\n  from only %s as t\n where %s", d.orderAs(), leaf, cmp.Or(narrow, "true"))
+}
+
+// narrowAbove is what an index can use of the condition, and what a pass that begins at the start asks for besides: every place of a
+// cursor lies above that.
+func (d *Definition) narrowAbove() (narrow, floor string) {
+	c := d.Condition()
+	if c.Kind.Bound("$1").Column != d.Order()[0].SQL {
+		return c.Narrow("$1", "$2"), ""
+	}
+	return c.NarrowAbove("$1", "$2")
 }
 
 const (
@@ -80,7 +91,8 @@ const (
 // RangeFacts are the parts of the statements that follow the order, with the parameters of values: $10 is the last value of a range, or the
 // value of a tie, and $11 the value that the cursor has passed.
 func (d *Definition) RangeFacts() map[string]any {
-	facts := map[string]any{"Ordered": d.Ordered(), "Beyond": beyond, "FewTies": fewTies, "Narrow": cmp.Or(d.Condition().Narrow("$1", "$2"), "true")}
+	narrow, _ := d.narrowAbove()
+	facts := map[string]any{"Ordered": d.Ordered(), "Beyond": beyond, "FewTies": fewTies, "Narrow": cmp.Or(narrow, "true")}
 	if d.Ordered() {
 		first := d.Order()[0]
 		facts["First"], facts["By"] = first.Cast, first.SQL

@@ -1,5 +1,5 @@
 -- What differs from kind_text.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_1_2, in place of 6f134222
+@@ lapse.delete_1_2, in place of 4a1eb09b
 4+  bound   text := null;
 +  due     text := 't.tableoid = $3 and coalesce(t."at" + t."ttl" * interval ''1 second'' <= $1, false)';
 1-
@@ -13,7 +13,7 @@
 +       t.tableoid = $3 and coalesce(t."at" + t."ttl" * interval ''1 second'' <= $1, false) as due
 2+ where true' || low || stays || '
 + order by t."id"
-@@ lapse.find_1_2, in place of 4908ecba
+@@ lapse.find_1_2, in place of ad364786
 2+  bound   text := null;
 +  shape   text := coalesce(work.shape, 'heap');
 6-

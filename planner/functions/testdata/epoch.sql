@@ -1,14 +1,14 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_1_2, in place of 398a9328
+@@ lapse.delete_1_2, in place of 04886bb6
 9+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
 +  due     text := 't.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end';
 +  after_1 integer := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
-+                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else '' end;
++                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else ' and t."at" >= (-210863520000)::bigint' end;
 1+  last_1  integer;
 3+    when 'page' then 't.ctid > $5 and t.ctid <= $6'
-+    when 'tie' then case when aim.last[4]::boolean then 't."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-+    else 't."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" <= $10' || after end;
++    when 'tie' then case when aim.last[4]::boolean then 't."at" <= $2 and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++    else 't."at" <= $2 and t."at" <= $10' || after end;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 @@ lapse.due_1_2, in place of cc6ceb61
@@ -20,25 +20,25 @@
 3+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || low || stays || '
 + order by t."at"
-@@ lapse.find_1_2, in place of 83d0714a
+@@ lapse.find_1_2, in place of 1f598737
 1+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
 10+  places  integer[];
 +  last_1  integer;
 +  edge    integer;
 +  after_1 integer := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
-+                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else '' end;
++                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else ' and t."at" >= (-210863520000)::bigint' end;
 2+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
 1+' || case when picks then 'select t.ctid as at, t."at" as k1
-2+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
+2+ where t."at" <= $2
 +   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' else 'select t."at" as k1
-2+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint' end || kept || after || '
+2+ where t."at" <= $2' end || kept || after || '
 + order by t."at" limit $4 + 1
 1+      into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-2+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
+2+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= $2 and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
 +      into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-1+    tail := ' and t."at" <= $2 and t."at" >= (-210863520000)::bigint and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';
+1+    tail := ' and t."at" <= $2 and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';
 1+    tail := ' and (t."at" = $10) is true' || tail;
 2+   and (case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;

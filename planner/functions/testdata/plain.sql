@@ -26,7 +26,7 @@ declare
                   || case when place.upper is null then '' else ' and t."last_seen" <= $9' end;
   after_1 timestamp with time zone := place.cursor[1];
   after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11'
-                  when place.cursor is null and place.low is not null then ' and t."last_seen" > ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone' else '' end;
+                  when place.cursor is null and place.low is not null then ' and t."last_seen" > ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
   aim     lapse.aim;
   last_1  timestamp with time zone;
   from_at tid; upto_at tid;
@@ -48,8 +48,8 @@ begin
   last_1 := aim.last[1];
   deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)'
     when 'page' then 't.ctid > $5 and t.ctid <= $6' || slice
-    when 'tie' then case when aim.last[4]::boolean then 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" = $10' else '(t."last_seen" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-    else 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" <= $10' || slice || after end;
+    when 'tie' then case when aim.last[4]::boolean then 't."last_seen" <= $2 and t."last_seen" = $10' else '(t."last_seen" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
+    else 't."last_seen" <= $2 and t."last_seen" <= $10' || slice || after end;
   if aim.counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
@@ -208,7 +208,7 @@ declare
                   || case when place.upper is null then '' else ' and t."last_seen" <= $9' end;
   after_1 timestamp with time zone := place.cursor[1];
   after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11'
-                  when place.cursor is null and place.low is not null then ' and t."last_seen" > ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone' else '' end;
+                  when place.cursor is null and place.low is not null then ' and t."last_seen" > ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
 begin
   if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
@@ -225,10 +225,10 @@ begin
     execute 'select ' || rows_at || ', array_agg(d.k1) from (
 ' || case when picks then 'select t.ctid as at, t."last_seen" as k1
   from only ' || place.leaf || ' as t
- where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
+ where t."last_seen" <= $2
    and t.tableoid = $3 and (t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true' else 'select t."last_seen" as k1
   from only ' || place.leaf || ' as t
- where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' end || kept || slice || after || '
+ where t."last_seen" <= $2' end || kept || slice || after || '
  order by t."last_seen" limit $4 + 1
 ) d'
       into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
@@ -249,7 +249,7 @@ begin
     end if;
     -- All of them have the value at the edge. Where these are not many they are read by the index for each batch.
     last_1 := edge;
-    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" = $10 limit 16 * $4 + 20000 + 1) s'
+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."last_seen" <= $2 and t."last_seen" = $10 limit 16 * $4 + 20000 + 1) s'
       into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
     perform lapse.pin();
     aim.after := array[edge::text, '(0,0)', file, few::text];
@@ -265,7 +265,7 @@ begin
   few := aim.after[4];
   if few then
     upto_at := '(4294967294,65535)';
-    tail := ' and t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'' and t."last_seen" = $10 and t.ctid > $5 order by t.ctid limit $4';
+    tail := ' and t."last_seen" <= $2 and t."last_seen" = $10 and t.ctid > $5 order by t.ctid limit $4';
   elsif last_1 is not null then
     tail := ' and (t."last_seen" = $10) is true' || tail;
   end if;

@@ -105,7 +105,7 @@ declare
   shape   text := coalesce(work.shape, 'pick');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   after_1 timestamp with time zone := place.cursor[1]; after_2 text collate "C" := place.cursor[2]; after_3 bigint := place.cursor[3];
-  after   text := case when place.cursor[1] is not null then ' and (r."until", (r."ten""ant")::text collate "C", r."id") > ($10, $11, $12)' else '' end;
+  after   text := case when place.cursor[1] is not null then ' and (r."until", (r."ten""ant")::text collate "C", r."id") > ($10, $11, $12)' else ' and r."until" >= ''4713-01-01 BC''' end;
 begin
   if shape not in ('pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
@@ -123,7 +123,7 @@ select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r.
        t.tableoid = $3 and (r."until" <= $2 and r."until" >= ''4713-01-01 BC'') is true as due
   from public."Reg" as r
   left join only ' || place.leaf || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
- where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || kept || after || '
+ where r."until" <= $2' || kept || after || '
  order by r."until", (r."ten""ant")::text collate "C", r."id"
  limit $4 * 8
 ), due as materialized (
