@@ -441,7 +441,7 @@ comment on function lapse.tally_of is 'Counts the rows of a batch''s relations t
 -- are left because other sessions have locked them.
 --
 -- A short pick ends a pass. After the first pass comes a residual one from the start, for rows that were locked or moved during it, unless
--- the first pass was a single empty batch.
+-- the first pass was a single batch that deleted all that it found.
 create function lapse.leave(
   claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before lapse.tally, last text[], ended boolean,
   left_behind boolean, locked oid[]
@@ -459,7 +459,7 @@ declare
   behind boolean;
   over   boolean;
 begin
-  select s.pass, s.picked, s.left_behind, s.policy_id, s.version, s.seen, g.soft into shard
+  select s.pass, s.picked, s.cursor, s.left_behind, s.policy_id, s.version, s.seen, g.soft into shard
     from lapse.shard s
     join lapse.gate g on g.policy_id = s.policy_id
    where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch and s.leaf = claim.target;
@@ -502,7 +502,8 @@ begin
     end if;
   end if;
   behind := shard.left_behind or coalesce(leave.left_behind, false);
-  over := at_end and (shard.pass = 2 or shard.picked + leave.picked = 0);
+  over := at_end and (shard.pass = 2 or shard.picked + leave.picked = 0
+                      or shard.picked = 0 and shard.cursor is null and not behind and leave.picked = leave.deleted);
   update lapse.shard s
      set batch = null,
          cursor = case when at_end then null else leave.last end, in_heap = coalesce(work.shape in ('heap', 'heap pick'), false),
