@@ -83,7 +83,7 @@ func newProgram(own, shared []schemas.Function, may func(name, grantee string) b
 // functionVersions identifies the catalog rows of the functions $1: any change to a function makes another row version. Batches do
 // not reuse plans, and for "proname = any ($1)" the planner would search its statistics of all names for each of these.
 const functionVersions = `
-	select coalesce(string_agg(p.oid || ' ' || p.xmin || ' ' || p.ctid, ',' order by v.place, p.oid), '')
+	select coalesce(string_agg(concat(p.oid, ' ', p.xmin, ' ', p.ctid), ',' order by v.place, p.oid), '')
 	  from pg_namespace n, unnest($1::name[]) with ordinality v(name, place), lateral (
 	       select p.oid, p.xmin, p.ctid from pg_proc p where p.proname = v.name and p.pronamespace = n.oid offset 0) p
 	 where n.nspname = 'lapse'`
