@@ -158,7 +158,7 @@ func (s *session) readTree(ctx context.Context, checked *history.Topics) (t *tre
 		return nil, err
 	}
 	if t.Foreign > 0 {
-		a.log.Warn("records of somebody else are in the log and are stepped over; nobody else may write into this topic: find out who "+
+		a.log.Warn("skipped records in the log that the auditor did not write; nothing else may write to this topic: find out who "+
 			"does, and take the right away (ACL: WRITE)", "topic", a.config.Log, "records", t.Foreign)
 	}
 	if t.Adopted > 0 {

@@ -35,7 +35,7 @@ func (e *alarmError) Unwrap() error { return e.cause }
 // How a session ends itself. Run does not return these.
 var (
 	errReached = errors.New("the end that was asked for is reached")
-	errMoved   = errors.New("somebody else wrote into the topics while they were taken over")
+	errMoved   = errors.New("another program wrote to the topics while they were taken over")
 	// errServerChanged: two openings of the stream reached two servers, or two slots.
 	errServerChanged = errors.New("the server or its slot changed between two openings of the stream")
 	// errPartitions: see relay.reopenStale.

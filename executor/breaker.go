@@ -63,7 +63,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	case errors.Is(err, database.ErrAwaited), state == schemas.SQLStateLockNotAvailable:
 		pause := t.memory.pauses.retry(w.now())
 		t.memory.pauses.change(func(d *delay) { d.throttled = throttleLock })
-		w.log.Log(ctx, t.memory.locks.level(), "counting what is due, for max_fraction, is postponed: somebody has locked the table or a partition, or waits to change it",
+		w.log.Log(ctx, t.memory.locks.level(), "counting what is due, for max_fraction, is postponed: another session has locked the table or a partition, or waits to change it",
 			"policy", p.Name, "pause_seconds", pause.Seconds())
 		return turnBlocked, nil
 	case state == schemas.SQLStateQueryCanceled:

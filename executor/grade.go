@@ -207,7 +207,7 @@ func (e *ServerError) advice() string {
 	case schemas.SQLStateNotNullViolation:
 		return "a foreign key would set it to null: drop the column's not null, or let the foreign key say on delete cascade"
 	case schemas.SQLStateQueryCanceled:
-		return "it took ten times as long as limits.batch_time, or somebody canceled it: see that an index begins with the policy's column, and one with each foreign key's; a policy with ttl_column reads all rows whose column is past until it finds due ones: where that takes longer, give the table a column that holds the due time"
+		return "it took ten times as long as limits.batch_time, or it was canceled: see that an index begins with the policy's column, and one with each foreign key's; a policy with ttl_column reads all rows whose column is past until it finds due ones: where that takes longer, give the table a column that holds the due time"
 	case schemas.SQLStateForeignKeyViolation, schemas.SQLStateRestrictViolation:
 		return "a row that is due is still referred to: let the foreign key say on delete cascade or set null, or delete what refers to it first"
 	case schemas.SQLStateInsufficientPrivilege:
@@ -219,7 +219,7 @@ func (e *ServerError) advice() string {
 	case schemas.SQLStateTriggers:
 		return "remove or disable them for the deleter, or drop the policy"
 	case schemas.SQLStateReplica:
-		return "somebody set session_replication_role for this database or login: alter role … set session_replication_role = origin"
+		return "session_replication_role is set for this database or login: alter role … set session_replication_role = origin"
 	case schemas.SQLStateDataCorrupted, schemas.SQLStateIndexCorrupted:
 		return "PostgreSQL found damaged data: see the server's log, and restore the table before anything else"
 	case schemas.SQLStateTooMany:

@@ -159,7 +159,7 @@ func (c *countTimes) counted(began, ended time.Time) {
 
 // lockText says who has the lock, if that is known.
 func lockText(by *locker) string {
-	return throttleLock + ": " + cmp.Or(by.String(), "somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who")
+	return throttleLock + ": " + cmp.Or(by.String(), "another session has a lock on the table or on a partition, or waits for one: see pg_locks")
 }
 
 func rateText(p *record.InForce) string {

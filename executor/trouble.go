@@ -41,7 +41,7 @@ func (w *worker) failed(ctx context.Context, t *turn, a *batch.Assignment, o bat
 	case decision != Retry || state != schemas.SQLStateLockNotAvailable:
 		return turnGoesOn, err
 	case m.locks.othersFirst(a.Shard):
-		w.log.Log(ctx, m.locks.level(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.Leaf)
+		w.log.Log(ctx, m.locks.level(), "another session holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.Leaf)
 		return turnShardOver, nil
 	case !t.leaveUnlessLast(): // what is left for this worker is locked, and the others are not held up by that
 		return turnLeft, nil
@@ -79,7 +79,7 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *batch.Assignment, cau
 	t.shardDone()
 	t.memory.locks.got(a.Shard)
 	if state == schemas.SQLStateLockNotAvailable {
-		w.log.Log(ctx, t.memory.locks.level(), "somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.Leaf, "next_try", until)
+		w.log.Log(ctx, t.memory.locks.level(), "another session holds a lock; the shard is put aside", "policy", p.Name, "relation", a.Leaf, "next_try", until)
 		return turnShardOver, nil
 	}
 	cause = stripped("find one row", cause)

@@ -14,7 +14,7 @@ var (
 	// ErrLocked: another process publishes into this folder.
 	ErrLocked = errors.New("another process publishes into this folder")
 	// ErrReplaced: a file is not as this publisher left it: somebody else has written to it, cut it, or put another in its place.
-	ErrReplaced = errors.New("somebody else has changed the folder")
+	ErrReplaced = errors.New("another program has changed the folder")
 	// ErrNotDurable: a sync failed. What the system says about these bytes afterwards means nothing, so it is not asked again.
 	ErrNotDurable = errors.New("the system does not say that what was written is on disk")
 	// ErrTooLarge: a record is larger than any that the audit makes.

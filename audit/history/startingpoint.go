@@ -113,7 +113,7 @@ func (h *Check) planSlotGap(common evidence.Reach) error {
 	}
 	if h.Catalog.slotStart != slot.LSN {
 		return Refuse(ErrLogBehind, "%s ends at %s, the slot is at %s",
-			"the brokers have lost the log's end, or somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run "+
+			"the brokers have lost the log's end, or another program has moved or made the slot: drop it (pg_drop_replication_slot), and run "+
 				"lapse init --new-slot: the log goes on with a gap", h.Route.Log.Name, common.LSN, slot.LSN)
 	}
 	if h.Result.Outcome == OutcomeStraight {

@@ -125,7 +125,7 @@ func TestWhatCannotBeCountedIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := u.m.exits(exitPerson, "apply", "--yes", "-f", u.m.write("more.yaml", entry("10 days", "    state: armed\n")))
-	if want := "more rows fall due, which were not counted (somebody holds a lock on the table, or counting takes too long (SQLSTATE 55P03)): `lapse plan sessions` counts them"; !strings.Contains(text, want) {
+	if want := "more rows fall due, which were not counted (another session holds a lock on the table, or counting takes too long (SQLSTATE 55P03)): `lapse plan sessions` counts them"; !strings.Contains(text, want) {
 		t.Errorf("it said\n%s", text)
 	}
 	if got := u.state(); got != "1 arming" {

@@ -10,6 +10,6 @@ func (publications) Ask(q *Question) Answer {
 	if !q.Facts.required || q.Facts.difference == "" {
 		return Answer{}
 	}
-	return refuse(PublicationsDiffer, "somebody changed what is published: "+q.Facts.difference,
+	return refuse(PublicationsDiffer, "the publications were changed: "+q.Facts.difference,
 		"find out who changed it, then run `lapse init` and `lapse apply`: they fix it or say what to run")
 }

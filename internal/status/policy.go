@@ -77,7 +77,7 @@ func (a *Aside) text() string {
 		why[i] = "SQLSTATE " + state
 		switch state {
 		case schemas.SQLStateLockNotAvailable:
-			why[i] += ", somebody holds a lock: pg_locks shows who"
+			why[i] += ", another session holds a lock: see pg_locks"
 		case schemas.SQLStateQueryCanceled:
 			why[i] += ", not even one row is found in time: `lapse plan` names the index"
 		}

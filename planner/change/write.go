@@ -17,7 +17,7 @@ import (
 )
 
 // ErrChangedMeanwhile says that somebody else has changed the policy since Difference: compare again.
-var ErrChangedMeanwhile = errors.New("the policy was changed by somebody else meanwhile: run `lapse apply` again")
+var ErrChangedMeanwhile = errors.New("another session has changed the policy in the meantime: run `lapse apply` again")
 
 // Write brings one change of Difference into force, in the caller's transaction: versions, functions, gate and state are committed together. The
 // session must be a superuser or a member of the catalog's owner.

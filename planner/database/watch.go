@@ -102,7 +102,7 @@ func Trouble(err error) string {
 	case state == schemas.SQLStateUndefinedFunction:
 		return "its functions are gone, or another version of lapse made them: run `lapse apply`"
 	case state == schemas.SQLStateLockNotAvailable, state == schemas.SQLStateQueryCanceled:
-		return "somebody holds a lock on the table, or counting takes too long (SQLSTATE " + state + ")"
+		return "another session holds a lock on the table, or counting takes too long (SQLSTATE " + state + ")"
 	default:
 		return "counting fails with SQLSTATE " + state
 	}

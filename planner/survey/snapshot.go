@@ -59,7 +59,7 @@ func Snapshot(ctx context.Context, conn, control *pgx.Conn, p *record.InForce, e
 func notCounted(err error, most time.Duration) string {
 	switch state := schemas.StateOf(err); {
 	case errors.Is(err, database.ErrAwaited):
-		return "somebody waited to change the table"
+		return "another session waited to change the table"
 	case state == schemas.SQLStateQueryCanceled:
 		return "it takes longer than " + most.String()
 	case state != "":

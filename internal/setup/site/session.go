@@ -68,7 +68,7 @@ func (s *Session) again(ctx context.Context, what string, do func() error) error
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s: somebody holds a lock for longer than %v (see pg_stat_activity for transactions that stay open), then run this again: %w",
+			return fmt.Errorf("%s: another session holds a lock for longer than %v (see pg_stat_activity for transactions that stay open), then run this again: %w",
 				what, lockPatience, err)
 		}
 		s.Log.Info("a table is in use; trying again", "step", what)
