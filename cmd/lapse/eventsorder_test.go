@@ -57,7 +57,7 @@ func TestTheConsumerHoldsEveryRecordAgainstTheOrder(t *testing.T) {
 			if errors.Is(err, errNeedsPerson) != (len(c.says) > 0) {
 				t.Errorf("verdict %v", err)
 			}
-			want := append(c.says, fmt.Sprintf("broken in %s: somebody else has written", counted(uint64(len(c.says)), "place")))
+			want := append(c.says, fmt.Sprintf("broken in %s: another program has written", counted(uint64(len(c.says)), "place")))
 			lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 			for i, line := range lines {
 				if len(c.says) > 0 && (len(lines) != len(want) || !strings.Contains(line, want[i])) || len(c.says) == 0 && line != "" {
