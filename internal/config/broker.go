@@ -12,18 +12,18 @@ import (
 	"github.com/segmentio/kafka-go/sasl/plain"
 )
 
-// Broker is how to reach Kafka.
+// Broker holds the connection settings of Kafka.
 type Broker struct {
 	Brokers []string
 	TLS     *TLS  // nil: no TLS
 	SASL    *SASL // nil: no login
 }
 
-// TLS names the files of a TLS connection. Empty fields leave the system's certificate authorities, and no client
+// TLS names the files of a TLS connection. Without CA file the system's certificate authorities apply; without the others the client has no
 // certificate.
 type TLS struct{ CA, Cert, Key string }
 
-// SASL is a login. The password is read from its file when a connection is made ready, not before.
+// SASL is a login. The password file is read only when a connection is prepared.
 type SASL struct {
 	Mechanism    Mechanism
 	Username     string

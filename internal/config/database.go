@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ConnString is how to reach a database: a URL or keywords and values, as libpq takes them. Empty is what the PG*
-// variables say. It holds a password: String hides it.
+// ConnString is a connection string: a URL, or keywords and values, as libpq takes them. If it is empty, the PG* variables apply. It may
+// contain a password, which String hides.
 type ConnString string
 
-// String is the part that may be shown: address, database and login.
+// String returns the address, database and login, without the password.
 func (c ConnString) String() string {
 	parsed, err := c.parse()
 	if err != nil {
@@ -33,7 +33,7 @@ func (c ConnString) String() string {
 // GoString hides the password from %#v too.
 func (c ConnString) GoString() string { return c.String() }
 
-// Login is the role that the connection logs in as.
+// Login is the role that the connection string names.
 func (c ConnString) Login() (string, error) {
 	parsed, err := c.parse()
 	if err != nil {
@@ -42,7 +42,7 @@ func (c ConnString) Login() (string, error) {
 	return parsed.User, nil
 }
 
-// parse reads the string. pgconn's own error hides passwords.
+// parse parses the string. pgconn hides passwords in its errors.
 func (c ConnString) parse() (*pgconn.Config, error) {
 	parsed, err := pgconn.ParseConfig(string(c))
 	if err != nil {
@@ -59,7 +59,7 @@ func checkConnString(text string) error {
 	return err
 }
 
-// Database is how each of the three roles reaches the database. One connection string may stand for all.
+// Database holds the connection strings of the three roles. One connection string may serve all three.
 type Database struct{ Owner, Executor, Auditor ConnString }
 
 // sameFor uses one login for all three roles.

@@ -11,10 +11,10 @@ import (
 	"lapse/internal/yamldoc"
 )
 
-// document is lapse.yaml while it is read. A value that cannot be read leaves its setting alone.
+// document is lapse.yaml while it is being read. A value that cannot be read leaves its setting unchanged.
 type document struct{ yamldoc.Document }
 
-// field is one key of a mapping and what reads its value.
+// field is a key of a mapping and the function that reads its value.
 type field struct {
 	name string
 	read func(yamldoc.Node)
@@ -24,7 +24,7 @@ func (d *document) complain(node yamldoc.Node, format string, args ...any) {
 	d.Complain(node.Place(), format, args...)
 }
 
-// mapping hands each key's value to its field and complains about keys that are not fields.
+// mapping passes each key's value to its field, and reports unknown keys.
 func (d *document) mapping(node yamldoc.Node, what string, fields ...field) {
 	entries, ok := d.Entries(node, what)
 	if !ok {
@@ -72,7 +72,7 @@ func (d *document) text(into *string) func(yamldoc.Node) {
 	}
 }
 
-// word reads one of a few words. off and on are words too, not booleans.
+// word reads one of several words. off and on are words here, not booleans.
 func (d *document) word(into *string, words ...string) func(yamldoc.Node) {
 	return func(node yamldoc.Node) {
 		var given string
@@ -147,7 +147,7 @@ func (d *document) list(into *[]string) func(yamldoc.Node) {
 		}
 		var all []string
 		for _, value := range values {
-			one, ok := value.Scalar() // what is empty is the caller's to refuse: it knows what was meant
+			one, ok := value.Scalar() // the caller refuses an empty text: it knows what the text means
 			if !ok {
 				d.complain(value, "want a text, not %s", kindOf(value))
 			}
@@ -157,7 +157,7 @@ func (d *document) list(into *[]string) func(yamldoc.Node) {
 	}
 }
 
-// kindOf names what a value is, for a person.
+// kindOf names a value's kind for messages.
 func kindOf(node yamldoc.Node) string {
 	switch node.Kind() {
 	case yamldoc.Mapping:
@@ -177,7 +177,7 @@ func kindOf(node yamldoc.Node) string {
 	}
 }
 
-// units are the words that a duration may be written with.
+// units are the words for units of time.
 var units = []struct {
 	length time.Duration
 	words  []string

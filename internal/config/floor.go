@@ -7,12 +7,12 @@ import (
 	"lapse/internal/yamldoc"
 )
 
-// Floor is the least time that rows of some tables are kept, whatever a policy file says.
+// Floor is the minimum time for which rows of some tables are kept, whatever a policy file says.
 type Floor struct {
 	Table  string // a pattern of schema.table, with * and ?
 	Least  string // a duration, which PostgreSQL reads
 	Reason string
-	// TrustColumn says that a column of such a table may itself say when a row is deleted: a due time, or a ttl of the row's own.
+	// TrustColumn allows a column of such a table to say when a row is deleted: a due time, or the row's own ttl.
 	TrustColumn bool
 }
 
@@ -38,7 +38,7 @@ func (f *file) floors(node yamldoc.Node) {
 
 var tablePattern = regexp.MustCompile(`^[^.]+\..+$`)
 
-// checkTablePattern wants a schema: a pattern without one would be about a table of every schema, or of none.
+// checkTablePattern requires a schema: without one a pattern would mean a table of every schema, or of none.
 func checkTablePattern(text string) error {
 	if !tablePattern.MatchString(text) {
 		return fmt.Errorf("%q names no schema: write schema.table, with * for any characters and ? for one", text)

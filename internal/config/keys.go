@@ -27,15 +27,15 @@ const (
 	HashKey KeyName = "hash" // auditor: hashed keys
 )
 
-// KeyNames are all keys.
+// KeyNames lists all keys.
 func KeyNames() []KeyName { return []KeyName{TagKey, LogKey, RowsKey, HashKey} }
 
 func (n KeyName) variable() string { return "LAPSE_KEY_" + strings.ToUpper(string(n)) }
 
-// KeySource is where the keys are: LAPSE_KEY_TAG and the like in the environment, or else files in a folder.
+// KeySource is the place of the keys: variables such as LAPSE_KEY_TAG, or files in a folder.
 type KeySource struct {
 	Dir     string
-	Default bool // nobody configured the folder: it is the user's own
+	Default bool // the folder is not configured: it is the user's default
 	env     Environment
 }
 
@@ -60,8 +60,8 @@ func (s KeySource) Load(name KeyName) (schemas.Key, error) {
 	return loadKey(filepath.Join(s.Dir, string(name)), name)
 }
 
-// Former reads the keys that had a name before the one that has it: files in the folder whose names begin with it and a hyphen,
-// such as hash-2025, and what is in the variable with _FORMER appended to its name, with commas in between.
+// Former reads the former keys of a name: files in the folder whose names begin with it and a hyphen, such as hash-2025, and the
+// comma-separated value of the variable with _FORMER appended to its name.
 func (s KeySource) Former(name KeyName) ([]schemas.Key, error) {
 	var former []schemas.Key
 	if s.env != nil {
@@ -98,7 +98,7 @@ func (s KeySource) Former(name KeyName) ([]schemas.Key, error) {
 	return former, nil
 }
 
-// Place is the variable or file from which Load reads a key.
+// Place is the variable or file that Load reads a key from.
 func (s KeySource) Place(name KeyName) string {
 	if _, set := s.lookup(name); set {
 		return name.variable()
@@ -154,8 +154,8 @@ func loadKey(path string, name KeyName) (schemas.Key, error) {
 	return key, nil
 }
 
-// isPrivate reports whether nobody but its owner can change a file, and nobody reads it but for the owner and a group that was given it on
-// purpose: by root, or because it is one of this process's, as with a secret that Kubernetes mounts for an fsGroup.
+// isPrivate reports whether only the owner can change a file, and whether only the owner and a group with intended access can read it. Access is
+// intended if root owns the file, or if the group is one of this process's, as with a secret that Kubernetes mounts for an fsGroup.
 func isPrivate(info fs.FileInfo) bool {
 	switch perm := info.Mode().Perm(); {
 	case perm&0o077 == 0:
@@ -167,7 +167,7 @@ func isPrivate(info fs.FileInfo) bool {
 	if !ok {
 		return false
 	}
-	groups, _ := os.Getgroups() // without them only its own counts
+	groups, _ := os.Getgroups() // after an error only the process's own group counts
 	return file.Uid == 0 || slices.Contains(append(groups, os.Getegid()), int(file.Gid))
 }
 
@@ -180,8 +180,9 @@ func parseKey(text string) (schemas.Key, error) {
 	return key, nil
 }
 
-// Make makes the keys that are missing, each with 32 random bytes, that of the rows for each month of a year, and returns their names. It never changes a key that is
-// there. Two processes that make keys at once agree: each links a whole file into place, and the first link stays.
+// Make makes the missing keys and returns their names. A key has 32 random bytes; the file named rows gets one for each month of a year. Make
+// never changes an existing key. Two processes that make keys at once end up with the same ones: each links a whole file into place,
+// and the first link wins.
 func (s KeySource) Make() ([]KeyName, error) {
 	if s.Dir == "" {
 		return nil, errors.New("make keys: there is no folder for them: name one with --keys DIR")
@@ -208,10 +209,10 @@ func (s KeySource) Make() ([]KeyName, error) {
 	return made, syncFolder(s.Dir)
 }
 
-// RotateLog replaces the key named log. It keeps the former key in a file beside it, with its fingerprint in the name.
+// RotateLog replaces the key named log. It keeps the former key in a file next to it, with its fingerprint in the name.
 //
 //	crash before the former key has its second name    nothing has changed
-//	crash before the next key is in place              the key is there under both names, and maybe the next one as .log.next: run it again
+//	crash before the new key is in place               the former key has both names, and .log.next may exist: run it again
 func (s KeySource) RotateLog() (next schemas.Key, former string, err error) {
 	if _, set := s.lookup(LogKey); set {
 		return nil, "", fmt.Errorf("key log comes from %s: set that to another key, and %s_FORMER to this one", LogKey.variable(), LogKey.variable())
@@ -284,7 +285,7 @@ func syncFolder(dir string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// Missing lists the keys, of names, that are neither in the environment nor in the folder.
+// Missing returns those of names for which neither the environment nor the folder has a key.
 func (s KeySource) Missing(names ...KeyName) []KeyName {
 	return slices.DeleteFunc(slices.Clone(names), func(name KeyName) bool {
 		_, err := s.Load(name)

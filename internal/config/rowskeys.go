@@ -16,29 +16,29 @@ import (
 	"lapse/schemas"
 )
 
-// The key named rows is a file of keys. The database knows the file by its first line, which has no other use. Each line
-// after it is a month and its key, or that it was destroyed:
+// The key named rows is a file of several keys. The database identifies the file by its first line, which has no other use. Each
+// further line has a month and its key, or says that the key was destroyed:
 //
 //	2f6c…
 //	2026-10 destroyed
 //	2026-11 91ab…
 //
-// In LAPSE_KEY_ROWS commas may stand for the ends of lines.
+// In LAPSE_KEY_ROWS commas may replace line ends.
 
-// monthsAhead is for how many months after the present one keys are made.
+// monthsAhead is the number of months after the present one for which keys are made.
 const monthsAhead = 12
 
 const destroyedWord = "destroyed"
 
-// firstLine is the key of a file that may have more lines.
+// firstLine returns the first line of a file that may have more lines.
 func firstLine(text string) string {
 	first, _, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(text), ",", "\n"), "\n")
 	return first
 }
 
-// EpochKeys reads the keys of the months. A file of a former version has none.
+// EpochKeys reads the keys of the months. A former version's file has none.
 func (s KeySource) EpochKeys() (schemas.EpochKeys, error) {
-	if _, err := s.Load(RowsKey); err != nil { // it says where there should be what
+	if _, err := s.Load(RowsKey); err != nil { // its error says what is missing, and where it should be
 		return nil, err
 	}
 	text, set := s.lookup(RowsKey)
@@ -93,9 +93,9 @@ func formatEpochKeys(first schemas.Key, keys schemas.EpochKeys) []byte {
 	return b.Bytes()
 }
 
-// addMonths makes the keys that are missing, of the month before an instant up to a year after it, and of others.
+// addMonths makes the missing keys of others and of the months from the one before an instant up to a year after it.
 func addMonths(keys schemas.EpochKeys, now time.Time, others ...schemas.Epoch) (added []schemas.Epoch, err error) {
-	// The month before: a server's clock may be behind, and a slot may have a day of it left.
+	// The month before, too: a server's clock may be slow, and the slot may still have a day of that month.
 	epoch := schemas.EpochOf(schemas.EpochOf(now).Begin().AddDate(0, -1, 0))
 	for range monthsAhead + 2 {
 		others = append(others, epoch)
@@ -114,8 +114,8 @@ func addMonths(keys schemas.EpochKeys, now time.Time, others ...schemas.Epoch) (
 	return added, nil
 }
 
-// AddMonths makes the keys of months that the file lacks, up to a year from an instant, and of others that are named. A key that is there
-// stays, and a destroyed one stays destroyed.
+// AddMonths makes the keys that the file lacks: those of others, and of the months up to a year after an instant. It changes no existing key,
+// and it does not make a destroyed one again.
 func (s KeySource) AddMonths(now time.Time, others ...schemas.Epoch) (added []schemas.Epoch, err error) {
 	err = s.changeEpochs(func(keys schemas.EpochKeys) (bool, error) {
 		added, err = addMonths(keys, now, others...)
@@ -124,10 +124,10 @@ func (s KeySource) AddMonths(now time.Time, others ...schemas.Epoch) (added []sc
 	return added, err
 }
 
-// ErrNoEpoch says that there is no key of a month.
+// ErrNoEpoch says that a month has no key.
 var ErrNoEpoch = errors.New("there is no key of this month")
 
-// DestroyMonth overwrites a month's key with the word that says so. A copy of the file has it still.
+// DestroyMonth replaces a month's key with a word that says so. Copies of the file still have the key.
 func (s KeySource) DestroyMonth(epoch schemas.Epoch) error {
 	return s.changeEpochs(func(keys schemas.EpochKeys) (bool, error) {
 		if keys[epoch] == nil {
@@ -138,7 +138,7 @@ func (s KeySource) DestroyMonth(epoch schemas.Epoch) error {
 	})
 }
 
-// changeEpochs writes the file again. A crash leaves the former one, and a file that another call refuses to overwrite.
+// changeEpochs rewrites the file. A crash leaves the former file, and perhaps a temporary one, which makes later calls fail until it is removed.
 func (s KeySource) changeEpochs(change func(schemas.EpochKeys) (bool, error)) (err error) {
 	if _, set := s.lookup(RowsKey); set {
 		return fmt.Errorf("%s is set: a variable cannot be changed from here; put its text into a file named rows, in a folder of keys, and leave it out",
@@ -157,12 +157,12 @@ func (s KeySource) changeEpochs(change func(schemas.EpochKeys) (bool, error)) (e
 		return fmt.Errorf("change key %s: %w", RowsKey, err)
 	}
 	defer func() {
-		_ = next.Close() // where it counts it was closed before
+		_ = next.Close() // after an error; otherwise it is already closed
 		if err != nil {
 			_ = os.Remove(next.Name())
 		}
 	}()
-	keys, err := s.EpochKeys() // nobody else writes it from here on
+	keys, err := s.EpochKeys() // no other process writes it from here on
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (s KeySource) changeEpochs(change func(schemas.EpochKeys) (bool, error)) (e
 	return syncFolder(s.Dir)
 }
 
-// sameOwner gives a file the mode, owner and group of another: who could read that one can read this.
+// sameOwner gives a file the mode, owner and group of another file, so that the same users can read it.
 func sameOwner(file *os.File, as string) error {
 	info, err := os.Stat(as)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/xdg-go/scram"
 )
 
-// scramLogin logs in by SCRAM (RFC 5802, RFC 7677): each side proves to the other that it knows the password, and neither
+// scramLogin logs in with SCRAM (RFC 5802, RFC 7677): each side proves to the other that it knows the password, and neither
 // sends it.
 //
-// xdg-go/scram speaks the protocol, as in kafka-go's sasl/scram. That package is not used because it prepares names and
-// passwords by SASLprep, and Kafka takes their bytes as they are. Tried on Kafka 4.3.1: with it, passwords with a tab or an
-// emoji are refused before they are sent, and those with a decomposed umlaut or a no-break space by the broker.
+// It uses xdg-go/scram, as kafka-go's sasl/scram does. It does not use kafka-go's package, because that prepares names and
+// passwords with SASLprep, and Kafka takes their bytes as they are. Tried on Kafka 4.3.1: with SASLprep, the client refuses passwords with a
+// tab or an emoji, and the broker refuses those with a decomposed umlaut or a no-break space.
 type scramLogin struct {
 	name   string
 	client *scram.Client
 }
 
-// Iterations of the hash that a broker may ask for. Fewer would let a false broker guess the password; with more it would
+// The limits of the iterations that a broker may ask for. With fewer a false broker could guess the password; with more it could
 // keep this process busy.
 const (
 	minIterations = 4096
@@ -58,16 +58,16 @@ func (s *scramLogin) Start(context.Context) (sasl.StateMachine, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("log in by %s: %w", s.name, err)
 	}
-	_, c.nonce, _ = strings.Cut(first, ",r=") // names have neither comma nor equals sign here: they are escaped
+	_, c.nonce, _ = strings.Cut(first, ",r=") // names contain no comma and no equals sign here: both are escaped
 	return c, []byte(first), nil
 }
 
-// conversation is one login. The embedded one checks that the broker's nonce begins with ours, that there are iterations
-// enough, and the broker's signature.
+// conversation is one login. The embedded conversation checks that the broker's nonce begins with the client's, that there are enough
+// iterations, and the broker's signature.
 type conversation struct {
 	*scram.ClientConversation
 	nonce   string
-	checked bool // the broker's first answer was
+	checked bool // the broker's first answer has been checked
 }
 
 var (
@@ -94,7 +94,7 @@ func (c *conversation) Next(_ context.Context, challenge []byte) (done bool, res
 	return true, nil, nil
 }
 
-// acceptable refuses what xdg-go/scram would take: any number of iterations, and a nonce to which the broker has added
+// acceptable refuses two things that xdg-go/scram accepts: too many iterations, and a nonce to which the broker has added
 // nothing.
 func (c *conversation) acceptable(challenge string) bool {
 	fields := strings.Split(challenge, ",") // r=nonce,s=salt,i=iterations

@@ -13,19 +13,19 @@ import (
 	"lapse/internal/yamldoc"
 )
 
-// Witnesses are those who cosign the log's checkpoints.
+// Witnesses cosign the log's checkpoints.
 type Witnesses struct {
-	Quorum int // how many of them must have cosigned a checkpoint for it to count
+	Quorum int // how many of them must cosign a checkpoint for it to count
 	All    []Witness
 }
 
-// Witness is where one is asked, and its key: NAME+HASH+KEY.
+// Witness is a witness's address and its key: NAME+HASH+KEY.
 type Witness struct{ URL, Key string }
 
 // Anchor keeps checkpoints: a file, an address, or, if both are empty, standard output.
 type Anchor struct{ File, URL string }
 
-// witnesses is a list of those who are asked, and how many of them count.
+// witnesses reads the list of witnesses and the quorum.
 func (f *file) witnesses(node yamldoc.Node) {
 	w := &f.s.Witnesses
 	f.mapping(node, "witnesses",
@@ -69,7 +69,7 @@ func checkWitness(key string) error {
 	return nil
 }
 
-// checkWeb wants an address that nobody on the way can answer for.
+// checkWeb requires an address that only its owner can answer for: https, or http on this machine.
 func checkWeb(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
@@ -83,7 +83,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// anchors is a list of places that checkpoints go to.
+// anchors reads the list of places to which checkpoints go.
 func (f *file) anchors(node yamldoc.Node) {
 	var all []string
 	f.list(&all)(node)
