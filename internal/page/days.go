@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// daysShown is a year, today included.
+	// daysShown is a year, including today.
 	daysShown = 365
-	// daysFresh is longer than a status is fresh: today is counted by reading today's batches.
+	// daysFresh is longer than a status stays fresh, because counting today reads all of today's batches.
 	daysFresh = 2 * time.Minute
-	// daysSettle is how long after its end a day is counted once more: batches that began in it have ended by then.
+	// daysSettle is how long after its end a day is counted for the last time: the batches that began in it have ended by then.
 	daysSettle = time.Hour
-	// slowDays is how many statements of one reading may take as long as a statement may.
+	// slowDays is how many statements of one reading may reach the statement timeout.
 	slowDays = 2
 )
 
-// deleted is what the policies deleted by day.
+// deleted is the number of deleted rows by policy and day.
 type deleted struct {
 	First     time.Time // the first day; the others follow, up to today
 	Policies  map[schemas.PolicyName][]int64
-	Uncounted []bool // days that could not be counted in time, or are not counted yet
+	Uncounted []bool // days that could not be counted in time, or that are not counted yet
 }
 
-// all is the sum over the policies, by day.
+// all is the sum over the policies by day.
 func (d *deleted) all() []int64 {
 	sums := make([]int64, daysShown)
 	for _, days := range d.Policies {
@@ -39,19 +39,19 @@ func (d *deleted) all() []int64 {
 	return sums
 }
 
-// counter counts days. A day that is over is counted once: the process remembers it. Not safe for concurrent use.
+// counter counts days. It counts a past day only once and remembers it. Not safe for concurrent use.
 type counter struct {
 	days map[time.Time]day
 }
 
-// day is what is known of one day.
+// day is what the counter knows of one day.
 type day struct {
 	deleted map[schemas.PolicyName]int64
-	over    bool // nothing will be added
-	failed  bool // counting took longer than a statement may: it is not tried again once the day is over
+	over    bool // its count is final
+	failed  bool // counting exceeded the statement timeout: it is not tried again once the day is over
 }
 
-// count reads the days that are not known, the newest first. What it has no time for is read the next time.
+// count reads the days that are not known yet, newest first. It leaves those for which it has no time to the next call.
 func (c *counter) count(ctx context.Context, conn *pgx.Conn) (*deleted, error) {
 	var now time.Time
 	if err := conn.QueryRow(ctx, "select clock_timestamp()").Scan(&now); err != nil {
@@ -94,7 +94,7 @@ func (c *counter) count(ctx context.Context, conn *pgx.Conn) (*deleted, error) {
 	return c.known(first), nil
 }
 
-// pruned reads the days before the ledger begins, in one statement.
+// pruned reads the days from before the ledger's beginning, in one statement.
 func (c *counter) pruned(ctx context.Context, conn *pgx.Conn, first, begins, now time.Time) error {
 	var missing bool
 	for at := first; at.Before(begins); at = at.AddDate(0, 0, 1) {
@@ -128,7 +128,7 @@ func byPolicy(found []status.DeletedDay) map[schemas.PolicyName]int64 {
 	return all
 }
 
-// known is a copy of what is known, and forgets what came before the first day.
+// known copies what is known, and forgets the days before the first one.
 func (c *counter) known(first time.Time) *deleted {
 	d := &deleted{First: first, Policies: map[schemas.PolicyName][]int64{}, Uncounted: make([]bool, daysShown)}
 	for at := range c.days {

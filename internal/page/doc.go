@@ -1,23 +1,23 @@
-// Package page is the page that `lapse serve` has at /: what `lapse status` says, for a browser. It only reads, and answers GET and HEAD.
+// Package page is the page that `lapse serve` shows at /: what `lapse status` says, for a browser. It only reads, and answers GET and HEAD.
 //
-//	page.go      the addresses, and what is asked of the database for them
-//	kept.go      what was read last: the database is asked as often for ten people as for one
+//	page.go      the addresses, and the queries for them
+//	kept.go      the last results: ten readers cause no more queries than one
 //	protect.go   headers, and which Host is answered
-//	overview.go  the policies, and what holds for the whole database
+//	overview.go  the policies, and the state of the whole database
 //	policy.go    one policy: its functions, versions and runs
-//	days.go      what was deleted by day, counted once a day
-//	chart.go     the pictures of it
+//	days.go      the deletions by day, counted once a day
+//	chart.go     charts of the deletions
 //	pipeline.go  the way of a deletion, as one picture
 //	files        templates, style, and the script that refreshes
 //
-// The words are internal/status's. The first view needs no script: a browser without one asks again every half minute.
+// internal/status has the words. The page needs no script: without one the browser reloads it every half minute.
 //
-// An answer never waits for the database longer than Patience. What is known is shown, with its age and with what is wrong:
+// An answer waits for the database at most Patience. Then it shows the last results, with their age and what is wrong:
 //
-//	the database is slow, or down    what was read last, and since when nothing newer was
+//	the database is slow, or down    the last results, and their age
 //	it has never answered            the page says so, with status 503
 //	nobody looks at the page         nothing is read
 //
-// Nothing of a row is shown: of the quarantine and of holds there are numbers, and of an error its SQLSTATE. Names are shown as they are,
-// escaped, with what would change the direction of text made visible.
+// The page shows no part of a row: only counts of the quarantine and of holds, and the SQLSTATE of an error. It escapes names, and makes
+// characters that change the direction of text visible.
 package page

@@ -12,14 +12,14 @@ import (
 	"lapse/schemas"
 )
 
-// freshness says how old it is what a page shows, and what is wrong where that is older than it should be.
+// freshness says how old a page's results are and, if they are older than they should be, what is wrong.
 type freshness struct {
-	At      string // when it was read, by the server's clock
-	Age     string // since then, where there is trouble
-	Trouble string // "" for none
+	At      string // when they were read, by the server's clock
+	Age     string // the time since then, if there is trouble
+	Trouble string // "" if there is none
 }
 
-// troubleText says what keeps anything newer from being shown. What the database wrote is in the process's log and not here: it may have values.
+// troubleText says why there is nothing newer. It does not repeat the database's message, which may contain values: the process's log has it.
 func troubleText(err error) string {
 	var connect *pgconn.ConnectError
 	state := schemas.StateOf(err)
@@ -34,7 +34,7 @@ func troubleText(err error) string {
 	return "the catalog cannot be read: the log of this process says why"
 }
 
-// freshnessOf is for what was read at a time, zero for never; at is the server's clock then.
+// freshnessOf makes the freshness of results that were read at a time, zero for never; at is the server's clock then.
 func freshnessOf(err error, read, at time.Time) freshness {
 	f := freshness{}
 	if !read.IsZero() {

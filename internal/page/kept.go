@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// kept is a value that is read when somebody asks for it, and not more often than every fresh. What takes long to read is read less often, so
-// that a page which is open all day costs the database a twentieth of one session. Safe for concurrent use.
+// kept is a value that is read on request, at most once every fresh. A value that takes long to read is read less often, so that a page
+// which is open all day costs the database a twentieth of one session. Safe for concurrent use.
 type kept[T any] struct {
-	ctx   context.Context // the page's: a reading goes on when the request that began it is gone
+	ctx   context.Context // the page's: a reading continues after the request that began it is gone
 	fresh time.Duration
 	limit time.Duration // of one reading
 	read  func(ctx context.Context) (T, error)
 
 	mutex   sync.Mutex
 	value   T
-	at      time.Time     // when value was read; zero: never
-	next    time.Time     // before then nothing is read
+	at      time.Time     // when value was read; zero for never
+	next    time.Time     // the earliest time of the next reading
 	err     error         // of the last reading
-	reading chan struct{} // closed when the reading under way has ended; nil for none
+	reading chan struct{} // closed when the current reading ends; nil if there is none
 }
 
 const (
-	// share is how many times as long as a reading nothing is read after it, and longest the longest that this may make it.
+	// share says for how many times a reading's length no other one begins, and longest limits that time.
 	share   = 20
 	longest = 30 * time.Second
 )
 
-// known is what is known of a value.
+// known is a value and its age.
 type known[T any] struct {
 	Value T
-	At    time.Time // when it was read; zero: never
-	Err   error     // why it is no newer; nil where it is fresh, or is being read
+	At    time.Time // when it was read; zero for never
+	Err   error     // why it is not newer; nil if it is fresh, or is being read
 }
 
-// get returns what is known, after it has waited for something newer for as long as patience.
+// get returns the value. It waits for a newer one up to patience.
 func (k *kept[T]) get(ctx context.Context, patience time.Duration) known[T] {
 	k.mutex.Lock()
 	if time.Now().Before(k.next) {
@@ -64,7 +64,7 @@ func (k *kept[T]) get(ctx context.Context, patience time.Duration) known[T] {
 	return known[T]{k.value, k.at, err}
 }
 
-// renew reads once.
+// renew reads the value once.
 func (k *kept[T]) renew(reading chan struct{}) {
 	ctx, cancel := context.WithTimeout(k.ctx, k.limit)
 	defer cancel()

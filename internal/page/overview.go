@@ -16,32 +16,32 @@ import (
 // overview is the page at /.
 type overview struct {
 	frame
-	Status   *status.Status // nil: nothing is known
+	Status   *status.Status // nil if nothing is known
 	Headline string
 	Grade    grade
 	Needing  []policyRow
 	Pipeline []stage
 	Policies []policyRow
-	Year     *chart // nil: not counted yet
+	Year     *chart // nil if not counted yet
 }
 
-// frame is what every page has.
+// frame is the part that all pages share.
 type frame struct {
 	freshness
 	Title, Database string
 }
 
-// grade is how much something asks of a person. Its word is shown beside the color.
+// grade says how urgently something needs a person. The page shows its word next to the color.
 type grade string
 
 const (
 	gradeWell grade = "ok"
-	gradeLook grade = "look" // it may need somebody
-	gradeAct  grade = "act"  // it needs somebody
-	gradeIdle grade = "idle" // it is meant to do nothing
+	gradeLook grade = "look" // it may need a person
+	gradeAct  grade = "act"  // it needs a person
+	gradeIdle grade = "idle" // it does nothing on purpose
 )
 
-// policyRow is a line of the table.
+// policyRow is a row of the table.
 type policyRow struct {
 	Name       schemas.PolicyName
 	Href       string
@@ -52,7 +52,7 @@ type policyRow struct {
 	Lag, Next  string
 	Quarantine string
 	Remarks    []string
-	Spark      *spark // nil: not counted yet
+	Spark      *spark // nil if not counted yet
 }
 
 func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +74,7 @@ func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
 	p.show(w, r, http.StatusOK, "overview.tmpl", view)
 }
 
-// witnessesText is the line about witnesses. The page does not wait for the log.
+// witnessesText is the line about witnesses. The page does not wait until the log has been read for it.
 func (p *Page) witnessesText(ctx context.Context) string {
 	if p.Witnesses == nil {
 		return ""
@@ -83,7 +83,7 @@ func (p *Page) witnessesText(ctx context.Context) string {
 	return cmp.Or(found.Value, "the log is being read for what they have cosigned")
 }
 
-// fill says all of it. days is nil where nothing is counted yet.
+// fill sets all parts. days is nil if nothing is counted yet.
 func (v *overview) fill(p *Page, days *deleted) {
 	s, today := v.Status, int64(-1)
 	if days != nil {
@@ -107,7 +107,7 @@ func (v *overview) fill(p *Page, days *deleted) {
 	v.Headline, v.Grade = headline(s, len(v.Needing), v.Trouble != "")
 }
 
-// headline is the answer to the first question that somebody has who opens the page. old says that nothing newer is known.
+// headline answers the first question of someone who opens the page: is all well? old says that nothing newer is known.
 func headline(s *status.Status, needing int, old bool) (text string, g grade) {
 	switch {
 	case len(s.Policies) == 0:

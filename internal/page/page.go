@@ -22,25 +22,25 @@ import (
 	"lapse/schemas"
 )
 
-// Config says of what database the page is, and how it is read.
+// Config names the page's database and says how to read it.
 type Config struct {
-	Database string // its name
+	Database string // the database's name
 	Topics   Topics
 	Roles    schemas.Roles
-	// Connect opens a session that may read the catalog, as the executor may. It should bound its statements.
+	// Connect opens a session with the executor's rights on the catalog. It should bound its statements.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
-	// Status reads what `lapse status` shows.
+	// Status reads the result of `lapse status`.
 	Status func(ctx context.Context, conn *pgx.Conn) (*status.Status, error)
-	// Witnesses is the line about witnesses, for which the log is read; nil: there are none.
+	// Witnesses reads the log for the line about witnesses; nil if there are none.
 	Witnesses func(ctx context.Context) string
-	// Published counts the events that this process has published; nil where it does not audit.
+	// Published returns the number of events that this process has published; nil if it does not audit.
 	Published func() Published
 	Logger    *slog.Logger
 }
 
-// Topics is where events go.
+// Topics says where events go.
 type Topics struct {
-	Place             string // of the topics: Kafka, or a folder
+	Place             string // the topics' place: Kafka, or a folder
 	System, User, Log string
 }
 
@@ -50,27 +50,27 @@ type Published struct{ System, User, Unverified int64 }
 const (
 	// Patience is how long an answer waits for the database.
 	Patience = time.Second
-	// statusFresh is for how long the database is not asked again.
+	// statusFresh is how long a status is kept before the database is asked again.
 	statusFresh = 3 * time.Second
 	// readLimit bounds one reading: many statements of a database that is slow.
 	readLimit = 8 * time.Second
-	// daysPatience is how long a page waits for what was deleted by day: without it, it is nearly whole.
+	// daysPatience is how long a page waits for the days. It is useful without them.
 	daysPatience = 300 * time.Millisecond
-	// compressed is the length from which a page is: hundreds of policies, every five seconds, through a tunnel.
+	// compressed is the length from which a page is compressed: hundreds of policies, every five seconds, may pass a tunnel.
 	compressed = 16 << 10
-	// witnessesFresh is longer, because the log is read back for them.
+	// witnessesFresh is longer, because the line needs a reading of the log.
 	witnessesFresh = time.Minute
 )
 
 var (
-	// errSlow says that something newer is being read.
+	// errSlow says that a newer value is being read.
 	errSlow = errors.New("the database does not answer in time")
 
 	//go:embed files
 	files embed.FS
 )
 
-// Page answers. Safe for concurrent use.
+// Page serves the page. Safe for concurrent use.
 type Page struct {
 	Config
 	ctx       context.Context // until the process stops
@@ -83,7 +83,7 @@ type Page struct {
 	policies map[schemas.PolicyName]*kept[*onePolicy]
 }
 
-// New makes the page. What is being read when ctx ends is given up.
+// New makes the page. When ctx ends, it gives up current readings.
 func New(ctx context.Context, c Config) (*Page, error) {
 	p := &Page{Config: c, ctx: ctx, policies: map[schemas.PolicyName]*kept[*onePolicy]{}}
 	p.status = &kept[*status.Status]{ctx: ctx, fresh: statusFresh, limit: readLimit, read: p.readStatus}
@@ -116,10 +116,10 @@ func serveFile(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, files, "files"+r.URL.Path)
 }
 
-// noIcon keeps browsers, which ask, from an error in their console.
+// noIcon answers browsers' requests for an icon, so that their console shows no error.
 func noIcon(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
-// show answers with a template. Nothing is sent of one that fails half-way.
+// show answers with a template. If the template fails, it sends none of it.
 func (p *Page) show(w http.ResponseWriter, r *http.Request, code int, name string, view any) {
 	var body bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&body, name, view); err != nil {
@@ -131,7 +131,7 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request, code int, name strin
 	w.Header().Set("Vary", "Accept-Encoding")
 	if body.Len() < compressed || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.WriteHeader(code)
-		_, _ = body.WriteTo(w) // an error is a browser that has gone
+		_, _ = body.WriteTo(w) // an error means that the browser is gone
 		return
 	}
 	w.Header().Set("Content-Encoding", "gzip")
@@ -141,12 +141,12 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request, code int, name strin
 	_ = zip.Close()
 }
 
-// readStatus asks the database over a connection of its own.
+// readStatus reads the status over its own connection.
 func (p *Page) readStatus(ctx context.Context) (*status.Status, error) {
 	return read(ctx, p, p.Status)
 }
 
-// read opens a connection, and logs what goes wrong. A fault of the page is an error, and does not end the process that deletes.
+// read opens a connection for a reading, and logs its errors. A panic in it becomes an error, so that it does not end the process that deletes.
 func read[T any](ctx context.Context, p *Page, ask func(ctx context.Context, conn *pgx.Conn) (T, error)) (answer T, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

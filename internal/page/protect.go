@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// headers keep a browser from loading, running or framing anything that is not this page's own, and from keeping it.
+// headers keep a browser from loading, running or framing anything but the page's own files, and from caching it.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -30,9 +30,9 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// OnlyLocal refuses requests to a loopback address that name another host: a name of somebody else's that resolves to this machine would
-// let a page of theirs, in a browser here, read what is served. Requests to other addresses pass, because a proxy before such an address
-// names the host as it likes.
+// OnlyLocal refuses requests to a loopback address that name another host. Otherwise a foreign site whose name resolves to this machine could
+// have its script, in a browser here, read the answers. Requests to other addresses pass, because a proxy in front of such an address
+// chooses the host's name.
 func OnlyLocal(listening net.Addr, next http.Handler) http.Handler {
 	if tcp, is := listening.(*net.TCPAddr); !is || !tcp.IP.IsLoopback() {
 		return next
@@ -46,7 +46,7 @@ func OnlyLocal(listening net.Addr, next http.Handler) http.Handler {
 	})
 }
 
-// local reports whether a Host header names this machine by itself.
+// local reports whether a Host header names this machine itself.
 func local(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
