@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// clocks are the functions that say now: the statement's, the transaction's or the moment's. A job has one of each.
+// clocks are the functions that return the time: the statement's, the transaction's or the present. In a job all mean the same.
 var clocks = []string{"now", "current_timestamp", "transaction_timestamp", "statement_timestamp", "clock_timestamp"}
 
-// units are what date_trunc cuts off to, with the longest that one is.
+// units are date_trunc's units, with the greatest length of each.
 var units = map[string]period{
 	"microseconds": {us: 1}, "milliseconds": {us: 1000}, "second": {us: second}, "minute": {us: 60 * second}, "hour": {us: 3600 * second},
 	"day": {days: 1}, "week": {days: 7}, "month": {days: 31}, "quarter": {days: 92}, "year": {days: 366},
 }
 
-// call reads a function of pg_catalog: a name without a schema can be no other, since the normal form was written under its search_path.
+// call reads a call of a pg_catalog function. A name without a schema is one, because PostgreSQL wrote the normal form under that search_path.
 func (s *surroundings) call(n *node) (v value, ok bool) {
 	switch {
 	case slices.Contains(clocks, n.text) && len(n.kids) == 0:
@@ -79,7 +79,7 @@ func (s *surroundings) makeInterval(n *node) (v value, ok bool) {
 	return value{period: &p}, true
 }
 
-// of3 is a constant times a period. Months and days are not broken into smaller parts.
+// of3 multiplies a constant and a period. It does not convert parts of months or days to smaller units.
 func (a *amount) of3(p period) (period, bool) {
 	if a.constant == nil {
 		return p, false
@@ -95,7 +95,7 @@ func (a *amount) of3(p period) (period, bool) {
 	return period{us: us.Num().Int64()}, true
 }
 
-// truncated is date_trunc: of a column it is what was cut off from.
+// truncated reads date_trunc. For a column it records the unit.
 func (s *surroundings) truncated(unit string, of []value) (v value, ok bool) {
 	m := *of[0].moment
 	unit = strings.TrimSuffix(strings.ToLower(unit), "s")
@@ -104,7 +104,7 @@ func (s *surroundings) truncated(unit string, of []value) (v value, ok bool) {
 	}
 	switch {
 	case len(of) == 1:
-	case len(of) == 2 && of[1].text != nil && sameZone(*of[1].text, s.zone) && !m.local: // the session's zone, as without it
+	case len(of) == 2 && of[1].text != nil && sameZone(*of[1].text, s.zone) && !m.local: // the session's zone, which applies without the argument too
 	default:
 		return v, false
 	}
@@ -132,7 +132,7 @@ func part(field string, of value) (v value, ok bool) {
 	return v, false
 }
 
-// age is age(t), which counts from today's midnight, and age(now, t).
+// age reads age(t), which counts from today's midnight, and age(now, t).
 func (s *surroundings) age(of []value) (v value, ok bool) {
 	var e elapsed
 	switch {
@@ -148,14 +148,14 @@ func (s *surroundings) age(of []value) (v value, ok bool) {
 	return value{elapsed: &e}, e.fits() && e.from.added.isZero() && e.to.added.isZero()
 }
 
-// fits reports whether it is from a row's moment to one of the statement.
+// fits reports whether an elapsed time goes from the row's moment to the statement's.
 func (e *elapsed) fits() bool {
 	return e.to.isNow() && !e.from.isNow() && e.from.ttl == "" && e.from.raw == ""
 }
 
 func (m *moment) isNow() bool { return m.column == "" && m.raw == "" }
 
-// rounded is the amount without its fraction.
+// rounded drops the fraction of an amount.
 func (a *amount) rounded(whole bool) (v value, ok bool) {
 	b := *a
 	b.whole = whole
@@ -168,7 +168,7 @@ func (a *amount) rounded(whole bool) (v value, ok bool) {
 	return value{amount: &b}, true
 }
 
-// instant is to_timestamp of a column.
+// instant reads to_timestamp of a column.
 func (a *amount) instant() (v value, ok bool) {
 	if a.of == nil || a.of.column == "" || a.scale != 1 {
 		return v, false
@@ -177,7 +177,7 @@ func (a *amount) instant() (v value, ok bool) {
 	return value{moment: &m}, true
 }
 
-// operate is an operator of pg_catalog that computes.
+// operate reads a computing operator of pg_catalog.
 func (v value) operate(op string, o value) (value, bool) {
 	switch {
 	case v.moment != nil && o.period != nil && (op == "+" || op == "-"):
@@ -228,7 +228,7 @@ func (v value) operate(op string, o value) (value, bool) {
 func (a *amount) isNow() bool { return a != nil && a.of != nil && a.of.isNow() }
 func (a *amount) isRow() bool { return a != nil && a.of != nil && !a.of.isNow() }
 
-// scaled is an amount times a period: of a column of seconds, one of its own.
+// scaled multiplies an amount and a period: a column of seconds becomes the row's own ttl.
 func (v value) scaled(p period) (value, bool) {
 	if v.ttl != "" && p == (period{us: second}) {
 		return value{ttl: v.ttl}, true
@@ -237,7 +237,7 @@ func (v value) scaled(p period) (value, bool) {
 	return value{period: &product}, ok
 }
 
-// living is a moment to which a column is added.
+// living adds a column to a moment.
 func (m moment) living(column string) (value, bool) {
 	if m.column == "" || m.epoch != "" || m.ttl != "" || !m.added.isZero() || m.unit != "" && !m.date {
 		return value{}, false
@@ -246,8 +246,8 @@ func (m moment) living(column string) (value, bool) {
 	return value{moment: &m}, true
 }
 
-// shifted is a moment to which a period is added, or that it is taken from. Months that are taken from now are counted as the most days that
-// they can have: what is left is not later.
+// shifted adds a period to a moment, or subtracts it. Months subtracted from now count as the largest number of days that they can have, so
+// the result is never later.
 func (m moment) shifted(p period, back bool) (value, bool) {
 	if m.ttl != "" || m.round {
 		return value{}, false
@@ -278,7 +278,7 @@ func (m moment) shiftedDate(days period, back bool) (value, bool) {
 	return v, ok
 }
 
-// operate computes with numbers: constants, and seconds since 1970 with what is added to them.
+// operate computes with numbers: constants, and seconds since 1970 plus what is added to them.
 func (a *amount) operate(op string, o *amount) (v value, ok bool) {
 	if a.constant != nil && o.constant != nil {
 		return a.compute(op, o)
@@ -305,7 +305,7 @@ func (a *amount) operate(op string, o *amount) (v value, ok bool) {
 	return value{amount: &b}, true
 }
 
-// compute is arithmetic of constants.
+// compute does arithmetic on constants.
 func (a *amount) compute(op string, o *amount) (v value, ok bool) {
 	r, whole := new(big.Rat), a.whole && o.whole
 	switch op {

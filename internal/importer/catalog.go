@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// rowsOf are the rows of each table or view of this name, as documents: their columns differ from version to version.
+// rowsOf returns the rows of each table or view with this name as documents, because the columns differ between versions.
 func (s *Server) rowsOf(ctx context.Context, name, sql string) (all []map[string]any, err error) {
 	homes, err := collect[struct{ Schema string }](ctx, s.conn, `
 		select n.nspname::text
@@ -49,7 +49,7 @@ type column struct {
 	of    moment
 }
 
-// column finds a table and its column of time; what is wrong with them is said.
+// column finds a table and its time column, and reports what is wrong with them.
 func (s *Server) column(ctx context.Context, i *Item, table, name string) (c *column, err error) {
 	c = &column{name: name}
 	problem := ""
@@ -85,7 +85,7 @@ func (s *Server) column(ctx context.Context, i *Item, table, name string) (c *co
 	return c, nil
 }
 
-// before makes the policy of what deletes a row when its column is that long before now.
+// before makes the policy for a job that deletes a row when its column is that long before now.
 func (i *Item) before(c *column, wait period, name schemas.PolicyName) bool {
 	now := moment{}
 	v, ok := now.shifted(wait, true)
@@ -102,7 +102,7 @@ func (i *Item) before(c *column, wait period, name schemas.PolicyName) bool {
 	return true
 }
 
-// readInterval has PostgreSQL read an interval that somebody wrote.
+// readInterval has PostgreSQL read an interval that a user wrote.
 func (s *Server) readInterval(ctx context.Context, text string) (p period, ok bool, err error) {
 	var written *string
 	err = s.undone(ctx, func(tx pgx.Tx) error {

@@ -44,7 +44,7 @@ func cockroachText(_ context.Context, _ *Server, text string) (items []Item, err
 	return items, nil
 }
 
-// parameters are those of the brackets after WITH or SET whose names begin with ttl.
+// parameters returns the parameters after WITH or SET whose names begin with ttl.
 func (d *definition) parameters() (all [][2]string, written string) {
 	for d.at < len(d.tokens) {
 		if !d.take("with", "(") && !d.take("set", "(") {
@@ -74,14 +74,14 @@ func (d *definition) parameters() (all [][2]string, written string) {
 // hidden is CockroachDB's column of the due time.
 const hidden = "crdb_internal_expiration"
 
-// cockroach takes one parameter.
+// cockroach reads one parameter.
 func (i *Item) cockroach(name, value string) {
 	p := i.Policy
 	switch name {
 	case "ttl", "ttl_automatic_column", "ttl_select_batch_size", "ttl_select_rate_limit", "ttl_row_stats_poll_interval", "ttl_label_metrics", "ttl_disable_changefeed_replication":
 	case "ttl_expire_after":
 		if p.Expire != nil {
-			return // the expression counts
+			return // the expression takes precedence
 		}
 		p.Expire = expiry.Entry{"column": hidden}
 		i.lose("PostgreSQL has no hidden column %s, which is set by each INSERT and UPDATE. Where the rows have none of their own, make it: "+
@@ -110,7 +110,7 @@ func (i *Item) cockroach(name, value string) {
 	}
 }
 
-// expirationOf is the entry for an expression: a column, a column and an interval, or the expression itself.
+// expirationOf makes the entry for an expression: a column, a column plus an interval, or the expression itself.
 func expirationOf(sql string) expiry.Entry {
 	tokens, _ := scan(sql)
 	for len(tokens) > 2 && tokens[0].is("(") && tokens[len(tokens)-1].is(")") {

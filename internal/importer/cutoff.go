@@ -7,21 +7,21 @@ import (
 	"lapse/schemas"
 )
 
-// due is when a row goes, as a condition of a statement says it.
+// due is the time at which a statement's condition lets a row go.
 type due struct {
-	of     moment // the row's, with all that is added to it before it is compared with now
-	clocks bool   // what is due depends on the session's time zone
+	of     moment // the row's moment, plus all that the condition adds before it compares it with now
+	clocks bool   // the session's time zone affects which rows are due
 	notes  []string
 	lost   []string
 }
 
-// turned are the operators the other way around; opposite, those of NOT.
+// turned maps operators to those with exchanged operands; opposite maps them to their negations.
 var (
 	turned   = map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 	opposite = map[string]string{"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 )
 
-// due reads a condition that compares a moment of the row with now; ok is false for any other.
+// due reads a condition that compares a moment of the row with now; ok is false for any other condition.
 func (s *surroundings) due(n *node) (d *due, ok bool) {
 	negated := n.kind == aNot
 	if negated {
@@ -61,7 +61,7 @@ func (v value) now() bool {
 	return v.moment != nil && v.moment.isNow() || v.amount.isNow()
 }
 
-// before is row < now, or <=.
+// before reads row < now, or <=.
 func (s *surroundings) before(row moment, op string, now moment) (d *due, ok bool) {
 	if op != "<" && op != "<=" {
 		return nil, false
@@ -97,7 +97,7 @@ func (d *due) note(format string, args ...any) {
 	d.notes = append(d.notes, fmt.Sprintf(format, args...))
 }
 
-// zones says in which zone the row's time is read, and refuses a comparison that is shifted by one.
+// zones determines the zone of the row's time. It refuses a comparison between times of different zones.
 func (d *due) zones(s *surroundings, now moment) bool {
 	row := &d.of
 	switch {
@@ -118,7 +118,7 @@ func (d *due) zones(s *surroundings, now moment) bool {
 	return row.zone == "" || placed(row.zone)
 }
 
-// calendar says what became of months that the job counts back from now.
+// calendar handles months that the job counts back from now.
 func (d *due) calendar(now moment) {
 	if now.months == 0 {
 		return
@@ -128,7 +128,7 @@ func (d *due) calendar(now moment) {
 		"after: %[1]s counts from the row on", months, longest(now.months))
 }
 
-// settle sees to clocks that change, and to what is no time that can be waited for.
+// settle allows for clocks that change. It refuses values that no policy can have.
 func (d *due) settle(s *surroundings, now moment) bool {
 	of := &d.of
 	zone := s.zone
@@ -141,7 +141,7 @@ func (d *due) settle(s *surroundings, now moment) bool {
 	d.clocks = of.local || now.local || now.unit != ""
 	counts := of.added.days != 0 || of.added.months != 0 || now.unit != "" || of.local || now.local
 	if zoneName(zone) != utc && of.ttl != "" && (counts || s.columns[of.ttl] == "interval") {
-		return false // a row's own time has no hour more
+		return false // the row's own time cannot get an hour more
 	}
 	if zoneName(zone) != utc && (counts && !of.added.isZero() || s.shown(of)) {
 		of.added = period{0, of.added.days + longest(of.added.months), of.added.us + 3600*second}
@@ -157,13 +157,13 @@ func (d *due) settle(s *surroundings, now moment) bool {
 	return of.added.sensible() && (of.epoch == "" || of.zone == "")
 }
 
-// shown reports whether the job turns an instant of the row into what clocks show, which go back an hour once a year.
+// shown reports whether the job converts an instant of the row to local time, which goes back an hour once a year.
 func (s *surroundings) shown(m *moment) bool {
 	v, ok := s.column(m.column)
 	return m.local && ok && !(v.moment != nil && v.moment.local)
 }
 
-// passed is elapsed > so long, or >=.
+// passed reads elapsed > period, or >=.
 func (s *surroundings) passed(e *elapsed, op string, than value) (d *due, ok bool) {
 	if op != ">" && op != ">=" {
 		return nil, false
@@ -194,7 +194,7 @@ func (s *surroundings) passed(e *elapsed, op string, than value) (d *due, ok boo
 	return s.before(e.from, op, to)
 }
 
-// aged is age() > so long. It counts in months of 28 to 31 days and compares them as 30: so many days are always enough.
+// aged reads age() > period. age counts months of 28 to 31 days, but the comparison takes them as 30: that many days are always enough.
 func (s *surroundings) aged(e *elapsed, op string, than period) (d *due, ok bool) {
 	c := than.compared()
 	if c.days < 0 || c.us < 0 {
@@ -212,7 +212,7 @@ func (s *surroundings) aged(e *elapsed, op string, than period) (d *due, ok bool
 	return d, ok
 }
 
-// numbered is a number of seconds or milliseconds before now's.
+// numbered reads a number of seconds or milliseconds before now.
 func (s *surroundings) numbered(row amount, op string, now amount) (d *due, ok bool) {
 	of := *row.of
 	switch {
@@ -231,7 +231,7 @@ func (s *surroundings) numbered(row amount, op string, now amount) (d *due, ok b
 	return s.before(of, op, to)
 }
 
-// entry is the policy's.
+// entry makes the policy's entry.
 func (d *due) entry() expiry.Entry {
 	of := &d.of
 	e := expiry.Entry{}
@@ -253,7 +253,7 @@ func (d *due) entry() expiry.Entry {
 	return e
 }
 
-// instant is the SQL of when the row goes, of one that is no column.
+// instant is the SQL for the row's time if that is not a column.
 func (m *moment) instant() string {
 	sql := m.raw
 	if m.local {

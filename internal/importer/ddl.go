@@ -12,14 +12,14 @@ import (
 	"lapse/schemas"
 )
 
-// definition is what CREATE TABLE or ALTER TABLE says of a table, after its name.
+// definition is the part of a CREATE TABLE or ALTER TABLE after the table's name.
 type definition struct {
-	table string // as a policy has it
+	table string // the name as in a policy
 	clause
 }
 
-// definitions reads the DDL of another database, statement by statement. what says what there should be; asWritten, that names without
-// quotes keep their capital letters there.
+// definitions reads another database's DDL, statement by statement. what says what it should contain; asWritten says that unquoted names keep
+// their capital letters in that database.
 func definitions(text, what string, asWritten bool) ([]definition, error) {
 	parts, ok := statements(text)
 	if !ok {
@@ -74,7 +74,7 @@ func (t token) spelling() string {
 	return t.name()
 }
 
-// tableName is a table's name as a policy has it.
+// tableName is a table's name as in a policy.
 func tableName(schema, name string) string {
 	part := func(name string) string {
 		if plainName.MatchString(name) {
@@ -85,14 +85,14 @@ func tableName(schema, name string) string {
 	return part(schema) + "." + part(name)
 }
 
-// elsewhere is an item of another database's table.
+// elsewhere makes an item for another database's table.
 func elsewhere(origin, text, table string, expire expiry.Entry) Item {
 	i := Item{Origin: origin, Text: text, Policy: &policyfile.Policy{Name: policyName(lastName(table), "ttl"), Table: table, Expire: expire, Every: policyfile.DefaultEvery}}
 	i.note("table and column have the names that they have there: write those of PostgreSQL, and see that the column is a timestamp with time zone")
 	return i
 }
 
-// interval is a number of units, as in INTERVAL 3 MONTH.
+// interval reads a number of units, as in INTERVAL 3 MONTH.
 func interval(count, unit string) (period, bool) {
 	n, err := strconv.ParseInt(strings.Trim(count, `'"`), 10, 32)
 	sizes := map[string]period{
@@ -104,7 +104,7 @@ func interval(count, unit string) (period, bool) {
 	return p, err == nil && known && p.sensible()
 }
 
-// inDays is a period with its hours as days, where there are so many: Lapse's have 24.
+// inDays converts hours of a period to days if there are enough: a day of Lapse's has 24 hours.
 func (p period) inDays() period { return period{p.months, p.days + p.us/day, p.us % day} }
 
 // seconds is a period of so many.
@@ -114,7 +114,7 @@ func seconds(n int64) (period, bool) {
 	return p, n >= 0 && p.sensible()
 }
 
-// after is an entry of a column and a period.
+// after makes an entry from a column and a period.
 func after(column string, p period) expiry.Entry {
 	e := expiry.Entry{"column": column}
 	if !p.isZero() {
@@ -123,7 +123,7 @@ func after(column string, p period) expiry.Entry {
 	return e
 }
 
-// spelled reads a period as people write it: 30 days, 3 months, 1h30m, @1 day.
+// spelled reads a period in a person's notation: 30 days, 3 months, 1h30m, @1 day.
 func spelled(text string) (p period, ok bool) {
 	if p, ok = readPeriod(strings.TrimSpace(text)); ok {
 		return p, p.sensible()

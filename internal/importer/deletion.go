@@ -1,7 +1,7 @@
 package importer
 
-// readDeletion reads a function's body that has one statement, in PostgreSQL's normal form. problem says why it is no deletion that can be a
-// policy.
+// readDeletion reads a function body with one statement, in PostgreSQL's normal form. problem says why the statement is not a deletion that a
+// policy can do.
 func readDeletion(body string) (d deletion, problem string) {
 	defer func() {
 		switch caught := recover().(type) {
@@ -26,7 +26,7 @@ func readDeletion(body string) (d deletion, problem string) {
 	return statement.statement(), ""
 }
 
-// statement reads a DELETE, or a SELECT that counts what a DELETE in its WITH has deleted.
+// statement reads a DELETE, or a SELECT that counts the rows that a DELETE in its WITH clause has deleted.
 func (c *clause) statement() deletion {
 	parts := c.with(nil)
 	if c.take("select") {
@@ -51,7 +51,7 @@ func (c *clause) statement() deletion {
 	return c.deletion(parts)
 }
 
-// counting reads SELECT count(*) of a part of WITH that deletes.
+// counting reads SELECT count(*) from a deleting part of WITH.
 func (c *clause) counting(parts withs) deletion {
 	from := c.at
 	if c.take("count", "(", "*", ")", "as") && c.name() != "" && c.take("from") {
@@ -68,7 +68,7 @@ func (c *clause) counting(parts withs) deletion {
 	panic(refusal("it deletes nothing by itself: what a function that it calls deletes is not read"))
 }
 
-// deletion reads what follows DELETE FROM.
+// deletion reads the text after DELETE FROM.
 func (c *clause) deletion(parts withs) (d deletion) {
 	from := c.relation("using", "where", "returning")
 	d.table, d.only = from.table, from.only
@@ -99,7 +99,7 @@ func (c *clause) deletion(parts withs) (d deletion) {
 	return d
 }
 
-// add adds a condition; what selects rows of the same table adds its own.
+// add adds a condition. If the condition selects rows of the same table, add adds the conditions of that selection.
 func (d *deletion) add(part condition, using relation, parts withs) {
 	if using.with != "" && d.join(part, using, parts) {
 		return
@@ -131,18 +131,18 @@ func (d *deletion) add(part condition, using relation, parts withs) {
 	d.narrow(inner.selection(parts), column)
 }
 
-// back returns to a place.
+// back moves the reader back to a place.
 func (c *clause) back(at int) bool {
 	c.at = at
 	return true
 }
 
-// selects reports whether a SELECT in brackets is next.
+// selects reports whether a SELECT in parentheses follows.
 func (c *clause) selects() bool {
 	return c.at+1 < len(c.tokens) && c.peek().is("(") && (c.tokens[c.at+1].is("select") || c.tokens[c.at+1].is("with"))
 }
 
-// join reports whether a condition says that two columns of one name are the same, (t.id = doomed.id), and adds what doomed selects.
+// join reports whether a condition equates columns of one name, (t.id = doomed.id). If so, it adds the conditions of doomed's selection.
 func (d *deletion) join(part condition, using relation, parts withs) bool {
 	tokens, _ := scan(part.text)
 	if len(tokens) != 9 || !tokens[2].is(".") || !tokens[4].is("=") || !tokens[6].is(".") || d.joined {
@@ -161,7 +161,7 @@ func (d *deletion) join(part condition, using relation, parts withs) bool {
 	return true
 }
 
-// narrow adds what selects the rows by a column.
+// narrow adds the conditions of a selection by a column.
 func (d *deletion) narrow(s selection, column string) {
 	switch {
 	case s.table != d.table:

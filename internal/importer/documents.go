@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// documents reads JSON: one document after the other, and those of arrays, as often as they are nested.
+// documents reads JSON: a sequence of documents and of arrays of documents, nested to any depth.
 func documents(text string) (all []map[string]any, err error) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
@@ -36,7 +36,7 @@ func flat(value any) (all []map[string]any) {
 	return all
 }
 
-// text is a member that is a text, a number or a truth value, as text; also in MongoDB's extended JSON.
+// text returns a member that is a string, a number or a boolean as text; also in MongoDB's extended JSON.
 func text(document map[string]any, names ...string) string {
 	for _, name := range names {
 		switch v := document[name].(type) {

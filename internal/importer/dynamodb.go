@@ -8,7 +8,7 @@ import (
 	"lapse/planner/expiry"
 )
 
-// dynamoText reads what describe-time-to-live and update-time-to-live have: an attribute with the due time, in seconds since 1970.
+// dynamoText reads the output of describe-time-to-live and update-time-to-live: an attribute with the due time in seconds since 1970.
 func dynamoText(_ context.Context, _ *Server, body string) (items []Item, err error) {
 	all, err := documents(body)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// called is the function that a statement calls and does nothing else: SELECT app.clean(), or CALL of a procedure. Without arguments.
+// called returns the function that a statement calls, if it does nothing else: SELECT app.clean(), or CALL of a procedure. Without arguments.
 func called(statement string) (name string, ok bool) {
 	tokens, _ := scan(statement)
 	c := &clause{text: statement, tokens: tokens}
@@ -35,7 +35,7 @@ type function struct {
 	Settings, Variables         []string // Variables are its OUT parameters, and the columns of RETURNS TABLE
 }
 
-// function finds what a name means in the job's session. It is nil where there is none.
+// function finds the function of that name in the job's session. It returns nil if there is none.
 func (r *reader) function(ctx context.Context, name string) (f *function, err error) {
 	err = r.server.undone(ctx, func(tx pgx.Tx) error {
 		if err := assume(ctx, tx, r.settings); err != nil {
@@ -64,15 +64,15 @@ func (r *reader) function(ctx context.Context, name string) (f *function, err er
 	return f, nil
 }
 
-// plain are the statements of PL/pgSQL that neither decide whether others run nor change what they mean; quiet, those that are left out.
+// plain are PL/pgSQL statements that neither decide whether others run nor change their meaning; quiet are those to leave out.
 var (
 	plain  = []string{"delete", "with", "truncate"}
 	quiet  = []string{"return", "raise", "null", "get", "commit"}
 	levels = []string{"debug", "log", "info", "notice", "warning"}
 )
 
-// statements are those of a function's body: of SQL all, of PL/pgSQL those between BEGIN and END, if none decides about others. ok is
-// false for what is not read.
+// statements returns the statements of a function's body: in SQL all, in PL/pgSQL those between BEGIN and END, if none of them decides about
+// others. ok is false for any other body.
 func (f *function) statements() (all []string, ok bool) {
 	all, ok = statements(f.Body)
 	if !ok || f.Language == "sql" {
@@ -90,7 +90,7 @@ func (f *function) statements() (all []string, ok bool) {
 			declares = tokens
 		}
 		if slices.ContainsFunc(declares, func(t token) bool { return t.is(":=") || t.is("=") || t.is("default") || t.is("cursor") }) {
-			return nil, false // a variable's value may be anybody's function
+			return nil, false // a variable's initial value may call any function
 		}
 		for _, t := range declares[:min(len(declares), 2)] { // DECLARE and a name, or a name
 			variables = append(variables, t.name())
@@ -115,7 +115,7 @@ func (f *function) statements() (all []string, ok bool) {
 		switch {
 		case slices.Contains(plain, first):
 			if slices.ContainsFunc(tokens, func(t token) bool { return t.name() != "" && slices.Contains(variables, t.name()) }) {
-				return nil, false // what is a column here is a variable there, or an error
+				return nil, false // a name that is a column here is a variable there, or an error
 			}
 			deletions = append(deletions, part)
 		case !slices.Contains(quiet, first), deletes, first == "return" && inTheMiddle, first == "raise" && (len(tokens) < 2 || !slices.Contains(levels, tokens[1].name())):
@@ -125,7 +125,7 @@ func (f *function) statements() (all []string, ok bool) {
 	return deletions, len(deletions) > 0
 }
 
-// reader reads its statements as it runs them.
+// reader makes a reader with the function's settings and, for a SECURITY DEFINER function, its owner.
 func (f *function) reader(r *reader) *reader {
 	inside := *r
 	if f.Definer {
@@ -138,7 +138,7 @@ func (f *function) reader(r *reader) *reader {
 	return &inside
 }
 
-// call reads what a statement calls, if it does nothing else: an item for each statement of it.
+// call reads a statement that only calls a function: it returns an item for each of the function's statements.
 func (r *reader) call(ctx context.Context, statement string) (items []Item, is bool, err error) {
 	name, is := called(statement)
 	if !is {

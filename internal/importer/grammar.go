@@ -7,7 +7,7 @@ type node struct {
 	kind   nodeKind
 	text   string // operator, function, column, literal, number, type or field
 	kids   []*node
-	labels []string // of a function's arguments
+	labels []string // the labels of a function's arguments
 	tokens []token
 }
 
@@ -31,7 +31,7 @@ type parser struct {
 	alias string
 }
 
-// parse reads an expression. It is nil for all that is not read here.
+// parse reads an expression. It returns nil for an expression that this parser does not know.
 func parse(c condition) (n *node) {
 	defer func() {
 		if _, refused := recover().(refusal); refused {
@@ -50,7 +50,7 @@ func parse(c condition) (n *node) {
 	return n
 }
 
-// made gives a node its tokens, from a place on.
+// made gives a node its tokens, starting at a place.
 func (p *parser) made(from int, n *node) *node {
 	n.tokens = p.tokens[from:p.at]
 	return n
@@ -99,7 +99,7 @@ func (p *parser) operand() *node {
 	return nil
 }
 
-// inner reads what brackets hold: an operand, or an operator and its operands.
+// inner reads the inside of parentheses: an operand, or an operator and its operands.
 func (p *parser) inner() *node {
 	if p.take("not") {
 		return &node{kind: aNot, kids: []*node{p.expression()}}
@@ -165,7 +165,7 @@ func (p *parser) typeName() string {
 	return name
 }
 
-// precision goes past one. A type that cuts a time or an interval off is not read: what it does to the value is not known here.
+// precision skips a precision. It refuses a type that cuts off a time or an interval, because the resulting value is not known here.
 func (p *parser) precision() {
 	if p.peek().is("(") {
 		p.refuse()

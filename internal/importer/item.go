@@ -11,17 +11,17 @@ import (
 	"lapse/schemas"
 )
 
-// Item is one thing that lets rows expire elsewhere: a statement of a job, a partition set, a TTL of a table.
+// Item is one thing that lets rows expire in another system: a job's statement, a partition set, a table's TTL.
 type Item struct {
-	Origin string             // what it is, in a few words: job 3 "nightly", 0 3 * * *
-	Text   string             // as it was written, "" where Origin says all
-	Policy *policyfile.Policy // nil where there is none for it
-	Notes  []string           // what to know of the policy
+	Origin string             // a short description: job 3 "nightly", 0 3 * * *
+	Text   string             // the original text, "" if Origin says all
+	Policy *policyfile.Policy // nil if it has none
+	Notes  []string           // notes on the policy
 	Lost   []string           // what could not be carried over; without a policy, why there is none
-	Apart  bool               // it deletes nothing, and stays where it is
+	Apart  bool               // it deletes nothing, and can stay where it is
 
-	sets   bool // it changes what other statements of its job mean, or undoes them
-	second bool // its table has a policy already: its own is a comment
+	sets   bool // it changes the meaning of its job's other statements, or undoes them
+	second bool // its table already has a policy: this one becomes a comment
 }
 
 func (i *Item) lose(format string, args ...any) {
@@ -32,15 +32,15 @@ func (i *Item) note(format string, args ...any) {
 	i.Notes = append(i.Notes, fmt.Sprintf(format, args...))
 }
 
-// File is a policy file, and how much of what was found is in it.
+// File is a policy file, and counts of what was found and lost.
 type File struct {
 	Text     []byte
 	Policies int
 	Found    int // items that delete
-	Lost     int // those that are not carried over, or not whole
+	Lost     int // those that were not carried over, or only in part
 }
 
-// Summary says it in a few words.
+// Summary describes the import in a few words.
 func (f *File) Summary() string {
 	policies := fmt.Sprintf("%d policies", f.Policies)
 	if f.Policies == 1 {
@@ -52,7 +52,7 @@ func (f *File) Summary() string {
 	return fmt.Sprintf("%s; of %d that delete rows, %d could not be carried over, or not in the same way: see NOT in the file", policies, f.Found, f.Lost)
 }
 
-// Text writes a policy file. Names become different ones, and of several policies on a table the first stays: the others are comments.
+// Text writes a policy file. It makes names unique. If a table has several policies, the first stays and the others become comments.
 func Text(system string, items []Item) File {
 	f := File{}
 	var body strings.Builder
@@ -92,7 +92,7 @@ func Text(system string, items []Item) File {
 	return f
 }
 
-// isSecond reports whether the table has a policy already, and says so.
+// isSecond reports whether the table already has a policy, and adds a note.
 func (i *Item) isSecond(tables map[string]schemas.PolicyName) bool {
 	if i.Policy == nil || i.Policy.Table == "" {
 		return false
@@ -105,7 +105,7 @@ func (i *Item) isSecond(tables map[string]schemas.PolicyName) bool {
 	return false
 }
 
-// commented is an entry, or a comment of it.
+// commented writes an entry, or a comment with the entry.
 func commented(entry string, out bool) string {
 	if !out {
 		return entry
@@ -117,10 +117,10 @@ func commented(entry string, out bool) string {
 	return text.String()
 }
 
-// longestText is how many lines of a job are repeated.
+// longestText is the largest number of lines that are repeated of a job.
 const longestText = 40
 
-// comment is what is said of an item.
+// comment writes the comment on an item.
 func (i *Item) comment() string {
 	text := comment("  ", i.Origin)
 	lines := split(i.Text)
@@ -145,7 +145,7 @@ func (i *Item) comment() string {
 	return text
 }
 
-// split takes a text apart at whatever YAML or a terminal takes for the end of a line, and shows what cannot be seen.
+// split splits a text at everything that YAML or a terminal takes for a line end, and makes invisible characters visible.
 func split(text string) []string {
 	lines := regexp.MustCompile(`\r\n|[\n\r\x{85}\x{2028}\x{2029}]`).Split(strings.ToValidUTF8(text, "\ufffd"), -1)
 	for i, line := range lines {
@@ -175,7 +175,7 @@ func shown(line string) string {
 	return out.String()
 }
 
-// width of a comment.
+// width is the width of comments.
 const width = 120
 
 // comment wraps a text into lines of a comment.
@@ -197,7 +197,7 @@ func comment(indent, text string) string {
 
 var notInName = regexp.MustCompile(`[^a-z0-9_.-]+`)
 
-// policyName makes a name of some words: what a job or a table is called.
+// policyName makes a policy's name from the name of a job or table.
 func policyName(words ...string) schemas.PolicyName {
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
 	name := strings.Trim(notInName.ReplaceAllString(strings.ToLower(strings.Join(words, "-")), "-"), "-._")

@@ -8,8 +8,8 @@ import (
 // token is a lexical unit of SQL.
 type token struct {
 	kind       tokenKind
-	text       string // as it was written
-	start, end int    // in bytes
+	text       string // as written
+	start, end int    // offsets in bytes
 }
 
 type tokenKind byte
@@ -31,7 +31,7 @@ var shapes = []struct {
 	{literal, regexp.MustCompile(`^[eE]'(?:[^'\\]|''|\\(?s:.))*'`)},
 	{literal, regexp.MustCompile(`^(?:[uU]&|[bBxXnN])?'(?:[^']|'')*'`)},
 	{quoted, regexp.MustCompile(`^(?:[uU]&)?"(?:[^"]|"")+"`)},
-	{quoted, regexp.MustCompile("^`[^`]+`")}, // of TiDB and Spanner; PostgreSQL's normal form has none
+	{quoted, regexp.MustCompile("^`[^`]+`")}, // TiDB's and Spanner's; not in PostgreSQL's normal form
 	{word, regexp.MustCompile(`^[A-Za-z_\x{80}-\x{10FFFF}][A-Za-z0-9_$\x{80}-\x{10FFFF}]*`)},
 	{number, regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?`)},
 	{mark, regexp.MustCompile(`^(?:::|:=|=>|[()\[\],.;:$])`)},
@@ -43,7 +43,7 @@ var (
 	dollarQuote = regexp.MustCompile(`^\$(?:[A-Za-z_\x{80}-\x{10FFFF}][A-Za-z0-9_\x{80}-\x{10FFFF}]*)?\$`)
 )
 
-// scan takes SQL apart. ok says that all of it was understood.
+// scan splits SQL into tokens. ok is false if it does not understand all of it.
 func scan(text string) (tokens []token, ok bool) {
 	for at := 0; at < len(text); {
 		rest := text[at:]
@@ -64,7 +64,7 @@ func scan(text string) (tokens []token, ok bool) {
 	return tokens, true
 }
 
-// blankLength is how much of a text's beginning is white space and comments, -1 for a comment without an end.
+// blankLength is the length of the white space and comments at a text's beginning, -1 if a comment has no end.
 func blankLength(text string) int {
 	if space := blank.FindString(text); space != "" {
 		return len(space)
@@ -89,7 +89,7 @@ func blankLength(text string) int {
 	return -1
 }
 
-// firstToken is the length of the token that a text begins with, 0 for none.
+// firstToken is the length of the token at a text's beginning, 0 if there is none.
 func firstToken(text string) (kind tokenKind, length int) {
 	if quote := dollarQuote.FindString(text); quote != "" {
 		end := strings.Index(text[len(quote):], quote)
@@ -109,7 +109,7 @@ func firstToken(text string) (kind tokenKind, length int) {
 	return 0, 0
 }
 
-// beforeComment is an operator up to where a comment begins in it.
+// beforeComment cuts an operator where a comment begins in it.
 func beforeComment(characters string) string {
 	for _, begin := range []string{"--", "/*"} {
 		if at := strings.Index(characters, begin); at > 0 {
@@ -143,7 +143,7 @@ func (t token) is(text string) bool {
 	return (t.kind == word || t.kind == mark || t.kind == operator) && strings.EqualFold(t.text, text)
 }
 
-// name is the name that a token means, "" for none.
+// name is the name that a token denotes, "" if none.
 func (t token) name() string {
 	switch {
 	case t.kind == word:
@@ -156,7 +156,7 @@ func (t token) name() string {
 	return ""
 }
 
-// value is the text that a literal means. ok is false for what is written in a way that is not read here.
+// value is the text that a literal denotes. ok is false for a notation that this lexer does not know.
 func (t token) value() (text string, ok bool) {
 	switch quote := dollarQuote.FindString(t.text); {
 	case t.kind != literal:
@@ -171,7 +171,7 @@ func (t token) value() (text string, ok bool) {
 	return "", false
 }
 
-// unescape reads the backslashes of a text E'…' that need no code.
+// unescape decodes the backslashes of a text E'…', except those with codes.
 func unescape(text string) (string, bool) {
 	var plain strings.Builder
 	for at := 0; at < len(text); at++ {

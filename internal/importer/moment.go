@@ -7,23 +7,23 @@ import (
 	"lapse/planner/expiry"
 )
 
-// moment is an instant of a row, or of the statement: a column or now, with what is added to it.
+// moment is an instant of a row or of the statement: a column or now, plus additions.
 type moment struct {
 	column string // "" for now
 	raw    string // of a row: not a column, but this expression
-	ttl    string // the column that is added to it, "" for none
+	ttl    string // the column that is added, "" for none
 	epoch  string // the column is a number: of seconds (s) or milliseconds (ms)
 	local  bool   // without a zone: what clocks show
-	zone   string // local: whose clocks; "" for the column's own. Otherwise: that in which the column without a zone is read
+	zone   string // if local: the clocks' zone, "" for the column's own; otherwise the zone in which a column without zone is read
 	date   bool   // a date
-	unit   string // it was cut off to a day, an hour …; a date is one that was cut off to a day
-	cut    bool   // by the statement
+	unit   string // it is truncated to a day, an hour …; a date is truncated to a day
+	cut    bool   // the statement truncates it
 	added  period
-	months int64 // that were taken from it, and are counted in added as the most days that they can have
-	round  bool  // it was rounded, to a second
+	months int64 // subtracted months; added counts them as the largest number of days that they can have
+	round  bool  // it is rounded to a second
 }
 
-// elapsed is how long it is from a moment of the row to one of the statement.
+// elapsed is the time from a moment of the row to a moment of the statement.
 type elapsed struct {
 	to, from moment
 	kind     elapsedKind
@@ -47,23 +47,23 @@ type amount struct {
 	whole    bool // an integer
 }
 
-// value is one of the others, a period, a text or a zone.
+// value is a moment, an elapsed time, an amount, a period, a text or a zone.
 type value struct {
 	moment  *moment
 	elapsed *elapsed
 	amount  *amount
 	period  *period
 	text    *string
-	ttl     string // a period that is a column's, or seconds of it
+	ttl     string // a column that holds a period, or seconds
 }
 
-// surroundings are what an expression's meaning depends on.
+// surroundings are the settings and columns that an expression's meaning depends on.
 type surroundings struct {
-	zone    string            // of the session
-	columns map[string]string // type of each column; a domain is none that is known here
+	zone    string            // the session's zone
+	columns map[string]string // the type of each column; a domain is unknown here
 }
 
-// sameZone reports whether two names are one zone.
+// sameZone reports whether two names denote one zone.
 func sameZone(a, b string) bool { return zoneName(a) == zoneName(b) }
 
 const utc = "UTC"
@@ -78,13 +78,13 @@ func zoneName(name string) string {
 	return name
 }
 
-// placed reports whether a policy can have the zone.
+// placed reports whether a policy may name the zone.
 func placed(name string) bool {
 	_, err := expiry.LoadZone(zoneName(name))
 	return err == nil
 }
 
-// value reads what an expression means; ok is false for what is not known here.
+// value evaluates an expression; ok is false if its meaning is not known here.
 func (s *surroundings) value(n *node) (v value, ok bool) {
 	switch n.kind {
 	case aLiteral:
@@ -141,7 +141,7 @@ func (s *surroundings) column(name string) (v value, ok bool) {
 	return v, false
 }
 
-// at is AT TIME ZONE. What was added before, in one zone, is not the same in another.
+// at reads AT TIME ZONE. It refuses additions from before: in another zone they would give another result.
 func (s *surroundings) at(m moment, zone string) (value, bool) {
 	if (!m.added.isZero() || m.ttl != "" || m.unit != "") && (zoneName(zone) != utc || zoneName(s.zone) != utc) {
 		return value{}, false
@@ -167,7 +167,7 @@ func (s *surroundings) at(m moment, zone string) (value, bool) {
 	return value{moment: &m}, true
 }
 
-// local is an instant as the clocks of the session's zone show it.
+// local converts an instant to the local time of the session's zone.
 func (s *surroundings) local(m moment) (value, bool) {
 	if m.epoch != "" || m.raw != "" || m.zone != "" {
 		return value{}, false
@@ -237,5 +237,5 @@ func (s *surroundings) castMoment(m moment, to string) (value, bool) {
 	return value{moment: &m}, true
 }
 
-// whole reports whether a period is of days alone.
+// whole reports whether a period consists of days only.
 func (p period) whole() bool { return p.months == 0 && p.us == 0 }

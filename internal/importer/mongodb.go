@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// mongoText reads TTL indexes: of createIndexes, listIndexes or getIndexes, as JSON.
+// mongoText reads TTL indexes from the JSON of createIndexes, listIndexes or getIndexes.
 func mongoText(_ context.Context, _ *Server, body string) (items []Item, err error) {
 	all, err := documents(body)
 	if err != nil {
@@ -31,7 +31,7 @@ func mongoText(_ context.Context, _ *Server, body string) (items []Item, err err
 	return items, nil
 }
 
-// indexesOf are a document's: it is one, or has a list of them.
+// indexesOf returns a document's indexes: it is an index, or has a list of them.
 func indexesOf(d map[string]any) []map[string]any {
 	if cursor := inner(d, "cursor"); cursor != nil {
 		return flat(cursor["firstBatch"])
@@ -79,7 +79,7 @@ func mongoIndex(index map[string]any, collection string) (i Item, expires bool) 
 	return i, true
 }
 
-// mongoFilter is a filter as SQL: fields that are equal to, greater or less than a value, or that are there.
+// mongoFilter converts a filter to SQL: fields that equal a value, are greater or less, or exist.
 func mongoFilter(filter map[string]any) (sql, problem string) {
 	var fields, parts []string
 	for field := range filter {

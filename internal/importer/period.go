@@ -9,7 +9,7 @@ import (
 	"lapse/planner/expiry"
 )
 
-// period is an interval of any sign, in PostgreSQL's three parts.
+// period is an interval of either sign, in PostgreSQL's three parts.
 type period struct {
 	months, days int64
 	us           int64
@@ -56,16 +56,16 @@ func (p period) interval() expiry.Interval {
 	return expiry.Interval{Months: int32(p.months), Days: int32(p.days), Microseconds: p.us}
 }
 
-// sensible reports whether no part is negative, or beyond what anybody means.
+// sensible reports whether no part is negative or absurdly large.
 func (p period) sensible() bool {
 	const most = 3_000_000 // days, some 8,000 years
 	return p.months >= 0 && p.days >= 0 && p.us >= 0 && p.months < most/30 && p.days < most && p.us < most*day
 }
 
-// compared is what PostgreSQL compares intervals by: a month is 30 days.
+// compared is the length that PostgreSQL compares: a month has 30 days.
 func (p period) compared() period { return period{0, p.months*30 + p.days, p.us} }
 
-// longest is how many days so many months have at most, wherever they begin.
+// longest is the largest number of days that so many months can have.
 func longest(months int64) int64 {
 	if months == 0 {
 		return 0

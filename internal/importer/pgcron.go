@@ -18,7 +18,7 @@ import (
 	"lapse/schemas"
 )
 
-// cronJob is a row of cron.job, under its columns' names.
+// cronJob is a row of cron.job, with its columns' names.
 type cronJob struct {
 	ID       int64  `json:"jobid"`
 	Name     string `json:"jobname"`
@@ -29,7 +29,7 @@ type cronJob struct {
 	Active   *bool  `json:"active"`
 }
 
-// cronCatalog reads the jobs of a database that has pg_cron. Row security shows each role its own.
+// cronCatalog reads the jobs of a database with pg_cron. Row security shows each role only its own jobs.
 func cronCatalog(ctx context.Context, s *Server) (items []Item, err error) {
 	var jobs []cronJob
 	zone := ""
@@ -116,7 +116,7 @@ func readJobs(text string) (jobs []cronJob, items []Item, err error) {
 	return scheduled(text)
 }
 
-// scheduled finds the calls of cron.schedule and cron.schedule_in_database. A call with an argument that is no text is an item.
+// scheduled finds the calls of cron.schedule and cron.schedule_in_database. A call with an argument that is not a text becomes an item.
 func scheduled(text string) (jobs []cronJob, items []Item, err error) {
 	tokens, ok := scan(text)
 	if !ok {
@@ -244,7 +244,7 @@ func (s *Server) job(ctx context.Context, j *cronJob, zone string) ([]Item, erro
 	return unlessSet(items), nil
 }
 
-// items are a statement's, or those of the statements of the function that it calls.
+// items makes a statement's item, or the items of the function that it calls.
 func (r *reader) items(ctx context.Context, statement string) ([]Item, error) {
 	items, calls, err := r.call(ctx, statement)
 	if calls || err != nil {
@@ -257,7 +257,7 @@ func (r *reader) items(ctx context.Context, statement string) ([]Item, error) {
 	return []Item{*i}, nil
 }
 
-// unlessSet takes the policies of a job away that sets or undoes something.
+// unlessSet removes the policies of a job that sets or undoes something.
 func unlessSet(items []Item) []Item {
 	at := slices.IndexFunc(items, func(i Item) bool { return i.sets })
 	if at < 0 {
@@ -283,7 +283,7 @@ func lastName(table string) string {
 
 var inSeconds = regexp.MustCompile(`^\s*(\d+)\s+seconds?\s*$`)
 
-// schedule gives a policy the job's: the same cron line, in the zone of pg_cron, which is GMT unless cron.timezone says another.
+// schedule gives a policy the job's cron line, in pg_cron's zone: GMT, or that of cron.timezone.
 func (i *Item) schedule(line, zone string) {
 	if m := inSeconds.FindStringSubmatch(line); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil && n > 0 {

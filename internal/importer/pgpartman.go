@@ -37,8 +37,8 @@ func partmanSets(ctx context.Context, s *Server, rows []map[string]any) (items [
 	return items, nil
 }
 
-// partmanSet makes the policy of a set. pg_partman drops a partition when its end is longer ago than retention; Lapse has each row due
-// by itself, and drops the partition when all are. With the partition's length added no row goes sooner than by pg_partman.
+// partmanSet makes the policy of a set. pg_partman drops a partition when its end is longer ago than retention. Lapse lets each row become due
+// separately, and drops a partition when all of its rows are. The policy adds the partition's length, so no row goes sooner than with pg_partman.
 func partmanSet(ctx context.Context, s *Server, row map[string]any, i *Item) error {
 	switch {
 	case text(row, "retention") == "":
@@ -79,7 +79,7 @@ func partmanSet(ctx context.Context, s *Server, row map[string]any, i *Item) err
 		i.lose("epoch: %s does not fit to column %s, which is of type %s", epoch, c.name, c.s.columns[c.name])
 		return nil
 	}
-	c.of.unit = "" // a date's midnight is the time that counts
+	c.of.unit = "" // a date means its midnight
 	if i.before(c, wait.plus(length), policyName(lastName(c.table.Name), "retention")) {
 		i.Policy.Action = policyfile.Action{Kind: policyfile.ActionDropPartition}
 		i.lose("pg_partman drops a partition %s after its end, and a policy deletes each row by its own time; with the length of a partition (%s) added, "+

@@ -25,7 +25,7 @@ func ttlIndexText(ctx context.Context, s *Server, body string) ([]Item, error) {
 	return ttlIndexes(ctx, s, rows)
 }
 
-// ttlIndexes makes an item of each row. Its worker deletes where column < now() - so many seconds, each minute.
+// ttlIndexes makes an item of each row. The extension's worker deletes rows with column < now() - seconds, once a minute.
 func ttlIndexes(ctx context.Context, s *Server, rows []map[string]any) (items []Item, err error) {
 	for _, row := range rows {
 		schema, table := text(row, "schema_name"), text(row, "table_name")

@@ -7,20 +7,20 @@ import (
 	"lapse/planner/expression"
 )
 
-// deletion is a DELETE of one table in PostgreSQL's normal form: the rows that meet all conditions.
+// deletion is a DELETE from one table in PostgreSQL's normal form: of the rows that meet all conditions.
 type deletion struct {
 	table      string      // schema.table
-	only       bool        // and not what inherits from it
-	conditions []condition // of the same row, whatever their alias
-	limit      string      // of rows in one run, "" for none
-	key        string      // the column that a part of the statement names its rows by, "" for ctid: it should be unique
-	joined     bool        // with the part of WITH that USING names
+	only       bool        // ONLY: without the tables that inherit from it
+	conditions []condition // all about the same row, under any alias
+	limit      string      // the rows per run, "" for no limit
+	key        string      // the column that identifies rows between parts of the statement, "" for ctid: it should be unique
+	joined     bool        // joined with the part of WITH that USING names
 }
 
 // condition is SQL over the columns of alias.
 type condition struct{ alias, text string }
 
-// refusal says why a statement is not read. It is a panic between the functions of the reader, and nowhere else.
+// refusal says why the reader does not read a statement. The reader's functions panic with it, and the reader recovers it.
 type refusal string
 
 // clause reads the tokens of a statement one by one.
@@ -43,7 +43,7 @@ func (c *clause) next() token {
 	return t
 }
 
-// take goes past these words, if they are next.
+// take skips these words if they follow.
 func (c *clause) take(words ...string) bool {
 	for i, w := range words {
 		if c.at+i >= len(c.tokens) || !c.tokens[c.at+i].is(w) {
@@ -60,7 +60,7 @@ func (c *clause) want(words ...string) {
 	}
 }
 
-// refuse says where the reader does not go on.
+// refuse says where the reader stops.
 func (c *clause) refuse() {
 	panic(refusal("it has a form that import does not know, at: " + c.rest()))
 }
@@ -77,7 +77,7 @@ func (c *clause) rest() string {
 	return rest
 }
 
-// until are the tokens up to one of these words outside brackets, or to the end.
+// until returns the tokens before one of these words outside parentheses, or to the end.
 func (c *clause) until(words ...string) clause {
 	from, depth := c.at, 0
 	for ; c.at < len(c.tokens); c.at++ {
@@ -94,7 +94,7 @@ func (c *clause) until(words ...string) clause {
 	return clause{text: c.text, tokens: c.tokens[from:]}
 }
 
-// brackets are the tokens between ( and its ).
+// brackets returns the tokens inside parentheses.
 func (c *clause) brackets() clause {
 	c.want("(")
 	inner := c.until(")")
@@ -120,7 +120,7 @@ func (c *clause) name() string {
 	return name
 }
 
-// relation is what FROM names: a table, or a part of WITH.
+// relation is a name after FROM: a table, or a part of WITH.
 type relation struct {
 	table string // schema.table; "" for a part of WITH
 	with  string
@@ -128,7 +128,7 @@ type relation struct {
 	only  bool
 }
 
-// relation reads it, up to one of these words.
+// relation reads the name, up to one of these words.
 func (c *clause) relation(ends ...string) (r relation) {
 	r.only = c.take("only")
 	from := c.at
@@ -147,13 +147,13 @@ func (c *clause) relation(ends ...string) (r relation) {
 // selection is a SELECT of one column of one table's rows.
 type selection struct {
 	deletion
-	column string // "" where it is no column
+	column string // "" if it is not a column
 }
 
 // withs are the parts of WITH, by name.
 type withs map[string]clause
 
-// with reads WITH, if it is there.
+// with reads WITH, if it follows.
 func (c *clause) with(outer withs) withs {
 	all := withs{}
 	for name, part := range outer {
@@ -175,7 +175,7 @@ func (c *clause) with(outer withs) withs {
 	}
 }
 
-// afterFrom are the words that may follow a table, or a WHERE.
+// afterFrom are the words that may follow a table or a WHERE clause.
 var afterFrom = []string{
 	"where", "order", "limit", "fetch", "for", "group", "having", "window", "union", "intersect", "except", "offset", "join", "left", "right", "full", "cross",
 	"inner", "natural", "tablesample",
@@ -223,7 +223,7 @@ func (c *clause) selection(outer withs) (s selection) {
 	return s
 }
 
-// limited reads a limit.
+// limited reads a LIMIT.
 func (s *selection) limited(c *clause) {
 	t := c.next()
 	switch limit, isText := t.value(); {
@@ -245,7 +245,7 @@ func (s *selection) limited(c *clause) {
 	s.limit = t.text
 }
 
-// column is the one column that a list of a SELECT has.
+// column reads the only column of a SELECT list.
 func (c *clause) column(alias string) string {
 	if len(c.tokens) < 3 || c.tokens[0].name() != alias || !c.tokens[1].is(".") {
 		return ""

@@ -15,26 +15,26 @@ import (
 	"lapse/schemas"
 )
 
-// Server is the session that tables are looked up in and statements are parsed in. Its settings are pinned. No statement of ours has a name:
-// were somebody's code to run after all, it could prepare another one under it.
+// Server is the session that looks up tables and parses statements. Its settings are pinned. It prepares no named statements, so that a user's
+// code, should it run after all, cannot replace one.
 type Server struct {
 	conn      *pgx.Conn
 	Database  string
 	Login     string
 	superuser bool
 	sees      bool     // what row security hides from others
-	usual     settings // of a session where neither role nor database has set anything
+	usual     settings // the settings of a session for which neither role nor database sets anything
 }
 
-// Timeouts are settings of the session: nobody waits long for a table that is locked.
+// Timeouts are settings of the session, so that nobody waits long for a locked table.
 func Timeouts() map[string]string {
 	return map[string]string{"lock_timeout": "1s", "statement_timeout": "20s"}
 }
 
-// ErrTooOld says that the server cannot parse without running.
+// ErrTooOld says that the server cannot parse a statement without running it.
 var ErrTooOld = errors.New("PostgreSQL 14 or later is needed, which parses a statement as the body of a function")
 
-// NewServer asks who we are.
+// NewServer reads the session's role and settings.
 func NewServer(ctx context.Context, conn *pgx.Conn) (*Server, error) {
 	s := &Server{conn: conn, usual: settings{SearchPath: `"$user", public`, DateStyle: "ISO, MDY", IntervalStyle: "postgres", assumedZone: true}}
 	var version int
@@ -52,7 +52,7 @@ func NewServer(ctx context.Context, conn *pgx.Conn) (*Server, error) {
 	if !s.superuser {
 		return s, nil
 	}
-	// Our session has settings of its own; what the server's files say only a superuser may read.
+	// This session has its own settings; only a superuser may read those in the server's files.
 	rows, err := collect[setting](ctx, conn, `select lower(name), setting from pg_file_settings where applied and setting is not null order by seqno`)
 	if err != nil {
 		return nil, fmt.Errorf("read the server's settings: %w", err)
@@ -63,7 +63,7 @@ func NewServer(ctx context.Context, conn *pgx.Conn) (*Server, error) {
 	return s, nil
 }
 
-// setting is one, as the server's files or a catalog have it.
+// setting is a setting from the server's files or a catalog.
 type setting struct{ Name, Value string }
 
 // queryer is a connection or a transaction.
@@ -84,7 +84,7 @@ func collect[T any](ctx context.Context, q queryer, sql string, args ...any) ([]
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
 }
 
-// undone runs work in a transaction that is rolled back.
+// undone runs work in a transaction and rolls it back.
 func (s *Server) undone(ctx context.Context, work func(tx pgx.Tx) error) error {
 	tx, err := s.conn.Begin(ctx)
 	if err != nil {
@@ -93,15 +93,15 @@ func (s *Server) undone(ctx context.Context, work func(tx pgx.Tx) error) error {
 	return errors.Join(work(tx), tx.Rollback(context.WithoutCancel(ctx)))
 }
 
-// settings are what a statement means depends on.
+// settings are those on which a statement's meaning depends.
 type settings struct {
-	Role                                       string // whose rights it has, and who "$user" in SearchPath is; "" for none
+	Role                                       string // the role that runs the statement and that "$user" in SearchPath means; "" for none
 	SearchPath, Zone, DateStyle, IntervalStyle string
-	assumedZone                                bool     // the server's: neither role nor database has one
-	odd                                        []string // settings under which texts and conditions mean something else
+	assumedZone                                bool     // the zone is the server's: neither role nor database sets one
+	odd                                        []string // settings that change the meaning of texts and conditions
 }
 
-// settingsOf are those of a session of a role in this database.
+// settingsOf returns the settings of a role's session in this database.
 func (s *Server) settingsOf(ctx context.Context, role string) (settings, error) {
 	set := s.usual
 	set.Role = role
@@ -121,7 +121,7 @@ func (s *Server) settingsOf(ctx context.Context, role string) (settings, error) 
 	return set, nil
 }
 
-// set takes one, as pg_db_role_setting and pg_proc have it.
+// set takes one setting in the form of pg_db_role_setting and pg_proc.
 func (s *settings) set(name, value string) {
 	switch strings.ToLower(name) {
 	case "role":
@@ -143,7 +143,7 @@ func (s *settings) set(name, value string) {
 	}
 }
 
-// deviates notes that a setting is, or is no longer, one that we do not parse under.
+// deviates records whether a setting differs from the one under which the importer parses.
 func (s *settings) deviates(name string, odd bool) {
 	s.odd = slices.DeleteFunc(slices.Clone(s.odd), func(other string) bool { return other == name })
 	if odd {
@@ -151,21 +151,21 @@ func (s *settings) deviates(name string, odd bool) {
 	}
 }
 
-// user is the entry of a path that means the role that the statement runs as: of a SECURITY DEFINER function its owner.
+// user returns the search path's entry for the role that runs the statement: for a SECURITY DEFINER function its owner.
 var user = regexp.MustCompile(`(^|,)\s*(?:"\$user"|\$user\b)`)
 
-// path is SearchPath as the role has it.
+// path returns SearchPath for that role.
 func (s *settings) path() string {
 	return user.ReplaceAllString(s.SearchPath, "${1}"+strings.ReplaceAll(schemas.Identifier(s.Role), "$", "$$"))
 }
 
-// body is what PostgreSQL writes of a statement, parsed as in a session with these settings: see the package. problem is for whom the
-// statement is.
+// body returns PostgreSQL's text of a statement that it parsed as in a session with these settings: see the package. problem is for the
+// statement's author.
 func (s *Server) body(ctx context.Context, statement string, set settings) (normal, problem string, err error) {
 	const name = "pg_temp.lapse_import"
 	sql := "create function " + name + "() returns void language sql begin atomic\n" + statement + "\n;end"
 	err = s.undone(ctx, func(tx pgx.Tx) error {
-		// One statement, or PostgreSQL refuses it here, where nothing is looked up.
+		// One statement: PostgreSQL refuses more at this point, before it looks anything up.
 		if _, err := tx.Conn().Prepare(ctx, "", sql); err != nil {
 			return err
 		}
@@ -205,10 +205,10 @@ func (s *Server) body(ctx context.Context, statement string, set settings) (norm
 	return "", "", fmt.Errorf("have a statement parsed: %w", err)
 }
 
-// pinned is what we read under.
+// pinned are the importer's own settings.
 var pinned = settings{SearchPath: "pg_catalog, pg_temp", Zone: "UTC", DateStyle: "ISO, YMD", IntervalStyle: "postgres"}
 
-// assume sets what a statement means depends on, and pins the rest.
+// assume sets the settings on which a statement's meaning depends, and pins the rest.
 func assume(ctx context.Context, tx pgx.Tx, set settings) error {
 	_, err := tx.Exec(ctx, `
 		select pg_catalog.set_config(name, value, true)
@@ -222,7 +222,7 @@ func assume(ctx context.Context, tx pgx.Tx, set settings) error {
 	return nil
 }
 
-// runner runs one statement; for a superuser with the rights of a role that can read and do nothing else, which goes with the transaction.
+// runner runs one statement. For a superuser it uses the rights of a role that can only read; the transaction's rollback removes the role.
 func (s *Server) runner(ctx context.Context, tx pgx.Tx) (run func(sql string) error, err error) {
 	if !s.superuser {
 		return func(sql string) error {

@@ -5,12 +5,12 @@ import "context"
 // Source is a system that lets rows expire.
 type Source struct {
 	Name    string
-	Catalog func(ctx context.Context, s *Server) ([]Item, error)              // what a database has; nil where there is no such catalog in PostgreSQL
-	Text    func(ctx context.Context, s *Server, text string) ([]Item, error) // what a text has
+	Catalog func(ctx context.Context, s *Server) ([]Item, error)              // reads a database; nil if the source has no catalog in PostgreSQL
+	Text    func(ctx context.Context, s *Server, text string) ([]Item, error) // reads a text
 	Parses  bool                                                              // Text needs a server that has the tables; otherwise s is nil
 }
 
-// Sources are all of them.
+// Sources lists all sources.
 func Sources() []Source {
 	return []Source{
 		{Name: "pg_cron", Catalog: cronCatalog, Text: cronText, Parses: true},
@@ -25,7 +25,7 @@ func Sources() []Source {
 	}
 }
 
-// Names are the sources' names.
+// Names returns the sources' names.
 func Names() []string {
 	var names []string
 	for _, s := range Sources() {

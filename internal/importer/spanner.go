@@ -2,8 +2,8 @@ package importer
 
 import "context"
 
-// spannerText reads ROW DELETION POLICY (OLDER_THAN(column, INTERVAL 30 DAY)) of GoogleSQL, and TTL INTERVAL '30 days' ON column of
-// Spanner's PostgreSQL. Both count whole days, as Lapse does.
+// spannerText reads GoogleSQL's ROW DELETION POLICY (OLDER_THAN(column, INTERVAL 30 DAY)) and, from Spanner's PostgreSQL, TTL INTERVAL '30
+// days' ON column. Both count whole days, as Lapse does.
 func spannerText(_ context.Context, _ *Server, text string) (items []Item, err error) {
 	all, err := definitions(text, "ROW DELETION POLICY or TTL INTERVAL", true)
 	if err != nil {

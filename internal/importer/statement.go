@@ -21,7 +21,7 @@ type reader struct {
 	settings
 }
 
-// reasons are why statements that begin so are no policy.
+// reasons say why statements that begin with these words have no policy.
 var reasons = map[string]string{
 	"truncate": "TRUNCATE empties the table whatever its rows' age: a policy deletes what is due",
 	"drop":     "DROP removes a table, or a partition, by its name: a policy with action: drop_partition drops partitions when every row in them is due",
@@ -33,16 +33,16 @@ var reasons = map[string]string{
 	"merge":    "MERGE compares with another table",
 }
 
-// apart are statements that delete nothing.
+// apart are the beginnings of statements that delete nothing.
 var apart = []string{"vacuum", "analyze", "analyse", "reindex", "refresh", "cluster", "notify", "checkpoint", "create", "insert", "copy", "grant", "comment", "listen"}
 
-// around are those around a deletion that say nothing of it.
+// around are statements around a deletion that do not affect it.
 var around = []string{"begin", "start", "commit", "end"}
 
 // harmless are the settings that do not change which rows a statement deletes.
 var harmless = []string{"statement_timeout", "lock_timeout", "work_mem", "maintenance_work_mem", "synchronous_commit", "application_name", "idle_in_transaction_session_timeout", "client_min_messages"}
 
-// statement reads one. It is nil for what says nothing of a deletion.
+// statement reads a statement. It returns nil for one that has nothing to do with a deletion.
 func (r *reader) statement(ctx context.Context, text string) (i *Item, err error) {
 	i = &Item{Text: text}
 	tokens, _ := scan(text)
@@ -92,7 +92,7 @@ func (r *reader) statement(ctx context.Context, text string) (i *Item, err error
 	return i, r.policy(ctx, i, &d)
 }
 
-// setsHarmless reports whether SET is of a setting that does not matter.
+// setsHarmless reports whether SET sets a setting that does not matter.
 func setsHarmless(tokens []token) bool {
 	at := 1
 	if len(tokens) > 1 && (tokens[1].is("local") || tokens[1].is("session")) {
@@ -101,7 +101,7 @@ func setsHarmless(tokens []token) bool {
 	return len(tokens) > at && slices.Contains(harmless, tokens[at].name())
 }
 
-// fleeting says what was read as the moment of the import, and is another at each run of the job.
+// fleeting finds a literal that PostgreSQL read as the time of the import: each run of the job would read another time.
 func fleeting(written []token, normal string) string {
 	for _, t := range written {
 		text, _ := t.value()
@@ -162,7 +162,8 @@ func orElse(text, other string) string {
 	return text
 }
 
-// table finds it, adds to the conditions what its columns imply, and refuses one where the statement deletes other rows than those that meet its conditions.
+// table finds the table and adds what its columns imply to the conditions. It refuses a table whose row security decides which rows the job
+// sees.
 func (r *reader) table(ctx context.Context, i *Item, d *deletion) (t database.Table, fit bool, err error) {
 	err = r.server.undone(ctx, func(tx pgx.Tx) error {
 		var problem string
@@ -195,7 +196,7 @@ func (r *reader) table(ctx context.Context, i *Item, d *deletion) (t database.Ta
 		case d.key != "" && !unique:
 			i.note("the job finds its rows by %s, which no index makes unique: it also deletes rows that share its value with one that is due. The policy deletes those that are due", d.key)
 		}
-		if empty { // no row without a value is equal to one that was found
+		if empty { // a row without a value equals no other row
 			d.conditions = append(d.conditions, condition{"t", "(t." + schemas.Identifier(d.key) + " IS NOT NULL)"})
 		}
 		fit = true
@@ -204,7 +205,7 @@ func (r *reader) table(ctx context.Context, i *Item, d *deletion) (t database.Ta
 	return t, fit, err
 }
 
-// columns are the types of a table's columns.
+// columns returns the types of a table's columns.
 func (s *Server) columns(ctx context.Context, table uint32) (map[string]string, error) {
 	rows, err := collect[struct{ Name, Type string }](ctx, s.conn, `
 		select a.attname::text, format_type(a.atttypid, -1)
@@ -220,7 +221,7 @@ func (s *Server) columns(ctx context.Context, table uint32) (map[string]string, 
 	return types, nil
 }
 
-// when finds the one condition that says when a row goes. What it implies is left out of the rest.
+// when finds the only condition that gives the time at which a row goes. The conditions that it implies are dropped.
 func (s *surroundings) when(conditions []condition) (when *due, rest []condition, problem string) {
 	var present []condition
 	for _, c := range conditions {
@@ -252,7 +253,7 @@ func (s *surroundings) when(conditions []condition) (when *due, rest []condition
 	return when, rest, ""
 }
 
-// unread says why there is no time.
+// unread says why no condition gives a time.
 func unread(conditions []condition) string {
 	for _, c := range conditions {
 		if asksForNow(c) {
@@ -272,7 +273,7 @@ func asksForNow(c condition) bool {
 	})
 }
 
-// computed is when for a time that is no column, such as coalesce(closed_at, created_at).
+// computed is when for a time that is not a column, such as coalesce(closed_at, created_at).
 func (r *reader) computed(ctx context.Context, s *surroundings, table uint32, conditions []condition) (when *due, rest []condition, err error) {
 	for at, c := range conditions {
 		n := parse(c)
@@ -293,7 +294,7 @@ func (r *reader) computed(ctx context.Context, s *surroundings, table uint32, co
 			if !ok {
 				continue
 			}
-			// The time itself must not depend on settings of the session: the job's may be others.
+			// The time itself must not depend on the session's settings, because the job's may differ.
 			e, problem, err := expression.Read(ctx, r.server.conn, table, m.instant(), expression.Instant)
 			if err == nil && problem == "" && e.Immutable {
 				e, problem, err = expression.Read(ctx, r.server.conn, table, d.of.instant(), expression.Instant)
@@ -312,7 +313,7 @@ func (r *reader) computed(ctx context.Context, s *surroundings, table uint32, co
 	return nil, nil, nil
 }
 
-// settingsMatter is what is wrong with what PostgreSQL calls stable.
+// settingsMatter explains the problem with functions that PostgreSQL calls stable.
 const settingsMatter = "what it means depends on the session's time zone or DateStyle"
 
 // in is a node's SQL.
@@ -320,7 +321,7 @@ func (n *node) in(c condition) string {
 	return c.text[n.tokens[0].start:n.tokens[len(n.tokens)-1].end]
 }
 
-// bare is a condition without its alias: logs.status is status. What only looks like a column is refused when it is read.
+// bare removes a condition's alias: logs.status becomes status. Reading it again refuses what only looks like a column.
 func bare(c condition) string {
 	tokens, _ := scan(c.text)
 	var text strings.Builder
@@ -335,7 +336,7 @@ func bare(c condition) string {
 	return text.String() + c.text[at:]
 }
 
-// where has the other conditions read as apply does.
+// where has the other conditions read as apply reads them.
 func (r *reader) where(ctx context.Context, table uint32, conditions []condition) (where, problem string, err error) {
 	if len(conditions) == 0 {
 		return "", "", nil

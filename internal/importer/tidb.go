@@ -5,10 +5,10 @@ import (
 	"regexp"
 )
 
-// tidbHints are the comments that SHOW CREATE TABLE writes TTL in, for MySQL to leave it out.
+// tidbHints are the comments in which SHOW CREATE TABLE writes TTL, so that MySQL ignores it.
 var tidbHints = regexp.MustCompile(`(?s)/\*T!\[ttl\](.*?)\*/`)
 
-// tidbText reads TTL = column + INTERVAL 3 MONTH. A row goes when its column and the interval are past, as with Lapse.
+// tidbText reads TTL = column + INTERVAL 3 MONTH. As with Lapse, a row goes when column plus interval is past.
 func tidbText(_ context.Context, _ *Server, text string) (items []Item, err error) {
 	all, err := definitions(tidbHints.ReplaceAllString(text, "$1"), "TTL", true)
 	if err != nil {
@@ -58,7 +58,7 @@ func orText(t token) string {
 	return t.text
 }
 
-// clipped is what is written from a token on.
+// clipped is the text from a token on.
 func (c *clause) clipped(from int) string {
 	if from >= len(c.tokens) {
 		return ""
@@ -66,7 +66,7 @@ func (c *clause) clipped(from int) string {
 	return c.text[c.tokens[max(0, from-2)].start:c.tokens[len(c.tokens)-1].end]
 }
 
-// every gives a policy a period that somebody wrote.
+// every gives a policy the period that a user wrote.
 func (i *Item) every(text string) {
 	if p, ok := spelled(text); ok && !p.isZero() {
 		i.Policy.Every = p.inDays().interval().String()

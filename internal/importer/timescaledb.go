@@ -8,7 +8,7 @@ import (
 	"lapse/planner/policyfile"
 )
 
-// timescaleCatalog reads the jobs of TimescaleDB that drop chunks, each with its hypertable's column of time.
+// timescaleCatalog reads TimescaleDB's jobs that drop chunks, each with its hypertable's time column.
 func timescaleCatalog(ctx context.Context, s *Server) ([]Item, error) {
 	rows, err := s.rowsOf(ctx, "jobs", `select (to_jsonb(j) || coalesce(to_jsonb(d), '{}'))::text from %[1]s.jobs j
 		left join %[1]s.dimensions d on (d.hypertable_schema, d.hypertable_name, d.dimension_number) = (j.hypertable_schema, j.hypertable_name, 1)
@@ -19,7 +19,7 @@ func timescaleCatalog(ctx context.Context, s *Server) ([]Item, error) {
 	return timescaleJobs(rows), nil
 }
 
-// timescaleText reads them as JSON.
+// timescaleText reads such jobs as JSON.
 func timescaleText(_ context.Context, _ *Server, body string) ([]Item, error) {
 	rows, err := documents(body)
 	if err != nil {
@@ -62,7 +62,7 @@ func timescaleJobs(rows []map[string]any) (items []Item) {
 	return items
 }
 
-// atMost is a period with its months as the most days that they can have.
+// atMost converts a period's months to the largest number of days that they can have.
 func atMost(p period) period {
 	if p.months == 0 {
 		return p
