@@ -41,8 +41,8 @@ build: ## bin/lapse
 	@go build -ldflags "-X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o bin/lapse ./cmd/lapse
 
 .PHONY: release
-release: $(NFPM) ## dist/: programs, packages for Debian and Red Hat, modules, sums; the same bytes for everybody; VERSION=0.1.0
-	@NFPM=$(NFPM) scripts/release $(VERSION:v%=%)
+release: $(NFPM) ## dist/: programs, packages for Debian and Red Hat, bills of materials, sums; the same bytes for everybody; VERSION=0.1.0; SIGN=KEY signs the sums
+	@NFPM=$(NFPM) SIGN=$(SIGN) scripts/release $(VERSION:v%=%)
 
 .PHONY: test
 test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./planner/ RUN=TestDue LAPSE_PG=15,18 narrow it
