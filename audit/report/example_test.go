@@ -87,7 +87,7 @@ func example() *report.Report {
 			Versions: []report.VersionDeleted{{Version: 3, ByRow: 2100, Cascaded: 300}, {Version: 4, ByRow: 3000, Cascaded: 400}},
 		},
 		Timeliness: told(3, inTime, report.Lateness{Over: one(60), UpTo: one(300)}, report.Lateness{Over: one(365 * 86400)},
-			report.LateRows{UpTo: one(60), Rows: 4000}, report.LateRows{UpTo: one(300), Rows: 1000}, report.LateRows{UpTo: one(86400), Rows: 97}, report.LateRows{Rows: 3}),
+			report.LateRows{UpTo: one(60), Rows: 4000}, report.LateRows{Over: one(60), UpTo: one(300), Rows: 1000}, report.LateRows{Over: one(43200), UpTo: one(86400), Rows: 97}, report.LateRows{Over: one(365 * 86400), Rows: 3}),
 		Users: report.Users{
 			Deleted: n(41), Truncates: n(0), Moves: n(0), Unverified: n(0), Due: no(report.UsersNotJudged), NotDue: no(report.UsersNotJudged), Held: no(report.KeysNotInLog),
 		},

@@ -25,8 +25,9 @@ type Timeliness struct {
 	OldestPresent Lateness `json:"oldest_present"`
 }
 
-// LateRows are rows that went so late: more than the step before, and up to this one.
+// LateRows are rows that went so late. Steps without a row are left out.
 type LateRows struct {
+	Over *int64 `json:"over_seconds"`  // null: no lower bound
 	UpTo *int64 `json:"up_to_seconds"` // null: later than all steps
 	Rows int64  `json:"rows"`
 }
@@ -104,7 +105,7 @@ func (c *Count) timeliness(p *policy, r *Policy) Timeliness {
 			rows += all.early
 		}
 		if rows > 0 {
-			t.Steps = append(t.Steps, LateRows{stepUpTo(i), rows})
+			t.Steps = append(t.Steps, LateRows{stepOver(i), stepUpTo(i), rows})
 		}
 	}
 	t.Other = r.Deleted.Rows + r.Deleted.Soft - t.Rows

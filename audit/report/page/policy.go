@@ -42,14 +42,17 @@ func (m *maker) policy(i int) Section {
 	s.table(Table{Name: "policy-timeliness", Caption: "How long after their due time rows went, and what others did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
 	steps := at.in("timeliness", "steps")
 	s.table(Table{
-		Name: "policy-lateness", Caption: "Rows that it deleted, by how late after their due time they went", Columns: []Column{{"later than the line above, and up to", true}, {"rows", true}},
+		Name: "policy-lateness", Caption: "Rows that it deleted, by how late after their due time they went", Columns: []Column{{"over", true}, {"up to", true}, {"rows", true}},
 		Rows: rows(p.Timeliness.Steps, func(j int, x *report.LateRows) []Cell {
-			upTo := Cell{Text: "later than that"}
-			if x.UpTo != nil {
-				upTo = seconds(report.Number(*x.UpTo), "")
-				upTo.From = string(steps.in(j, "up_to_seconds"))
+			bound := func(s *int64, from place) Cell {
+				if s == nil {
+					return Cell{Text: "–"}
+				}
+				c := seconds(report.Number(*s), "")
+				c.From = string(from)
+				return c
 			}
-			return []Cell{upTo, count(x.Rows, steps.in(j, "rows"))}
+			return []Cell{bound(x.Over, steps.in(j, "over_seconds")), bound(x.UpTo, steps.in(j, "up_to_seconds")), count(x.Rows, steps.in(j, "rows"))}
 		}),
 	})
 	s.changes(p, at)
