@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -27,7 +26,7 @@ func (d drawn) transactionRecord() []byte {
 		}
 	}
 	tx := d.tx()
-	tx.Origin = strings.Trim(tx.Origin, "\"\\\n\x00\xe9\xff\xfe")
+	tx.Origin = d.maybe("node-2")
 	c := newTransactionContents(tx, account, []Verdict{Match, Mismatch, Unclaimed}[d.IntN(3)])[0].(*TransactionContent)
 	if d.IntN(2) == 0 {
 		c.Rows = &RowsRoot{Epoch: "2026-11", Count: d.Uint64(), First: d.Uint32(), Root: []byte("root")}
