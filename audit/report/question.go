@@ -43,7 +43,6 @@ const longestPeriod = 20 * 366 * 24 * time.Hour
 type clock struct {
 	now     time.Time // of the last heartbeat
 	behind  bool      // it was earlier than one before it
-	rewound bool      // no heartbeat came since a rewind: those of the database as it was restored may be read again
 	setBack int64
 	limits  []limit // in the order of their leaves
 }
@@ -66,9 +65,6 @@ const (
 func (c *clock) place(leaf int64, r *evidence.LogRecord) (at time.Time, misdated bool) {
 	if r == nil {
 		return c.now, false
-	}
-	if m, is := r.Content.(*evidence.MarkerContent); is && m.Marker.Op == evidence.Rewind {
-		c.rewound = true
 	}
 	if r.Heartbeat != nil {
 		c.beat(r.Heartbeat.At)
@@ -93,10 +89,10 @@ func (c *clock) place(leaf int64, r *evidence.LogRecord) (at time.Time, misdated
 
 func (c *clock) beat(t time.Time) {
 	behind := t.Before(c.now.Add(-nearCommits))
-	if behind && !c.behind && !c.rewound {
+	if behind && !c.behind {
 		c.setBack++
 	}
-	c.behind, c.rewound = behind, false
+	c.behind = behind
 	if t.After(c.now) || t.Before(c.now.Add(-nearClock)) {
 		c.now, c.behind = t, false
 	}

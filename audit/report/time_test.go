@@ -31,20 +31,6 @@ func TestARewindSaysWhatCameBackAndWhatWasDeletedSince(t *testing.T) {
 	}
 }
 
-// An auditor reads once more what the restored database has of the time before the backup. Nobody has set a clock back.
-func TestARewindIsNoClockThatWasSetBack(t *testing.T) {
-	t.Parallel()
-	l := quiet(t)
-	l.beat(minute(10)).beat(minute(100))
-	from, to := l.reach(), l.reach()
-	l.history = 2
-	l.add("rewind", fmt.Sprintf(`"at":%q,"reason":"accepted","from":%s,"to":%s,"ancestry":[]`, text(minute(105)), from, to))
-	l.beat(minute(20)).beat(minute(21)).beat(minute(110)).beat(minute(200))
-	if r := l.must(minute(5), minute(150)); r.Coverage.SetBack != 0 || r.Rewinds.Len() != 1 {
-		t.Errorf("%d times set back, %d rewinds", r.Coverage.SetBack, r.Rewinds.Len())
-	}
-}
-
 // A session that chooses the time of its commits does not choose the period that they are reported in.
 func TestAMisdatedTransactionCountsWhereItIs(t *testing.T) {
 	t.Parallel()
