@@ -14,10 +14,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Fault is the first place of a folder where it is not what the log's key has signed.
+// Fault is the first place at which a folder differs from what the log's key has signed.
 type Fault struct {
-	File string // of the folder
-	Leaf int64  // the first leaf that is concerned; -1: none, or all
+	File string // the file's name in the folder
+	Leaf int64  // the first leaf concerned; -1 for none or all
 	What string
 }
 
@@ -32,43 +32,43 @@ func fault(file string, leaf int64, format string, args ...any) *Fault {
 	return &Fault{file, leaf, fmt.Sprintf(format, args...)}
 }
 
-// Folder is an export, to be verified.
+// Folder is an export to verify.
 type Folder struct {
 	Files    fs.FS
 	Verifier note.Verifier
-	// Known are checkpoints that the reader has from elsewhere: the folder's log must be one that grew from each.
+	// Known are checkpoints that the reader has from another source: the folder's log must have grown from each.
 	Known [][]byte
-	// From is a leaf before which the entries are taken as they were, where Known has a checkpoint of more leaves: the tree is held against
-	// that. It counts from the beginning of the leaf's tile.
+	// From is a leaf. The entries before it are not verified, if Known has a checkpoint with more leaves: the tree must agree with that
+	// one. From counts from the beginning of the leaf's tile.
 	From int64
-	// Witnesses are those whose cosignatures are verified: Quorum of them must have cosigned some checkpoint of the folder.
+	// Witnesses are those whose cosignatures are verified: Quorum of them must have cosigned some checkpoint in the folder.
 	Witnesses []*Witness
 	Quorum    int
-	// Entry is called with every entry, in order, before its tile is verified: what it says counts only if Verify finds nothing.
+	// Entry is called with every entry, in order, before the entry's tile is verified: its results are valid only if Verify finds nothing.
 	Entry func(leaf int64, entry []byte) error
-	// Progress is called now and then.
+	// Progress is called from time to time.
 	Progress func(done, size int64)
-	// Growing says that Files are Published: a tile that is not full may be beside others of its place, or in the full one alone.
+	// Growing says that a Published writes Files: a partial tile may exist next to others of its place, or only as part of the full tile.
 	Growing bool
 }
 
-// Verified is a folder in which nothing was found.
+// Verified is the result for a folder without faults.
 type Verified struct {
 	Checkpoint
-	Former int // checkpoints before the newest that fit the same tree
-	Known  int // the same of Folder.Known
-	// Seen is what each of Folder.Witnesses has cosigned last, in their order.
+	Former int // the earlier checkpoints that fit the tree
+	Known  int // those of Folder.Known that fit the tree
+	// Seen is the last checkpoint that each of Folder.Witnesses has cosigned, in their order.
 	Seen []Seen
-	// Cosigned is how many leaves the newest checkpoint has that the quorum has cosigned; 0 without a quorum.
+	// Cosigned is the number of leaves of the newest checkpoint that the quorum has cosigned; 0 without a quorum.
 	Cosigned int64
-	// By is the key that has signed the newest: the reader's, or one that follows it or that it follows.
+	// By is the key that signed the newest checkpoint: the reader's key, its predecessor or its successor.
 	By note.Verifier
-	// Signed is the newest as it was read.
+	// Signed is the newest checkpoint's note as read.
 	Signed []byte
 }
 
-// Verify reads the whole folder once, in memory that does not grow with it, and makes every tree of it again from the entries
-// alone. Its error is a *Fault where the folder is not what the key has signed.
+// Verify reads the whole folder once, in memory that does not grow with it, and computes every tree from the entries alone. It returns
+// a *Fault if the folder is not what the key has signed.
 func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
 	signed, err := f.read(CheckpointFile, -1)
 	if err != nil {
@@ -110,10 +110,10 @@ func (f *Folder) Verify(ctx context.Context) (*Verified, error) {
 	return &Verified{*newest, v.former.fit, v.known.fit, seen.of, seen.cosigned, by, signed}, err
 }
 
-// largestFile is what the entries beside a full tile have at most, each after its length in two bytes. No tile is larger, and no checkpoint.
+// largestFile is the largest size of a full tile's entries, each after its length in two bytes. No tile and no checkpoint is larger.
 const largestFile = torchwood.TileWidth * (2 + maxEntry)
 
-// read reads a file of the folder, and no more of one that is too large for any: somebody who made the folder may mean to fill the memory.
+// read reads a file of the folder. It stops at the size limit: its maker may intend to exhaust the memory.
 func (f *Folder) read(name string, leaf int64) ([]byte, error) {
 	file, err := f.Files.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +122,7 @@ func (f *Folder) read(name string, leaf int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	content, err := io.ReadAll(io.LimitReader(file, largestFile+1))
 	if err == nil && len(content) > largestFile {
 		err = fault(name, leaf, "it is larger than any file of a tree")
@@ -130,7 +130,7 @@ func (f *Folder) read(name string, leaf int64) ([]byte, error) {
 	return content, err
 }
 
-// others looks for files among the tiles that the checkpoint's tree does not have.
+// others looks among the tiles for files that the checkpoint's tree does not have.
 func (f *Folder) others(size int64) error {
 	return fs.WalkDir(f.Files, "tile", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -147,13 +147,13 @@ func (f *Folder) others(size int64) error {
 	})
 }
 
-// isTileOf reports whether a tree of that size is published with this tile, entries included.
+// isTileOf reports whether a tree of that size, when published, has this tile, including entries.
 func isTileOf(t tlog.Tile, size int64) bool {
-	n := size >> (torchwood.TileHeight * max(t.L, 0)) // hashes of the level
+	n := size >> (torchwood.TileHeight * max(t.L, 0)) // the number of hashes of the level
 	return t.W == int(min(n-t.N*torchwood.TileWidth, torchwood.TileWidth))
 }
 
-// tileOf is the tile of a tree of that size at a place; ok is false if the tree has none there.
+// tileOf returns the tile at a place in a tree of that size; ok is false if the tree has none there.
 func tileOf(l int, n, size int64) (t tlog.Tile, ok bool) {
 	width := min(size>>(torchwood.TileHeight*l)-n*torchwood.TileWidth, torchwood.TileWidth)
 	return tlog.Tile{H: torchwood.TileHeight, L: l, N: n, W: int(width)}, width > 0
@@ -187,12 +187,12 @@ func (f *Folder) stored(t tlog.Tile) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// firstLeaf is the first leaf under a tile's i-th hash.
+// firstLeaf returns the first leaf under a tile's i-th hash.
 func firstLeaf(t tlog.Tile, i int) int64 {
 	return (t.N*torchwood.TileWidth + int64(i)) << (torchwood.TileHeight * t.L)
 }
 
-// bundle reads the entries beside a tile of level 0.
+// bundle reads the entries of a tile of level 0.
 func (f *Folder) bundle(t tlog.Tile) ([]byte, error) {
 	content, err := f.tile(bundleAt(t), firstLeaf(t, 0))
 	if err != nil || !f.Growing {
@@ -201,13 +201,13 @@ func (f *Folder) bundle(t tlog.Tile) ([]byte, error) {
 	rest := content
 	for range t.W {
 		if _, rest, err = torchwood.ReadTileEntry(rest); err != nil {
-			return content, nil //nolint:nilerr // who hashes the entries says which one is not there
+			return content, nil //nolint:nilerr // hash reports the missing entry
 		}
 	}
 	return content[:len(content)-len(rest)], nil
 }
 
-// tile reads a tile's file; of one that is not full, and is there no more, the full one's.
+// tile reads a tile's file. If a partial tile no longer exists, it reads the full one.
 func (f *Folder) tile(t tlog.Tile, leaf int64) ([]byte, error) {
 	content, err := f.read(torchwood.TilePath(t), leaf)
 	var missing *Fault
@@ -221,17 +221,17 @@ func (f *Folder) tile(t tlog.Tile, leaf int64) ([]byte, error) {
 	return content, err
 }
 
-// IsTree reports whether a file of the folder, by its name with slashes, is one of the tree's.
+// IsTree reports whether a file of the folder, by its slash-separated name, belongs to the tree.
 func IsTree(name string) bool {
 	return name == CheckpointFile || name == FormerFile || strings.HasPrefix(path.Clean(name), "tile/")
 }
 
-// underItsKeys is the folder with all keys that its log is under, where the reader's alone does not verify its newest checkpoint, or not its
-// first one. The entries are read for them; that they are the tree's is verified after that, as it is of all.
+// underItsKeys returns the folder with all keys of its log, if the reader's key alone does not verify the newest checkpoint or the first one.
+// To find the keys it reads the entries; like all entries, they are verified later.
 func (f *Folder) underItsKeys(ctx context.Context, signed []byte) (*Folder, error) {
 	newest, err := Peek(signed)
 	if err != nil || f.oneKey(signed) {
-		return f, nil //nolint:nilerr // opening it says so
+		return f, nil //nolint:nilerr // opening the checkpoint reports it
 	}
 	keys := &Succession{Verifier: f.Verifier}
 	for n := int64(0); ; n++ {
@@ -258,10 +258,10 @@ func (f *Folder) underItsKeys(ctx context.Context, signed []byte) (*Folder, erro
 	return &under, nil
 }
 
-// errUnread says that entries cannot be read: who makes the tree says where, unless the checkpoint that has so many leaves is nobody's.
+// errUnread stops the search for keys at unreadable entries. Verify reports them later, if the checkpoint has a valid signature.
 var errUnread = errors.New("unread")
 
-// keysIn takes the changes of the key in the entries beside a tile.
+// keysIn takes the changes of key in a tile's entries.
 func (f *Folder) keysIn(t tlog.Tile, keys *Succession) error {
 	rest, err := f.bundle(t)
 	if err != nil {
@@ -289,7 +289,7 @@ func (f *Folder) keysIn(t tlog.Tile, keys *Succession) error {
 	return nil
 }
 
-// oneKey reports whether the reader's key verifies the newest checkpoint and the first one: then there was no other.
+// oneKey reports whether the reader's key verifies both the newest checkpoint and the first one: then the log has no other key.
 func (f *Folder) oneKey(signed []byte) bool {
 	if _, err := Open(signed, f.Verifier); err != nil {
 		return false
@@ -297,5 +297,5 @@ func (f *Folder) oneKey(signed []byte) bool {
 	first := former{}
 	err := first.open(f, newSeen(nil, 0))
 	defer first.close()
-	return err == nil || first.stop == nil // without the file, which is found missing later, there is nothing to compare
+	return err == nil || first.stop == nil // without the file there is nothing to compare; Verify reports it later
 }

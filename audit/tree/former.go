@@ -13,25 +13,25 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// former are checkpoints of smaller trees, in the order of their sizes: each must be of the tree that there was at its size.
+// former compares checkpoints of smaller trees, in the order of their sizes, with the tree at that size.
 type former struct {
-	file string                              // that a fault is of
-	next func() (*Checkpoint, string, error) // io.EOF after the last; the text says where it is
+	file string                              // the file that faults name
+	next func() (*Checkpoint, string, error) // io.EOF after the last; the text is its place
 	stop func() error
 
 	ahead *Checkpoint
 	place string
-	fit   int   // that were compared
-	size  int64 // of the last of them
+	fit   int   // the number of compared checkpoints
+	size  int64 // the last one's size
 
-	from    int64 // those of the folder that have no more leaves are passed over
-	largest int64 // leaves that one of the reader's has
+	from    int64 // skip the folder's checkpoints with at most so many leaves
+	largest int64 // the size of the reader's largest checkpoint
 }
 
-// longestLine bounds a line of FormerFile: a note with all the witnesses that anybody has.
+// longestLine bounds a line of FormerFile: a note with more cosignatures than any log has.
 const longestLine = 1 << 20
 
-// open reads the folder's own.
+// open reads the folder's former checkpoints.
 func (c *former) open(f *Folder, by *seen) error {
 	file, err := f.Files.Open(FormerFile)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *former) open(f *Folder, by *seen) error {
 	return c.advance()
 }
 
-// passes reports whether a line is one that was compared before. Its cosignatures count all the same, where somebody wants them.
+// passes reports whether to skip a line because a former verification compared it. With witnesses it skips none: their cosignatures count.
 func (c *former) passes(line []byte, by *seen) bool {
 	if c.from == 0 {
 		return false
@@ -87,7 +87,7 @@ func peekLine(line []byte) (*Checkpoint, error) {
 	return Peek([]byte(j.Note))
 }
 
-// openAny verifies a signed note by a key or, where the log's keys are at hand, by any of those; by is the key.
+// openAny verifies a signed note with a key or, if the log's keys are available, with any of them; by is the key.
 func openAny(signed []byte, verifier note.Verifier, key *Key) (c *Checkpoint, by note.Verifier, err error) {
 	if c, err = Open(signed, verifier); err == nil {
 		return c, verifier, nil
@@ -99,7 +99,7 @@ func openAny(signed []byte, verifier note.Verifier, key *Key) (c *Checkpoint, by
 	return nil, nil, err
 }
 
-// list reads those that the reader has.
+// list reads the reader's checkpoints.
 func (c *former) list(f *Folder, newest *Checkpoint, key *Key) error {
 	var all []*Checkpoint
 	for _, signed := range f.Known {
@@ -151,7 +151,7 @@ func (c *former) reached(e *edge) error {
 	return nil
 }
 
-// compare compares the next one with the root of the tree of its size.
+// compare compares the next checkpoint with the root of the tree of its size.
 func (c *former) compare(root tlog.Hash) error {
 	if c.ahead.Root != root {
 		return fault(c.file, c.size, "%s signs another tree of %d records: the key has signed two logs, or these "+
@@ -161,7 +161,7 @@ func (c *former) compare(root tlog.Hash) error {
 	return c.advance()
 }
 
-// end finds checkpoints that no tree of the folder has come to.
+// end reports checkpoints that are larger than the folder's tree.
 func (c *former) end(newest *Checkpoint) error {
 	if c.ahead == nil {
 		return nil
@@ -171,11 +171,11 @@ func (c *former) end(newest *Checkpoint) error {
 
 func (c *former) close() {
 	if c.stop != nil {
-		_ = c.stop() // it was only read
+		_ = c.stop() // opened for reading only
 	}
 }
 
-// ReadNotes reads signed notes from a file that somebody keeps: one note, or lines as FormerFile has them.
+// ReadNotes reads signed notes from a file that the reader has kept: a single note, or lines like those of FormerFile.
 func ReadNotes(from io.Reader) (notes [][]byte, err error) {
 	content, err := io.ReadAll(io.LimitReader(from, longestNotes+1))
 	switch {
@@ -196,5 +196,5 @@ func ReadNotes(from io.Reader) (notes [][]byte, err error) {
 	return notes, nil
 }
 
-// longestNotes bounds what a person keeps: of a year's checkpoints.
+// longestNotes bounds such a file: a year's checkpoints are smaller.
 const longestNotes = 1 << 30

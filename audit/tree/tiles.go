@@ -8,14 +8,14 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// tiles cuts a tree into tiles of tlog-tiles as its leaves come, bottom-up. It remembers a tile of each level.
+// tiles builds the tiles of tlog-tiles bottom-up while leaves arrive. It keeps one tile of each level in memory.
 type tiles struct {
 	edge   edge
 	levels []level
-	done   func(t tlog.Tile, hashes []tlog.Hash) error // a tile is full, or the tree has ended
+	done   func(t tlog.Tile, hashes []tlog.Hash) error // called when a tile is full, and at the tree's end
 }
 
-// level is the hashes of the tile of a level that is not full yet, and its number.
+// level holds the hashes of a level's partial tile, and the tile's number.
 type level struct {
 	number int64
 	hashes []tlog.Hash
@@ -44,7 +44,7 @@ func (t *tiles) put(l int, h tlog.Hash) error {
 	return t.put(l+1, root)
 }
 
-// end hands over the tiles that are not full.
+// end passes the partial tiles to done.
 func (t *tiles) end() error {
 	for l := range t.levels {
 		at := &t.levels[l]
@@ -58,7 +58,7 @@ func (t *tiles) end() error {
 	return nil
 }
 
-// resume goes on with the tree of a checkpoint, as its files have it, and returns the entries beside the tile of level 0 that is not full.
+// resume continues the tree of a checkpoint from its files. It returns the entries of the partial tile of level 0.
 func (t *tiles) resume(files *Folder, of *Checkpoint) (bundle []byte, err error) {
 	if err := t.begin(files, of.Size, of.Size); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (t *tiles) resume(files *Folder, of *Checkpoint) (bundle []byte, err error)
 	return nil, nil
 }
 
-// begin takes the tree of a size as the files of a tree have it that is as large or larger. Nothing of it is verified.
+// begin loads the tree of a size from the files of a tree that is at least as large. It verifies nothing.
 func (t *tiles) begin(files *Folder, size, of int64) error {
 	t.edge.size = size
 	for l := 0; size>>(torchwood.TileHeight*l) > 0; l++ {
@@ -98,7 +98,7 @@ func (t *tiles) begin(files *Folder, size, of int64) error {
 	return nil
 }
 
-// rootOf is the root of a subtree with these leaves.
+// rootOf computes the root of a subtree with these leaves.
 func rootOf(hashes []tlog.Hash) tlog.Hash {
 	var e edge
 	for _, h := range hashes {
@@ -107,7 +107,7 @@ func rootOf(hashes []tlog.Hash) tlog.Hash {
 	return e.root()
 }
 
-// bytesOf is a tile as it is in its file.
+// bytesOf returns the content of a tile's file.
 func bytesOf(hashes []tlog.Hash) []byte {
 	b := make([]byte, 0, len(hashes)*tlog.HashSize)
 	for i := range hashes {
@@ -116,5 +116,5 @@ func bytesOf(hashes []tlog.Hash) []byte {
 	return b
 }
 
-// bundleAt is the entries beside a tile of level 0.
+// bundleAt returns the entries' tile for a tile of level 0.
 func bundleAt(t tlog.Tile) tlog.Tile { return tlog.Tile{H: t.H, L: -1, N: t.N, W: t.W} }

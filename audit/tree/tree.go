@@ -9,31 +9,31 @@ import (
 	"lapse/schemas"
 )
 
-// Tree is the log's tree while it grows. Its memory does not grow with it. It is for one goroutine.
+// Tree is the log's growing tree, in memory that does not grow with it. It is for one goroutine.
 type Tree struct {
-	key   *Key // that the log is under; nil: it is not at hand
-	ring  *Key // the newest
+	key   *Key // the log's key; nil if it is not available
+	ring  *Key // the newest key
 	edge  edge
 	link  link
 	spans []*Span
 
-	newest tlog.Hash // of the leaf that was added last
+	newest tlog.Hash // the last leaf's hash
 	handed string    // see HandedTo
 }
 
-// New is the empty tree of a log. For somebody who has no key, key is nil: the leaves have no links then, and it goes by their indexes.
+// New is the empty tree of a log. key is nil for a reader without the key: the leaves then have no links, and only their indexes count.
 func New(key *Key) *Tree { return &Tree{key: key, ring: key} }
 
-// Within is a tree that has so many leaves, for somebody without a key who tells the leaves after them from other records. Its root means
-// nothing.
+// Within is a tree with so many leaves, for a reader without the key that must tell the following leaves from other records. Its root is
+// meaningless.
 func Within(size int64) *Tree {
 	return &Tree{edge: edge{size, make([]tlog.Hash, bits.OnesCount64(uint64(size)))}}
 }
 
-// Size is how many leaves it has.
+// Size is the number of leaves.
 func (t *Tree) Size() int64 { return t.edge.size }
 
-// Next is the leaf that a record with this value would be. The tree does not have it before Add.
+// Next returns the leaf for a record with this value. Only Add adds it to the tree.
 func (t *Tree) Next(value []byte) Leaf {
 	hash := tlog.RecordHash(Entry(value))
 	l := Leaf{Index: t.edge.size, hash: hash}
@@ -56,18 +56,18 @@ func (t *Tree) Next(value []byte) Leaf {
 	return l
 }
 
-// Add appends what Next returned.
+// Add appends a leaf from Next.
 func (t *Tree) Add(l Leaf) {
 	t.edge.add(l.hash, t.spans...)
 	t.link, t.newest, t.key = l.link, l.hash, l.key
 	t.handed = cmp.Or(t.handed, l.handed)
 }
 
-// HandedTo is the public key that the log was handed over to, where that key is not at hand: nothing may follow by the key that was. Else it
-// is empty.
+// HandedTo is the public key to which the log was handed over, if that key is not available; otherwise empty. The former key may not sign
+// anything after that.
 func (t *Tree) HandedTo() string { return t.handed }
 
-// Follows adds a record of the topic if it is the next leaf of this very chain, and reports whether it is.
+// Follows adds a record if it is the next leaf of this chain, and reports whether it is.
 func (t *Tree) Follows(r *schemas.Record) bool {
 	if index, ok := IndexOf(r); !ok || index != t.edge.size {
 		return false

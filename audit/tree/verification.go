@@ -7,7 +7,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// verification is a folder that is read: its trees are made again from the entries, and each file is compared with what it should be.
+// verification reads a folder. It computes the folder's trees from the entries, and compares each file with what it should be.
 type verification struct {
 	*Folder
 	newest *Checkpoint
@@ -30,8 +30,8 @@ func (v *verification) open() error {
 	return v.former.open(v.Folder, v.seen)
 }
 
-// skip takes the tree up to the leaf that the entries are read from as the tiles have it. That they are the log's, the checkpoint shows that the
-// reader has of more leaves. Those of fewer are compared with the tiles below the newest one.
+// skip loads the tree at leaf from, where reading begins, from the tiles. A larger checkpoint of the reader's shows that these tiles are the
+// log's. skip compares the reader's smaller checkpoints with the tiles below the newest tree.
 func (v *verification) skip() error {
 	if v.from == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (v *verification) entries(ctx context.Context) error {
 	}
 }
 
-// readBundle reads the entries beside a tile of level 0, and holds them against the tile and the one above it.
+// readBundle reads the entries of a tile of level 0, and compares them with the tile and with the one above it.
 func (v *verification) readBundle(t tlog.Tile) error {
 	bundle, err := v.bundle(t)
 	if err != nil {
@@ -126,7 +126,7 @@ func (v *verification) readBundle(t tlog.Tile) error {
 	return nil
 }
 
-// hash is the hashes of the entries beside a tile, up to the first that is not there or that is refused.
+// hash computes the hashes of a tile's entries, up to the first one that is missing or refused.
 func (v *verification) hash(t tlog.Tile, rest []byte) (hashes []tlog.Hash, err error) {
 	name := torchwood.TilePath(bundleAt(t))
 	for i := range t.W {
@@ -148,7 +148,7 @@ func (v *verification) hash(t tlog.Tile, rest []byte) (hashes []tlog.Hash, err e
 	return hashes, nil
 }
 
-// differs is the fault where entries come to other hashes than their tile has; nil if the hashes that there are are the same.
+// differs compares a tile's hashes with those of its entries, as far as these go, and returns the fault; nil if they are equal.
 func (v *verification) differs(t tlog.Tile, hashes []tlog.Hash) error {
 	stored, err := v.stored(t)
 	if err != nil {
@@ -162,7 +162,7 @@ func (v *verification) differs(t tlog.Tile, hashes []tlog.Hash) error {
 	return nil
 }
 
-// differsAbove is the fault where a whole tile of level 0 is not what the tile above it has.
+// differsAbove returns the fault if a full tile of level 0 does not match the tile above it.
 func (v *verification) differsAbove(parent, t tlog.Tile, root tlog.Hash) error {
 	stored, err := v.stored(parent)
 	if err != nil {
@@ -174,7 +174,7 @@ func (v *verification) differsAbove(parent, t tlog.Tile, root tlog.Hash) error {
 	return v.blame(parent, made, stored, i)
 }
 
-// compare holds a tile above level 0 against what the tiles below it come to.
+// compare compares a tile above level 0 with the tiles below it.
 func (v *verification) compare(t tlog.Tile, hashes []tlog.Hash) error {
 	if t.L == 0 {
 		return nil // readBundle has done it
@@ -182,8 +182,8 @@ func (v *verification) compare(t tlog.Tile, hashes []tlog.Hash) error {
 	return v.differs(t, hashes)
 }
 
-// blame says which file is not the log's where a tile and what is below it differ from their i-th hash on: the one that does not come to
-// what the tree above them says.
+// blame decides which file is wrong when a tile and the tiles below it differ from the i-th hash on: the one that does not agree with the tree
+// above them.
 func (v *verification) blame(t tlog.Tile, made, stored []tlog.Hash, i int) error {
 	tile, leaf := torchwood.TilePath(t), firstLeaf(t, i)
 	makes, stores := v.above(t, made), v.above(t, stored)
@@ -205,7 +205,7 @@ func (v *verification) blame(t tlog.Tile, made, stored []tlog.Hash, i int) error
 	}
 }
 
-// above reports whether the tree above a tile, as far as it can be told, has the tile with these hashes.
+// above reports whether the tree above a tile, as far as it can be computed, has the tile with these hashes.
 func (v *verification) above(t tlog.Tile, hashes []tlog.Hash) bool {
 	if len(hashes) != t.W {
 		return false
@@ -222,7 +222,7 @@ func (v *verification) above(t tlog.Tile, hashes []tlog.Hash) bool {
 	return err == nil && root == v.newest.Root
 }
 
-// rootWith is the tree's root as the tiles that are not full have it, one of them with other hashes.
+// rootWith computes the tree's root from the partial tiles, with other hashes for one of them.
 func (v *verification) rootWith(other tlog.Tile, hashes []tlog.Hash) (tlog.Hash, error) {
 	var all edge
 	for l := topLevel(v.newest.Size); l >= 0; l-- {
@@ -246,7 +246,7 @@ func (v *verification) rootWith(other tlog.Tile, hashes []tlog.Hash) (tlog.Hash,
 	return all.root(), nil
 }
 
-// end compares the tiles that are not full, the root, and what is left of the other checkpoints.
+// end compares the partial tiles, the root, and the remaining checkpoints.
 func (v *verification) end() error {
 	if err := v.tiles.end(); err != nil {
 		return err
