@@ -7,20 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// Declared is what the people who run the database say of copies that Lapse cannot see: for how long they are kept. Nobody measures it. An
-// auditor's first heartbeat has it, as its lapse.yaml says, so that the log has it from then on.
+// Declared says for how long copies that Lapse cannot see are kept, as declared by those who run the database. Nothing measures it. An auditor's
+// first heartbeat copies it from lapse.yaml, so that the log has it from then on.
 type Declared struct {
-	Stated     bool   `json:"-"`                     // the heartbeat says something of it, if only that nothing is declared
-	WALArchive string `json:"wal_archive,omitempty"` // "" for nothing
+	Stated     bool   `json:"-"`                     // the heartbeat has a declaration, even an empty one
+	WALArchive string `json:"wal_archive,omitempty"` // "" if not declared
 	Backups    string `json:"backups,omitempty"`
 }
 
-// MaxDeclared is how many characters each text has at most.
+// MaxDeclared is the largest number of characters of each text.
 const MaxDeclared = 200
 
-// Text is what the column has: JSON in ASCII, which is the same in a database of any encoding.
+// Text is the column's content: JSON in ASCII, which is the same in any database encoding.
 func (d *Declared) Text() string {
-	plain, _ := json.Marshal(d) // two texts
+	plain, _ := json.Marshal(d) // two texts: no error is possible
 	var ascii strings.Builder
 	for _, r := range string(plain) {
 		switch {
@@ -36,7 +36,7 @@ func (d *Declared) Text() string {
 	return ascii.String()
 }
 
-// parseDeclared reads the column. Who has the auditor's login can write anything there: what cannot be read declares nothing.
+// parseDeclared parses the column. Anyone with the auditor's login can write anything there: what cannot be parsed declares nothing.
 func parseDeclared(text string) Declared {
 	d := Declared{}
 	if json.Unmarshal([]byte(text), &d) != nil {

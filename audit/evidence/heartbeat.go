@@ -9,8 +9,8 @@ import (
 	"lapse/schemas"
 )
 
-// Heartbeat is a row of lapse.heartbeat: the auditor was here. Each names the one before, so that one that was never sent
-// is missed, and the server that it was written on, so that two copies of one database can be told apart.
+// Heartbeat is a row of lapse.heartbeat, which shows that the auditor was at work. Each heartbeat names the previous one, so that a missing one is
+// noticed, and the server that wrote it, so that two copies of one database can be told apart.
 type Heartbeat struct {
 	Nonce       uuid.UUID
 	Former      uuid.UUID // zero for the first
@@ -18,13 +18,13 @@ type Heartbeat struct {
 	History     schemas.History
 	Timeline    schemas.Timeline
 	ServerStart time.Time
-	// LookedAt is a position before the check of the publications: whatever the check missed was committed above it. Zero in
-	// rows that a former version wrote.
+	// LookedAt is a position before the check of the publications: any change that the check missed was committed after it. Zero in
+	// rows of a former version.
 	LookedAt schemas.LSN
-	Fault    string   // what was found changed in the publications; empty if nothing
-	Faults   int64    // how often something was found changed, ever
-	Covered  int64    // number of the last row of lapse.covered by then; zero in rows that a former version wrote
-	Declared Declared // of an auditor's first
+	Fault    string   // how the publications were changed; empty if they were not
+	Faults   int64    // how often a change has been found, ever
+	Covered  int64    // the number of the last row of lapse.covered then; zero in rows of a former version
+	Declared Declared // set in an auditor's first heartbeat
 }
 
 var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
@@ -36,7 +36,7 @@ var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
 	"faults":       func(h *Heartbeat, s string) bool { return parseInt64(s, &h.Faults) },
 }
 
-// optionalColumns are the columns that may be NULL, or not there in rows of a former version.
+// optionalColumns are the columns that may be NULL, or missing in rows of a former version.
 var optionalColumns = map[string]func(*Heartbeat, string) bool{
 	"former":   func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
 	"fault":    func(h *Heartbeat, s string) bool { h.Fault = s; return true },
@@ -49,7 +49,7 @@ var optionalColumns = map[string]func(*Heartbeat, string) bool{
 	},
 }
 
-// parseHeartbeat reads a row of lapse.heartbeat; nil when it cannot be read.
+// parseHeartbeat parses a row of lapse.heartbeat; nil if it cannot.
 func parseHeartbeat(change *replication.Change) *Heartbeat {
 	h := &Heartbeat{}
 	found := 0
@@ -70,8 +70,8 @@ func parseHeartbeat(change *replication.Change) *Heartbeat {
 	return h
 }
 
-// faulty says whether something was published otherwise than it must be since the heartbeat before, as far as this one
-// tells. former is nil where none is known, and has no nonce where some may have been written that nobody was to read.
+// faulty reports whether, according to this heartbeat, the publications were wrong at some time since the former one. former is nil if none is
+// known; it has no nonce if a heartbeat may be missing because none was to be read at that time.
 func (h *Heartbeat) faulty(former *Heartbeat) bool {
 	switch {
 	case h.Fault != "":
@@ -137,14 +137,14 @@ func (j *heartbeatJSON) heartbeat(form TextForm) *Heartbeat {
 	return h
 }
 
-// LastBeat is the last heartbeat that the log has, and what its record reaches; if there is none, where the log begins.
+// LastBeat is the log's last heartbeat and the reach of its record; if there is none, the log's beginning.
 type LastBeat struct {
 	Beat  *Heartbeat
 	Reach Reach
 }
 
-// intact is the position up to which the publications are known to have been as they must be: where the heartbeat looked,
-// which is below its own end.
+// intact is the position up to which the publications are known to have been right: the position of the heartbeat's check, which is below the
+// heartbeat's own end.
 func (l *LastBeat) intact() Reach {
 	if l.Beat == nil || l.Beat.LookedAt == 0 || l.Beat.LookedAt > l.Reach.LSN {
 		return l.Reach

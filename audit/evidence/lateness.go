@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// LatenessSteps are the bounds of a histogram of lateness, in seconds: what is no later than the first, than the second, and so on. None is
-// below a minute, so that a batch of one row says no more of its due time than when it was deleted does.
+// LatenessSteps are the upper bounds of a histogram of lateness, in seconds. All are at least a minute, so that the lateness of a batch of one row
+// reveals no more of the row's due time than the time of its deletion does.
 var LatenessSteps = [...]int64{
 	60, 5 * 60, 15 * 60, hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day, 3 * day, 7 * day, 14 * day, 30 * day, 90 * day, 365 * day,
 }
@@ -18,13 +18,13 @@ const (
 	day  = 24 * hour
 )
 
-// Lateness is how many rows were deleted how long after they were due: by LatenessSteps, and last those that are later than all. Of what was
-// deleted by a clock that had been set back, before it was due, it says that it was in time.
+// Lateness counts deleted rows by their lateness: one count for each of LatenessSteps, and the last for rows that are later than all. A row
+// that was deleted before it was due, after a clock was set back, counts as in time.
 type Lateness [len(LatenessSteps) + 1]uint64
 
 // add counts a row that was due at an instant.
 func (l *Lateness) add(due, deleted time.Time) {
-	late := deleted.Unix() - due.Unix() // a time.Duration ends after 292 years
+	late := deleted.Unix() - due.Unix() // a time.Duration overflows after 292 years
 	if deleted.Nanosecond() > due.Nanosecond() {
 		late++
 	}
@@ -35,7 +35,7 @@ func (l *Lateness) add(due, deleted time.Time) {
 	l[step]++
 }
 
-// append writes it as {"60":940,"300":7,"later":1}, without the steps that have nothing; nothing at all of no rows.
+// append writes it as {"60":940,"300":7,"later":1}, without steps of 0 rows; without any rows it writes nothing.
 func (l *Lateness) append(b []byte) []byte {
 	if *l == (Lateness{}) {
 		return b
@@ -58,7 +58,7 @@ func (l *Lateness) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// UnmarshalJSON reads what append writes. Rows of a step that this program does not know are left out: of them nothing is known.
+// UnmarshalJSON reads what append wrote. It ignores rows of a step that this program does not know.
 func (l *Lateness) UnmarshalJSON(text []byte) error {
 	var steps map[string]uint64
 	if err := json.Unmarshal(text, &steps); err != nil {

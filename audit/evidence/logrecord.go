@@ -13,30 +13,30 @@ import (
 	"lapse/schemas"
 )
 
-// LogRecord is a record of the log as it was read.
+// LogRecord is a log record as read.
 type LogRecord struct {
 	Kind             Kind
 	SystemIdentifier uint64
 	DatabaseOID      uint32
-	Database         string // as it was written, in the form of the database's encoding
-	Route            string // fingerprint
+	Database         string // as written, in the form of the database's encoding
+	Route            string // the route's fingerprint
 	RouteVersion     int
 	LogPosition
 	More  bool      // the transaction has another record after it
-	Nonce uuid.UUID // of the history
+	Nonce uuid.UUID // the history's
 	Beat  uuid.UUID // the last heartbeat before it; zero for none
 
-	// Content is one of the types that are written. Of a kind that this program does not know it is a *CoverageContent, as far as
-	// the record has its members.
+	// Content is one of the types that LogWriter writes. For a kind that this program does not know it is a *CoverageContent with those of its
+	// members that the record has.
 	Content Content
 
-	// What contents of several kinds have.
-	Heartbeat *Heartbeat           // of the record of a heartbeat; nil for none
-	Ancestry  replication.Ancestry // nil where the record says nothing of it
-	Time      time.Time            // of a transaction its commit, of others when they came to be; zero for origin and route
+	// Members of several kinds.
+	Heartbeat *Heartbeat           // a heartbeat record's; otherwise nil
+	Ancestry  replication.Ancestry // nil if the record has none
+	Time      time.Time            // the commit time of a transaction, otherwise when the record was made; zero for origin and route
 }
 
-// ParseLogRecord reads a record of the log, of whatever kind.
+// ParseLogRecord parses a log record of any kind.
 func ParseLogRecord(value []byte) (*LogRecord, error) {
 	if head, content := scanTransaction(value); head != nil && head.Schema == LogSchema {
 		if r, err := head.record(); err == nil {
@@ -47,7 +47,7 @@ func ParseLogRecord(value []byte) (*LogRecord, error) {
 	return parseLogRecord(value)
 }
 
-// parseLogRecord reads any record.
+// parseLogRecord parses any record.
 func parseLogRecord(value []byte) (*LogRecord, error) {
 	var head recordJSON
 	if err := json.Unmarshal(value, &head); err != nil {
@@ -69,28 +69,28 @@ func parseLogRecord(value []byte) (*LogRecord, error) {
 	return r, nil
 }
 
-// recordJSON is what LogWriter.Write writes into every record.
+// recordJSON has the members that LogWriter.Write writes into every record.
 type recordJSON struct {
 	Kind             Kind      `json:"kind"`
 	Schema           int       `json:"schema"`
 	SystemIdentifier string    `json:"system_identifier"`
 	Database         string    `json:"database"`
 	DatabaseOID      uint32    `json:"database_oid"`
-	Encoding         string    `json:"encoding"` // absent: UTF8
+	Encoding         string    `json:"encoding"` // UTF8 if absent
 	RouteVersion     int       `json:"route_version"`
 	Route            string    `json:"route"`
 	History          uint32    `json:"history"`
 	Nonce            uuid.UUID `json:"nonce"`
 	Timeline         uint32    `json:"timeline"`
 	Reached          string    `json:"reached"`
-	Seq              uint32    `json:"seq"`  // absent in records of former versions: 0
-	More             bool      `json:"more"` // absent: the last of its transaction
+	Seq              uint32    `json:"seq"`  // 0 if absent, as in records of former versions
+	More             bool      `json:"more"` // false if absent
 	Beat             uuid.UUID `json:"beat"`
 
-	Tables json.RawMessage `json:"tables"` // of a tablesContent
+	Tables json.RawMessage `json:"tables"` // a tablesContent's
 }
 
-// content is an empty content of the record's kind.
+// content makes an empty content of the record's kind.
 func (head *recordJSON) content() Content {
 	switch head.Kind {
 	case KindOrigin:

@@ -13,14 +13,14 @@ import (
 	"lapse/schemas"
 )
 
-// scanner reads a transaction's record as LogWriter.Write writes it, without encoding/json, which takes several times as long: nearly all of a
-// year's log are such records. Whatever is written in any other way, or has an escape in it, it leaves to that.
+// scanner parses a transaction's record in the form that LogWriter.Write writes, without encoding/json, which takes several times as long:
+// nearly all of a year's records are transactions. It leaves any other form, and escapes, to encoding/json.
 type scanner struct {
 	rest []byte
 	bad  bool
 }
 
-// scanTransaction reads a transaction's record; nil for what encoding/json is to read.
+// scanTransaction parses a transaction's record; nil if encoding/json must parse it.
 func scanTransaction(value []byte) (*recordJSON, *TransactionContent) {
 	s := scanner{rest: value}
 	if !s.has(`{"kind":"transaction","schema":`) || bytes.IndexByte(value, '\\') >= 0 || !utf8.Valid(value) {
@@ -134,7 +134,7 @@ func (s *scanner) tally(form TextForm) Tally {
 	return j.tally(form)
 }
 
-// late reads a histogram whose steps are in order.
+// late parses a histogram whose steps are in order.
 func (s *scanner) late(l *Lateness) {
 	for from := 0; !s.bad && !s.has(`}`); {
 		if from > 0 {
@@ -152,7 +152,7 @@ func (s *scanner) late(l *Lateness) {
 	}
 }
 
-// list reads items to the list's end.
+// list parses items to the list's end.
 func (s *scanner) list(item func()) {
 	for first := true; !s.bad && !s.has(`]`); first = false {
 		if !first {
@@ -194,7 +194,7 @@ func (s *scanner) numbered(name string, bits int) uint64 {
 	return s.number(bits)
 }
 
-// digits is a number in the one form that JSON has for it.
+// digits parses a number in the only form that JSON allows.
 func (s *scanner) digits() string {
 	n := 0
 	if len(s.rest) > 0 && s.rest[0] == '-' {
