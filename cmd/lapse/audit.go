@@ -80,10 +80,10 @@ continued after its last whole line, as long as the slot has not moved on past i
 	return cmd
 }
 
-// slotPatience is how long --once waits for the slot without --wait: more than a server takes to notice that an auditor has gone.
+// slotPatience is how long --once waits for the slot without --wait: longer than a server takes to notice that an auditor is gone.
 const slotPatience = 5 * time.Second
 
-// besideAnother says what an auditor that runs means for --once.
+// besideAnother explains what a running auditor means for --once.
 func besideAnother(err error) error {
 	if errors.Is(err, replication.ErrSlotActive) {
 		return fmt.Errorf("%w: another auditor is running, and publishes all of this; --wait waits until it has ended", err)
@@ -91,17 +91,17 @@ func besideAnother(err error) error {
 	return err
 }
 
-// auditor is the audit of one database, with the number of copies that its topics are made with.
+// auditor is the audit of one database, and how many copies its topics get.
 type auditor struct {
 	*app
 	config  audit.Config
-	copies  bool // nobody said how many copies: ask the brokers
+	copies  bool // the number of copies is not configured: ask the brokers
 	running atomic.Pointer[audit.Auditor]
 }
 
 var errAuditOff = errors.New("lapse.yaml says audit: off: there is nothing to audit; set audit: required and run lapse init")
 
-// newAuditor makes the auditor from the settings and what init left in the database.
+// newAuditor makes the auditor from the settings and from what init recorded in the database.
 func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*auditor, error) {
 	if s.Audit != config.AuditOff {
 		if err := s.RequireSink(); err != nil {
@@ -122,12 +122,12 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	return auditor, invalid(err)
 }
 
-// auditorLogin is how who reads the slot connects for SQL, to a database that is installed with the keys of the settings.
+// auditorLogin configures the auditor's SQL connections, to a database that was installed with the keys of the settings.
 func (a *app) auditorLogin(ctx context.Context, s *config.Settings, once bool) (*pgx.ConnConfig, error) {
 	if s.Audit == config.AuditOff {
 		return nil, invalid(errAuditOff)
 	}
-	// Not all are used yet. An auditor that runs without one would have to be stopped when it is.
+	// All keys are required, although not all are used yet: otherwise a running auditor would have to stop when it needs one.
 	for _, name := range config.KeyNames() {
 		if _, err := s.Keys.Load(name); err != nil {
 			return nil, invalid(err)
@@ -144,7 +144,7 @@ func (a *app) auditorLogin(ctx context.Context, s *config.Settings, once bool) (
 	return login, checkKeys(s, installed, config.KeyNames()...)
 }
 
-// auditConfig makes the configuration from the settings. It is all that reading needs.
+// auditConfig makes the auditor's configuration from the settings, as far as reading needs it.
 func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (audit.Config, error) {
 	var brokers kafka.Config
 	if s.Folder == "" {
@@ -195,14 +195,14 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
 		Retention: s.Topics.Retention,
-		Safe:      s.Topics.Replication > 0, // a person has asked for it
+		Safe:      s.Topics.Replication > 0, // the user asked for it
 		Keys:      []schemas.Key{tag}, HashKey: hash, FormerHashKeys: former, Format: string(s.Format),
 		LogKey: sign, FormerLogKeys: formerSign, LogName: s.LogName,
 		Proofs: s.Topics.Proofs, ProofRetention: s.Proofs, RowsKeys: rows,
 		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
 	}
 	if s.FailoverTolerance == 0 {
-		c.FailoverTolerance = -1 // there 0 is the default
+		c.FailoverTolerance = -1 // in the audit's configuration 0 means the default
 	}
 	return c, nil
 }
@@ -213,7 +213,7 @@ func (a *auditor) Run(ctx context.Context) error {
 	if a.copies {
 		n, err := a.app.copies(ctx, a.config.Kafka)
 		if err != nil {
-			return nil // told to stop before it began
+			return nil // stopped before it began
 		}
 		a.config.Replication = n
 	}
@@ -225,7 +225,7 @@ func (a *auditor) Run(ctx context.Context) error {
 	return running.Run(ctx)
 }
 
-// Ready is nil while the audit does its job.
+// Ready returns nil while the audit does its job.
 func (a *auditor) Ready() error {
 	if running := a.running.Load(); running != nil {
 		return running.Ready()
@@ -233,13 +233,13 @@ func (a *auditor) Ready() error {
 	return errors.New("no broker has answered yet")
 }
 
-// compared reports whether log and database were compared, or another auditor is at work.
+// compared reports whether log and database have been compared, or another auditor is at work.
 func (a *auditor) compared() bool {
 	running := a.running.Load()
 	return running != nil && running.Compared()
 }
 
-// readiness is the auditor's, and that it stands by.
+// readiness is the auditor's readiness, with a remark if it stands by.
 func (a *auditor) readiness() readiness {
 	return readiness{"audit", a.Ready, func() string {
 		if running := a.running.Load(); running != nil {
@@ -249,24 +249,24 @@ func (a *auditor) readiness() readiness {
 	}}
 }
 
-// Collectors are the audit's measurements.
+// Collectors are the audit's metrics.
 func (a *auditor) Collectors() []prometheus.Collector {
 	return append(a.config.Metrics.Collectors(), a.config.Database.SlotLag(a.config.Stream.Slot))
 }
 
-// auditStop is more than the audit itself takes to drain and to close its connections.
+// auditStop is longer than the audit takes to drain and to close its connections.
 const auditStop = 15 * time.Second
 
 func (a *auditor) part() part { return part{name: "audit", run: a.Run, stop: auditStop} }
 
-// auditedTo is what `lapse audit --once` prints. Where events were copied, From and Events say which.
+// auditedTo is the result of `lapse audit --once`. If events were copied, From and Events say which.
 type auditedTo struct {
 	From    *string `json:"from"`
 	Reached string  `json:"reached"`
 	Events  *int    `json:"events"`
 }
 
-// printReached prints where --once came to, unless it was stopped before.
+// printReached prints the position that --once reached, unless it was stopped before.
 func (a *auditor) printReached(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

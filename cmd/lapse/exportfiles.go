@@ -24,17 +24,17 @@ func exportFault(file string, leaf int64, format string, args ...any) error {
 	return &tree.Fault{File: file, Leaf: leaf, What: fmt.Sprintf(format, args...)}
 }
 
-// longestText bounds what is read of a manifest, and of a line, at once: somebody who made the folder may mean to fill the memory. No
-// record of a topic is so long that its line is.
+// longestText bounds how much of a manifest or of a line is read at once, because the folder's maker may intend to fill the memory. No
+// topic's record makes a longer line.
 const longestText = 64 << 20
 
-// readManifest reads an export's manifest, and wants it as it was written.
+// readManifest reads an export's manifest, and requires the form in which lapse writes it.
 func readManifest(dir string) (*exported, error) {
 	file, err := os.Open(filepath.Join(dir, exportManifest))
 	if err != nil {
 		return nil, invalid(fmt.Errorf("%w: a folder without it is no export", err))
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	text, err := io.ReadAll(io.LimitReader(file, longestText+1))
 	if err != nil {
 		return nil, err
@@ -68,24 +68,24 @@ func readManifest(dir string) (*exported, error) {
 	return e, nil
 }
 
-// exportFiles reads the files of the topics' partitions beside the tree.
+// exportFiles reads the files of the topics' partitions next to the tree.
 type exportFiles struct {
 	dir      string
 	manifest *exported
-	sink     *sinkFolder // whose partitions are read in place of an export's files; nil: none
+	sink     *sinkFolder // the folder whose partitions are read instead of an export's files; nil if there is none
 	log      *exportedLines
 	order    verify.Order
 	broken   string // the first break of the order
-	events   int    // lines of the topics of events
+	events   int    // the number of lines of the topics of events
 	clock    verify.Clock
 
-	// A verification that goes on from a former one.
-	before      *verifiedExport // nil: from the beginning
+	// For a verification that continues a former one.
+	before      *verifiedExport // nil to start from the beginning
 	from        map[string]*verifiedFile
-	route       *evidence.Route // in force where it begins
-	routeRecord []byte          // of the one in force
-	below       int64           // leaves of the checkpoint that the next one is to go on from; 0: nobody wants that
-	came        *verifiedExport // what it leaves for the next one; nil: nobody wants it, or it has not come there
+	route       *evidence.Route // the route in force at the beginning
+	routeRecord []byte          // the record of the route in force
+	below       int64           // the size of the checkpoint from which the next verification can continue; 0 if it is not wanted
+	came        *verifiedExport // what it saves for the next one; nil if that is not wanted, or not reached yet
 }
 
 func (x *exportFiles) close() {
@@ -94,10 +94,10 @@ func (x *exportFiles) close() {
 	}
 }
 
-// checkpointFile is the file with the newest checkpoint.
+// checkpointFile is the name of the file with the newest checkpoint.
 func (x *exportFiles) checkpointFile() string { return filepath.Join(x.treeDir(), tree.CheckpointFile) }
 
-// entry wants the log's file to have a leaf's record.
+// entry checks that the log's file has a leaf's record.
 func (x *exportFiles) entry(leaf int64, entry []byte) (err error) {
 	if x.log == nil {
 		if x.log, err = x.open(&x.manifest.Files[0]); err != nil {
@@ -126,13 +126,13 @@ func (x *exportFiles) entry(leaf int64, entry []byte) (err error) {
 	}
 }
 
-// former wants the file with the former checkpoints to have all of its lines.
+// former checks that the file with the former checkpoints has all of its lines.
 func (x *exportFiles) former() error {
 	file, err := os.Open(filepath.Join(x.dir, tree.FormerFile))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	sum := sha256.New()
 	if _, err := io.Copy(sum, file); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (x *exportFiles) former() error {
 	return nil
 }
 
-// rest reads the log's file to its end. It says how many records follow the tree's last leaf.
+// rest reads the log's file to its end, and returns how many records follow the tree's last leaf.
 func (x *exportFiles) rest() (later int, err error) {
 	for {
 		rec, err := x.log.next()
@@ -161,7 +161,7 @@ func (x *exportFiles) rest() (later int, err error) {
 	return later, nil
 }
 
-// newOrder begins to hold events against the order that topics promise.
+// newOrder begins to check the order that the topics of events promise.
 func (x *exportFiles) newOrder() {
 	x.events, x.broken = 0, ""
 	x.order = verify.Order{System: x.manifest.Topics.System, Broken: func(what string) {
@@ -171,7 +171,7 @@ func (x *exportFiles) newOrder() {
 	}}
 }
 
-// next reads the next record of a partition of events or of commitments: io.EOF at an end that is as it must be.
+// next reads the next record of a partition of events or commitments. It returns io.EOF at an end that is as it must be.
 func (x *exportFiles) next(of *exportedFile, lines *exportedLines) (*schemas.Record, error) {
 	rec, err := lines.next()
 	if errors.Is(err, io.EOF) {
@@ -189,7 +189,7 @@ func (x *exportFiles) next(of *exportedFile, lines *exportedLines) (*schemas.Rec
 	return rec, nil
 }
 
-// alone reads the files of the topics one by one: what is wrong with a file by itself says more than that it does not fit the log.
+// alone reads the topics' files one by one, because a fault within a file is more precise than a mismatch with the log.
 func (x *exportFiles) alone(ctx context.Context) error {
 	x.newOrder()
 	for i := range x.manifest.Files[1:] {
@@ -209,7 +209,7 @@ func (x *exportFiles) alone(ctx context.Context) error {
 	return nil
 }
 
-// each hands over what the file of a partition has, to its end, and says the offset that it ends with.
+// each passes every record of a partition's file, to its end, and returns the end's offset.
 func (x *exportFiles) each(
 	ctx context.Context, of *exportedFile, take func(rec *schemas.Record, lines *exportedLines) error,
 ) (last int64, err error) {
@@ -253,29 +253,29 @@ func (x *exportFiles) open(of *exportedFile) (*exportedLines, error) {
 	return l, nil
 }
 
-// exportedLines is a file of an export, line by line.
+// exportedLines reads a file of an export line by line.
 type exportedLines struct {
 	of     *exportedFile
 	file   *os.File
 	reader *bufio.Reader
 	lines  int
-	offset int64     // of the last line
-	last   []byte    // that line
-	bytes  int64     // before it
-	sum    hash.Hash // of what is before it
+	offset int64     // the last line's offset
+	last   []byte    // the last line
+	bytes  int64     // the number of bytes before it
+	sum    hash.Hash // the hash of the bytes before it
 
 	scanner lineScanner
 
-	stored func() (*schemas.Record, int64, error) // the next record of a sink's partition, which has no file; nil: of a file
+	stored func() (*schemas.Record, int64, error) // returns the next record of a sink's partition, which has no file; nil for a file
 }
 
 func (l *exportedLines) close() {
 	if l.file != nil {
-		_ = l.file.Close() // it was only read
+		_ = l.file.Close() // opened for reading only
 	}
 }
 
-// next is the next record; io.EOF at the end of a file that is what the manifest says.
+// next reads the next record. It returns io.EOF at the end of a file that matches the manifest.
 func (l *exportedLines) next() (*schemas.Record, error) {
 	if l.stored != nil {
 		rec, offset, err := l.stored()
@@ -313,7 +313,7 @@ func (l *exportedLines) next() (*schemas.Record, error) {
 	return rec, nil
 }
 
-// pass has the line that was read last be behind.
+// pass moves the last line read into the part before.
 func (l *exportedLines) pass() {
 	if l.sum != nil {
 		l.sum.Write(l.last)
@@ -321,7 +321,7 @@ func (l *exportedLines) pass() {
 	l.bytes, l.last = l.bytes+int64(len(l.last)), nil
 }
 
-// record is the record of a line.
+// record converts a line to a record.
 func (r *exportedRecord) record(topic string, partition int32) *schemas.Record {
 	rec := &schemas.Record{Topic: topic, Partition: partition, Key: r.Key, Value: r.Value, Time: r.Time}
 	for _, h := range r.Headers {
@@ -330,7 +330,7 @@ func (r *exportedRecord) record(topic string, partition int32) *schemas.Record {
 	return rec
 }
 
-// line is the next line with its end, and io.EOF where it has none; of one that is too long no more than shows that.
+// line reads the next line with its end, and returns io.EOF with a line that has none. Of a line that is too long it returns a part that shows that.
 func (l *exportedLines) line() (text []byte, err error) {
 	for len(text) <= longestText {
 		var part []byte

@@ -89,22 +89,22 @@ type reporter struct {
 	only []string
 	outs []string
 
-	oneRun      uuid.UUID // of the certificate; zero: of none
+	oneRun      uuid.UUID // the certificate's run; zero if it is not of a run
 	redacted    bool
 	certificate certificateOf
 }
 
-// period is what a person asks for. Where it has no end it goes as far as the log has come.
+// period is the requested period. Without an end it ends where the log does.
 type period struct {
 	from, to time.Time
 	last     time.Duration
-	begin    bool // from the log's beginning
+	begin    bool // it begins with the log
 }
 
-// logBegin is what --from names the log's beginning with.
+// logBegin is the value of --from that means the log's beginning.
 const logBegin = "begin"
 
-// readPeriod reads the flags that say which period.
+// readPeriod reads the flags that define the period.
 func readPeriod(from, to, last, month string) (p period, err error) {
 	given := 0
 	for _, text := range []string{last, month, from} {
@@ -137,7 +137,7 @@ func readPeriod(from, to, last, month string) (p period, err error) {
 	return p, err
 }
 
-// readLength reads a length of time: days and weeks, or what Go calls a duration.
+// readLength parses a length of time: days, weeks, or a duration in Go's notation.
 func readLength(text string) (time.Duration, error) {
 	for unit, length := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
 		number, is := strings.CutSuffix(text, unit)
@@ -151,15 +151,15 @@ func readLength(text string) (time.Duration, error) {
 	return 0, wrongUsage("--last %s: want a length such as 30d, 4w or 12h", text)
 }
 
-// reported is what `lapse report` prints.
+// reported is the result of `lapse report`.
 type reported struct {
 	Verifies   bool             `json:"verifies"`
-	Fault      *foundFault      `json:"fault"` // the first; null where the log verifies
+	Fault      *foundFault      `json:"fault"` // the first fault; null if the log verifies
 	From       string           `json:"from"`
 	To         string           `json:"to"`
 	Log        string           `json:"log"`
 	PublicKey  string           `json:"public_key"`
-	Opening    int64            `json:"opening"` // records of the checkpoint before the period; 0: none
+	Opening    int64            `json:"opening"` // the size of the checkpoint before the period; 0 for none
 	Closing    int64            `json:"closing"`
 	Policies   []reportedPolicy `json:"policies"`
 	Files      []string         `json:"files"`
@@ -172,17 +172,17 @@ type reportedPolicy struct {
 	Policy   string   `json:"policy"`
 	Table    string   `json:"table"`
 	Verdict  string   `json:"verdict"`
-	Deleted  int64    `json:"deleted"` // rows of its table
+	Deleted  int64    `json:"deleted"` // rows of the policy's table
 	Findings []string `json:"findings"`
 }
 
-// madeReport is a report, and what was found of the log beside it.
+// madeReport is a report, and what else was found in the log.
 type madeReport struct {
 	report    *report.Report
 	canonical []byte
-	publicKey string // that the log verified with
+	publicKey string // the key that verified the log
 	witnesses []report.Witness
-	redacted  *report.Redacted // nil: it is not; then canonical is its JSON
+	redacted  *report.Redacted // nil if it is not redacted; otherwise canonical is its JSON
 	of        certificateOf
 }
 
@@ -219,7 +219,7 @@ func (r *reporter) run(ctx context.Context) error {
 	return errors.Join(r.printReport(result, found), err)
 }
 
-// make reads the log twice, and again for the end of a period that has none.
+// make reads the log twice, and once more to find the end of a period that has none.
 func (r *reporter) make(ctx context.Context, v *verified) (*madeReport, error) {
 	log, err := r.openReported(ctx, v)
 	if err != nil {
@@ -281,7 +281,7 @@ func (r *reporter) make(ctx context.Context, v *verified) (*madeReport, error) {
 	return made, err
 }
 
-// write writes the files, and fills in what is printed.
+// write writes the files, and fills in the printed result.
 func (r *reporter) write(result *reported, made *madeReport) error {
 	of := made.report
 	result.From, result.To, result.Log, result.Closing = string(of.Period.From), string(of.Period.To), of.Log.Name, of.Log.Closing.Records
@@ -319,7 +319,7 @@ func (r *reported) failed() bool {
 	return false
 }
 
-// findingText is a finding in a line.
+// findingText describes a finding in one line.
 func findingText(f *report.Finding) string {
 	text := string(f.Grade) + ": " + strings.ToLower(f.About.Title()[:1]) + f.About.Title()[1:]
 	switch {
@@ -331,7 +331,7 @@ func findingText(f *report.Finding) string {
 	return text
 }
 
-// printReport is what a person reads.
+// printReport prints the result as text.
 func (r *reporter) printReport(of *reported, found *tree.Fault) error {
 	var lines []string
 	if found != nil {
@@ -359,5 +359,5 @@ func (r *reporter) printReport(of *reported, found *tree.Fault) error {
 	return err
 }
 
-// taker takes the leaves of a log.
+// taker processes the leaves of a log.
 type taker func(leaf int64, r *evidence.LogRecord)

@@ -19,17 +19,17 @@ import (
 	"lapse/schemas"
 )
 
-// sinkFolder reads a folder that keeps topics as if it were an export: its segments for the files of partitions, and the tree that the
-// auditor publishes. Both may grow meanwhile.
+// sinkFolder reads a folder that keeps topics like an export: its segments in place of the partitions' files, and the tree that the
+// auditor publishes. Both may grow while it reads.
 type sinkFolder struct {
-	ctx    context.Context //nolint:containedctx // of one command; the tree's verification calls back without one
+	ctx    context.Context //nolint:containedctx // one command's; the tree's verification calls back without a context
 	dir    string
 	client *folder.Client
 	topics exportedTopics
-	ends   map[string]map[int32]int64 // where the partitions of events end, as the log says last
+	ends   map[string]map[int32]int64 // the ends of the partitions of events according to the log's last word
 }
 
-// openSink finds out what a folder has: the log begins with its origin, and the log's routes name the other topics.
+// openSink identifies the topics of a folder: the log begins with its origin, and the log's routes name the other topics.
 func openSink(ctx context.Context, dir string) (*exportFiles, error) {
 	s := &sinkFolder{ctx: ctx, dir: dir, client: folder.NewClient(dir)}
 	signed, err := os.ReadFile(filepath.Join(dir, folder.TreeDir, tree.CheckpointFile))
@@ -65,7 +65,7 @@ func openSink(ctx context.Context, dir string) (*exportFiles, error) {
 	return &exportFiles{dir: dir, manifest: e, sink: s}, nil
 }
 
-// findProofs finds the topic of commitments, which no record of the log names; none has it where nothing was committed to.
+// findProofs finds the topic of commitments, which no log record names. There is none if nothing was committed to.
 func (s *sinkFolder) findProofs(known exportedTopics) (string, error) {
 	topics, err := os.ReadDir(filepath.Join(s.dir, "topics"))
 	if err != nil {
@@ -101,7 +101,7 @@ func sinkName(topic string, partition int) string {
 	return fmt.Sprintf("topics/%s/%d", topic, partition)
 }
 
-// findLog finds the topic that begins as a log does, and its first route.
+// findLog finds the topic that begins like a log, and its first route.
 func (s *sinkFolder) findLog(e *exported) error {
 	topics, err := os.ReadDir(filepath.Join(s.dir, "topics"))
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *sinkFolder) findLog(e *exported) error {
 		name := topic.Name()
 		bounds, err := s.client.Offsets(s.ctx, name)
 		if err != nil || len(bounds) == 0 {
-			continue // no topic
+			continue // not a topic
 		}
 		reader, first := s.client.Reader(name, 0, bounds[0].First, bounds[0].End), true
 		for {
@@ -145,7 +145,7 @@ func (s *sinkFolder) findLog(e *exported) error {
 	return exportFault("topics", -1, "none of them begins as a log does")
 }
 
-// open begins to read a partition, or goes on with it, up to where it ends at this moment.
+// open begins or continues to read a partition, up to its present end.
 func (s *sinkFolder) open(of *exportedFile, from *verifiedFile) (*exportedLines, error) {
 	bounds, err := s.client.Offsets(s.ctx, of.Topic)
 	if err == nil && int(of.Partition) >= len(bounds) {
@@ -169,8 +169,8 @@ func (s *sinkFolder) open(of *exportedFile, from *verifiedFile) (*exportedLines,
 	}}, nil
 }
 
-// said takes note of a record of the log that says where the topics end: a partition whose last records are cut off looks as if it had
-// never had them.
+// said keeps the ends of the topics from a log record that states them: a partition whose last records were cut off looks as if they had
+// never existed.
 func (s *sinkFolder) said(rec *schemas.Record) {
 	if s == nil || !rec.IsFence() || len(rec.Value) == 0 {
 		return
@@ -186,7 +186,7 @@ func (s *sinkFolder) said(rec *schemas.Record) {
 	}
 }
 
-// checkEnd wants a partition of events to have what the log says.
+// checkEnd checks that a partition of events has all records that the log states.
 func (s *sinkFolder) checkEnd(of *exportedFile, last int64) error {
 	if s == nil {
 		return nil
@@ -197,7 +197,7 @@ func (s *sinkFolder) checkEnd(of *exportedFile, last int64) error {
 	return nil
 }
 
-// fault is what a file is found to be, or the error as it is.
+// fault turns an error about a file into a fault; it returns other errors unchanged.
 func (s *sinkFolder) fault(topic string, err error) error {
 	var broken *folder.CorruptError
 	var missing *store.MissingError
@@ -211,7 +211,7 @@ func (s *sinkFolder) fault(topic string, err error) error {
 	return err
 }
 
-// treeDir is where the tree's files are.
+// treeDir is the folder of the tree's files.
 func (x *exportFiles) treeDir() string {
 	if x.sink != nil {
 		return filepath.Join(x.dir, folder.TreeDir)

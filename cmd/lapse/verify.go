@@ -91,41 +91,41 @@ type verifier struct {
 	known       []string
 	save        string
 	by          byWitnesses
-	recent      time.Duration // batches that are younger may be on their way into the log
+	recent      time.Duration // younger batches may not have reached the log yet
 }
 
-// verified is what `lapse verify` prints.
+// verified is the result of `lapse verify`.
 type verified struct {
 	Verifies     bool        `json:"verifies"`
-	Fault        *foundFault `json:"fault"` // the first; null where it verifies
+	Fault        *foundFault `json:"fault"` // the first fault; null if all verifies
 	Log          string      `json:"log"`
-	Records      int64       `json:"records"` // of the log that the checkpoint covers
+	Records      int64       `json:"records"` // the number of log records that the checkpoint covers
 	Root         string      `json:"root"`
 	PublicKey    string      `json:"public_key"`
-	Checkpoints  int         `json:"checkpoints"`  // of the same tree: the newest, those before it, and those of --known
-	Events       int         `json:"events"`       // lines of the two topics of events, fences included
-	Transactions int         `json:"transactions"` // whose events were counted: as many of each table and cause as their records say
-	Rooted       int         `json:"rooted"`       // whose commitments come to the root of their record
+	Checkpoints  int         `json:"checkpoints"`  // those that fit the tree: the newest, the earlier ones, and those of --known
+	Events       int         `json:"events"`       // the number of lines of the two topics of events, fences included
+	Transactions int         `json:"transactions"` // those whose events, by table and cause, are as many as their records say
+	Rooted       int         `json:"rooted"`       // those whose commitments produce the root of their record
 	Opened       int         `json:"opened"`       // events that were held against their commitments
 	Witnesses    []seenBy    `json:"witnesses"`
-	Cosigned     int64       `json:"cosigned"` // records of the newest checkpoint that the quorum has cosigned; 0 without witnesses
-	Misdated     *misdated   `json:"misdated"` // null where no transaction names another time than its own
+	Cosigned     int64       `json:"cosigned"` // the size of the newest checkpoint that the quorum cosigned; 0 without witnesses
+	Misdated     *misdated   `json:"misdated"` // null if no transaction names a wrong time
 	NotChecked   []string    `json:"not_checked"`
 
-	// Of a log that was read from its topic, and of no export.
+	// For a log in its topic, not an export.
 	Coverage *logCoverage `json:"coverage"`
 	Schedule *logSchedule `json:"schedule"`
-	Foreign  int          `json:"foreign"` // records of the topic that are not the log's
-	Batches  int          `json:"batches"` // of the ledger in the database
+	Foreign  int          `json:"foreign"` // the number of the topic's records that are not the log's
+	Batches  int          `json:"batches"` // the number of batches in the database's ledger
 
-	Deletions []provenDeletion `json:"deletions"` // of a receipt
-	Report    *verifiedReport  `json:"report"`    // null: it is of something else
+	Deletions []provenDeletion `json:"deletions"` // the receipt's deletions
+	Report    *verifiedReport  `json:"report"`    // null if something else was verified
 }
 
-// misdated are transactions that name a time at which the server was not.
+// misdated counts transactions that name a time at which the server was not.
 type misdated struct {
-	Transactions int   `json:"transactions"` // at least
-	Leaf         int64 `json:"leaf"`         // of the first
+	Transactions int   `json:"transactions"` // a lower bound
+	Leaf         int64 `json:"leaf"`         // the first one's leaf
 }
 
 func (r *verified) dated(c *verify.Clock) {
@@ -134,7 +134,7 @@ func (r *verified) dated(c *verify.Clock) {
 	}
 }
 
-// line is what a person reads of it.
+// line describes the fault in one line.
 func (m *misdated) line() string {
 	return fmt.Sprintf("misdated    %s at least, the first at leaf %d: the time is not between those of the heartbeats around it; who replays transactions "+
 		"of elsewhere (a replication origin) chooses their time, and not their place in the log", counted(uint64(m.Transactions), "transaction"), m.Leaf)
@@ -142,7 +142,7 @@ func (m *misdated) line() string {
 
 type foundFault struct {
 	File string `json:"file"`
-	Leaf *int64 `json:"leaf"` // null: of no single record
+	Leaf *int64 `json:"leaf"` // null if it is not of a single record
 	What string `json:"what"`
 }
 
@@ -179,7 +179,7 @@ func (v *verifier) run(ctx context.Context) error {
 	return errors.Join(v.print(result, found), err)
 }
 
-// check checks everything, and fills in what it has found by then.
+// check checks everything. After a fault it still fills in what it found before.
 func (v *verifier) check(ctx context.Context, result *verified) error {
 	files, err := v.files(ctx)
 	if err != nil {
@@ -246,7 +246,7 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 	return files.save(v.save, of.Signed)
 }
 
-// account counts the events of the export.
+// account compares the export's events with the log.
 func (v *verifier) account(ctx context.Context, files *exportFiles, lost map[string]evidence.Reach, far *progress, result *verified) error {
 	keys, err := v.rowsKeys()
 	if err != nil {
@@ -262,7 +262,7 @@ func (v *verifier) account(ctx context.Context, files *exportFiles, lost map[str
 	return nil
 }
 
-// files are those of an export, or of a folder that keeps topics.
+// files opens the files of an export, or of a folder that keeps topics.
 func (v *verifier) files(ctx context.Context) (*exportFiles, error) {
 	if folder.Is(v.dir) {
 		return openSink(ctx, v.dir)
@@ -271,7 +271,7 @@ func (v *verifier) files(ctx context.Context) (*exportFiles, error) {
 	return &exportFiles{dir: v.dir, manifest: manifest}, err
 }
 
-// rowsKeys are the keys of the months, where somebody names their folder.
+// rowsKeys reads the months' keys, if the user named their folder.
 func (v *verifier) rowsKeys() (schemas.EpochKeys, error) {
 	if v.overrides.Keys == "" {
 		return nil, nil
@@ -299,7 +299,7 @@ func (v *verifier) key(manifest *exported, result *verified) (note.Verifier, err
 				}
 				for _, one := range key.All() {
 					if manifest.Tree.PublicKey != nil && one.Public() == *manifest.Tree.PublicKey {
-						key = one // the log may be under a former key yet
+						key = one // the log may still be under a former key
 					}
 				}
 				result.PublicKey = key.Public()
@@ -322,7 +322,7 @@ func (v *verifier) key(manifest *exported, result *verified) (note.Verifier, err
 	return key, nil
 }
 
-// others looks for files that belong to nothing.
+// others looks for files that do not belong to the export.
 func (v *verifier) others(manifest *exported) error {
 	known := map[string]bool{exportManifest: true}
 	for _, f := range manifest.Files {
@@ -340,7 +340,7 @@ func (v *verifier) others(manifest *exported) error {
 	})
 }
 
-// print is what a person reads.
+// print prints the result as text.
 func (v *verifier) print(r *verified, found *tree.Fault) (err error) {
 	if found != nil {
 		_, err = fmt.Fprintf(v.out, "does not verify: %s\n", found.Error())

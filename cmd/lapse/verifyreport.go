@@ -19,29 +19,29 @@ import (
 	"lapse/audit/tree"
 )
 
-// verifiedReport is what `lapse verify` found of a report.
+// verifiedReport is what `lapse verify` found about a report.
 type verifiedReport struct {
 	From     string `json:"from"`
 	To       string `json:"to"`
 	Redacted bool   `json:"redacted"`
-	Build    string `json:"build"`     // of lapse, that wrote the page; empty for JSON
-	SameByte bool   `json:"same_page"` // this lapse writes the same page of its JSON
-	FromLog  bool   `json:"from_log"`  // the log says the same
+	Build    string `json:"build"`     // the lapse build that wrote the page; empty for JSON
+	SameByte bool   `json:"same_page"` // this lapse makes the same page from its JSON
+	FromLog  bool   `json:"from_log"`  // the log gives the same report
 	Signed   bool   `json:"signed"`    // by the log's key
 }
 
-// reportChecker checks a report: with itself, with the log's key, with the log.
+// reportChecker compares a report with itself, with the log's key, and with the log.
 type reportChecker struct {
 	*verifier
 	name      string
 	result    *verified
-	full      *report.Report   // nil: it is redacted
-	redacted  *report.Redacted // nil: it is not
+	full      *report.Report   // nil if it is redacted
+	redacted  *report.Redacted // nil if it is not redacted
 	canonical []byte
 	log       string // the log's name
 }
 
-// longestReport bounds what is read: a year of a hundred policies is 11 MB.
+// longestReport bounds the size of a report: a year of a hundred policies takes 11 MB.
 const longestReport = 256 << 20
 
 // file checks a receipt or a report.
@@ -69,7 +69,7 @@ func (v *verifier) file(ctx context.Context, name, rowKey string) error {
 	return v.receipt(name, rowKey)
 }
 
-// report checks a report, a page or its JSON.
+// report checks a report: a page or its JSON.
 func (v *verifier) report(ctx context.Context, name string, file []byte) error {
 	c := &reportChecker{verifier: v, name: name, result: &verified{Witnesses: []seenBy{}, NotChecked: []string{shows}, Report: &verifiedReport{}}}
 	r := c.result
@@ -122,13 +122,13 @@ func (c *reportChecker) check(ctx context.Context, file []byte) error {
 			return err
 		}
 	} else {
-		c.result.Report.SameByte = true // there is no page
+		c.result.Report.SameByte = true // JSON has no page
 		c.result.NotChecked = append(c.result.NotChecked, "who has signed it: only a page has a signature")
 	}
 	return c.compare(ctx)
 }
 
-// parse reads the canonical JSON.
+// parse parses the canonical JSON.
 func (c *reportChecker) parse() (err error) {
 	var is struct {
 		Schema int `json:"schema"`
@@ -153,7 +153,7 @@ func (c *reportChecker) parse() (err error) {
 	return nil
 }
 
-// page compares what the page shows with its JSON: it writes the page again. A page of another build may have other words; its values are
+// page compares a page with its JSON by making the page again. A page of another build may have other words; its values are
 // compared one by one.
 func (c *reportChecker) page(file []byte, e *page.Embedded) error {
 	of := c.result.Report
@@ -185,7 +185,7 @@ func (c *reportChecker) page(file []byte, e *page.Embedded) error {
 	return nil
 }
 
-// place is where two texts begin to differ.
+// place is the position at which two texts begin to differ.
 func place(a, b []byte) string {
 	at := 0
 	for at < len(a) && at < len(b) && a[at] == b[at] {
@@ -194,7 +194,7 @@ func place(a, b []byte) string {
 	return fmt.Sprintf("line %d", 1+bytes.Count(a[:at], []byte("\n")))
 }
 
-// signature checks who has signed the report, where the log's key is known.
+// signature checks who signed the report, if the log's key is known.
 func (c *reportChecker) signature(e *page.Embedded) error {
 	key, err := c.publicKey()
 	if err != nil || key == nil {
@@ -211,7 +211,7 @@ func (c *reportChecker) signature(e *page.Embedded) error {
 	return nil
 }
 
-// publicKey is the log's: the one that is named, or that of the key at hand; nil where neither is.
+// publicKey is the log's public key: the one that the user named, or that of the available key; nil without either.
 func (c *reportChecker) publicKey() (note.Verifier, error) {
 	if c.public == "" {
 		key, err := c.logKey(c.log)
@@ -224,7 +224,7 @@ func (c *reportChecker) publicKey() (note.Verifier, error) {
 	return c.verifier.key(&exported{Tree: &exportedTree{Log: c.log}}, c.result)
 }
 
-// compare makes the report again of the log, where there is one.
+// compare makes the report again from the log, if there is one.
 func (c *reportChecker) compare(ctx context.Context) error {
 	if c.dir == "" {
 		s, err := c.settings()
@@ -300,7 +300,7 @@ func firstDifference(at string, a, b any) (where string, was, is any) {
 	return at, a, b
 }
 
-// brief is a value in a line.
+// brief shortens a value to one line.
 func brief(value any) string {
 	text, err := encode(value)
 	if err != nil || len(text) > 80 {

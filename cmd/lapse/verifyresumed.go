@@ -19,24 +19,24 @@ import (
 	"lapse/schemas"
 )
 
-// verifiedExport is what the verification of an export leaves for the next one, which reads an export that goes on from there: of each file where
-// it had come to when the record of a leaf was next. The tree is held against the note; what is before the leaf is taken as it was.
+// verifiedExport is what the verification of an export saves, so that the verification of a continued export can start there: for each file the
+// place that was reached when a certain leaf's record was next. The tree is compared with the note. Nothing before the leaf is verified again.
 type verifiedExport struct {
 	Kind   string            `json:"kind"`   // verifiedExportKind
-	Note   string            `json:"note"`   // the checkpoint, with its cosignatures
-	Leaf   int64             `json:"leaf"`   // whose record is next; a tile of entries begins with it
-	Within int64             `json:"within"` // the first leaf from there on that goes on with no former one's transaction
-	Route  json.RawMessage   `json:"route"`  // the record of the route in force there
-	Rewind bool              `json:"rewind"` // one was the last before it
-	Lost   map[string]string `json:"lost"`   // topics that a gap says have lost records, and up to where
+	Note   string            `json:"note"`   // the checkpoint with its cosignatures
+	Leaf   int64             `json:"leaf"`   // the leaf whose record is next; a tile of entries begins with it
+	Within int64             `json:"within"` // the first leaf from there on that does not continue an earlier leaf's transaction
+	Route  json.RawMessage   `json:"route"`  // the record of the route that is in force there
+	Rewind bool              `json:"rewind"` // whether the record before it was a rewind
+	Lost   map[string]string `json:"lost"`   // topics that lost records according to a gap, and up to where
 	Files  []verifiedFile    `json:"files"`
-	// Sum is over all of that. It keeps nobody from writing another state, who could as well write another lapse; it finds what happens to a file.
+	// Sum covers all of the above. It detects damage to the file, not forgery: a forger could as well replace lapse.
 	Sum string `json:"sum"`
 }
 
 const verifiedExportKind = "verified export"
 
-// verifiedFile is how far a partition's file was read.
+// verifiedFile says how far a partition's file was read.
 type verifiedFile struct {
 	Name  string `json:"name"`
 	First int64  `json:"first"`
@@ -46,13 +46,13 @@ type verifiedFile struct {
 
 // linePosition is a place between two lines of a partition's file.
 type linePosition struct {
-	Offset int64  `json:"offset"` // of the line before it
+	Offset int64  `json:"offset"` // the offset of the line before it
 	Lines  int    `json:"lines"`
 	Bytes  int64  `json:"bytes"`
-	Hash   []byte `json:"hash"` // SHA-256 of what is before it, to be gone on with; none of a sink's partition
+	Hash   []byte `json:"hash"` // the state of the SHA-256 of the bytes before it; none for a sink's partition
 }
 
-// sum is what Sum is to be.
+// sum computes Sum.
 func (e *verifiedExport) sum() (string, error) {
 	plain := *e
 	plain.Sum = ""
@@ -61,7 +61,7 @@ func (e *verifiedExport) sum() (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// readVerifiedExport reads what save has written; nil for anything else.
+// readVerifiedExport reads what save wrote; nil for any other text.
 func readVerifiedExport(name string) (*verifiedExport, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -78,7 +78,7 @@ func readVerifiedExport(name string) (*verifiedExport, error) {
 	return e, err
 }
 
-// save writes what the next verification goes on from. Nothing was found, up to the end.
+// save writes what the next verification needs to continue. It is called after a verification without faults.
 func (x *exportFiles) save(name string, signed []byte) (err error) {
 	e := x.came
 	if e == nil {
@@ -95,11 +95,11 @@ func (x *exportFiles) save(name string, signed []byte) (err error) {
 	return durable.Write(name, append(text, '\n'))
 }
 
-// tileWidth is how many records are in one file of entries.
+// tileWidth is the number of records in a file of entries.
 const tileWidth = 256
 
-// resumes takes a state up if the files go on from it. An export of other files, or one that was made again without what topics have forgotten, is
-// read from its beginning, and held against the state's checkpoint.
+// resumes uses a state if the files continue it, and reports whether they do. If not, because they are other files or lack records that the topics
+// lost meanwhile, the export is read from its beginning, and its tree is compared with the state's checkpoint.
 func (x *exportFiles) resumes(before *verifiedExport) bool {
 	if before == nil || before.Leaf == 0 {
 		return false
@@ -129,7 +129,7 @@ func (x *exportFiles) resumes(before *verifiedExport) bool {
 	return true
 }
 
-// goesOn reports whether a file has a line's end where it was read up to.
+// goesOn reports whether a line ends at the place up to which a file was read.
 func (x *exportFiles) goesOn(of *exportedFile, f *verifiedFile) bool {
 	if x.sink != nil {
 		return f.Hash == nil && of.First >= f.First
@@ -144,13 +144,13 @@ func (x *exportFiles) goesOn(of *exportedFile, f *verifiedFile) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	var last [1]byte
 	_, err = file.ReadAt(last[:], f.Bytes-1)
 	return err == nil && last[0] == '\n'
 }
 
-// goOn has a file be read from where it was read up to.
+// goOn moves a file's reader to the place up to which the file was read.
 func (l *exportedLines) goOn(at *linePosition) error {
 	if _, err := l.file.Seek(at.Bytes, io.SeekStart); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (l *exportedLines) goOn(at *linePosition) error {
 	return l.sum.(encoding.BinaryUnmarshaler).UnmarshalBinary(at.Hash)
 }
 
-// before is the place before the line that was read last, after the one after it.
+// before is the place between the last line read and the line before it.
 func (l *exportedLines) before() (at linePosition, err error) {
 	at = linePosition{Offset: l.offset - 1, Lines: l.lines - 1, Bytes: l.bytes}
 	if l.sum != nil {
@@ -185,19 +185,19 @@ func (l *exportedLines) after() (at linePosition, err error) {
 	return at, err
 }
 
-// waypoint keeps where everything is when the account comes to the place that the next verification goes on from.
+// waypoint saves all places when the account reaches a place from which the next verification can continue.
 type waypoint struct {
 	x       *exportFiles
 	log     *exportedLines
 	account *verify.Account
-	streams []*exportedLines // of the files after the log's
+	streams []*exportedLines // the files' readers, except the log's
 	from    []*verify.Stream
-	leaf    int64 // from which on it may go on; -1: nobody wants to
-	below   int64 // and below which
+	leaf    int64 // the first leaf at which it can continue; -1 if that is not wanted
+	below   int64 // the end of such leaves
 	tile    *verifiedFile
 }
 
-// waypoint is for an account of the export.
+// waypoint makes the waypoint of an export's account.
 func (x *exportFiles) waypoint(log *exportedLines, account *verify.Account) *waypoint {
 	p := &waypoint{x: x, log: log, account: account, leaf: -1}
 	if x.below > 0 {
@@ -206,13 +206,13 @@ func (x *exportFiles) waypoint(log *exportedLines, account *verify.Account) *way
 	return p
 }
 
-// passes is called with each record of the log before it is counted.
+// passes is called with each log record before the account counts it.
 func (p *waypoint) passes(leaf int64, rec *schemas.Record, r *evidence.LogRecord) error {
 	if p.leaf < 0 || leaf < p.leaf || leaf >= p.below || p.x.came != nil {
 		return nil
 	}
 	if _, placed := tree.IndexOf(rec); !placed {
-		return nil // of a log that had no tree: its records have no numbers to go on by
+		return nil // from before the log had a tree: such records have no numbers
 	}
 	if leaf == p.leaf {
 		at, err := p.log.before()
@@ -246,7 +246,7 @@ func (p *waypoint) passes(leaf int64, rec *schemas.Record, r *evidence.LogRecord
 	return nil
 }
 
-// lostBefore adds what a state says of topics that have lost records.
+// lostBefore adds the topics that lost records according to a state.
 func (e *verifiedExport) lostBefore(lost map[string]evidence.Reach) error {
 	for topic, text := range e.Lost {
 		reach, err := evidence.ParseReach(text)
@@ -260,7 +260,7 @@ func (e *verifiedExport) lostBefore(lost map[string]evidence.Reach) error {
 	return nil
 }
 
-// takeExportKnown reads what --known names, of an export; before is what a verification has left, if one of them is that.
+// takeExportKnown reads the files of --known for an export. before is the saved state, if one of the files is one.
 func (v *verifier) takeExportKnown() (all [][]byte, before *verifiedExport, err error) {
 	for _, name := range v.known {
 		notes, err := knownNotes(name)
@@ -279,7 +279,7 @@ func (v *verifier) takeExportKnown() (all [][]byte, before *verifiedExport, err 
 	return all, before, nil
 }
 
-// sameRoute reports whether a record is of the route that a state names: the tree has the record.
+// sameRoute reports whether a record is that of the route that a state names. The tree contains the record.
 func (x *exportFiles) sameRoute(r *evidence.LogRecord) bool {
 	return r.Kind == evidence.KindRoute || r.Route == x.route.Fingerprint() && r.RouteVersion == x.route.Version
 }

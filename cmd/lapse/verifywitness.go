@@ -14,7 +14,7 @@ import (
 	witnesses "lapse/audit/witness"
 )
 
-// byWitnesses is what verify asks of witnesses.
+// byWitnesses are the witnesses and the quorum that verify uses.
 type byWitnesses struct {
 	named  []string
 	quorum int
@@ -27,19 +27,19 @@ func (w *byWitnesses) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.ask, "ask", false, "ask the witnesses whether they have seen more than this")
 }
 
-// seenBy is what a witness has seen.
+// seenBy describes what a witness has seen.
 type seenBy struct {
 	Name    string     `json:"name"`
-	Records int64      `json:"records"` // of the newest checkpoint that it has cosigned; 0: none
+	Records int64      `json:"records"` // the size of the newest checkpoint that it cosigned; 0 for none
 	At      *time.Time `json:"at"`      // when, by its clock
-	Says    *int64     `json:"says"`    // how many it says that it has seen; null: it was not asked, or did not answer
+	Says    *int64     `json:"says"`    // the size that it says it has seen; null if it was not asked, or did not answer
 }
 
-// shows is what verify says of every log.
+// shows is what verify reports of every log.
 const shows = "whether the log is true or complete. Witnesses show that this log only grew. Somebody who has the server and the keys can label deletions as the " +
 	"policy's, change data outside the WAL, or have written another log before the first cosignature; without witness or anchor, at any time"
 
-// verifyWitnesses are those whose cosignatures count, and how many must have cosigned.
+// verifyWitnesses returns the witnesses whose cosignatures count, and the quorum.
 func (v *verifier) verifyWitnesses(result *verified) (all []witnesses.Witness, keys []*tree.Witness, quorum int, err error) {
 	quorum = v.by.quorum
 	add := func(text, url string) error {
@@ -79,8 +79,8 @@ func (v *verifier) verifyWitnesses(result *verified) (all []witnesses.Witness, k
 	return all, keys, quorum, nil
 }
 
-// elsewhere takes up what others know of the log of a folder: checkpoints that somebody has kept, and witnesses. published: the folder is that
-// of a sink.
+// elsewhere uses what others know of the log in a folder: checkpoints that the user kept, and witnesses. published says that the folder is
+// a sink's.
 func (v *verifier) elsewhere(checked *tree.Folder, published bool, result *verified) (all []witnesses.Witness, before *verifiedExport, err error) {
 	if checked.Known, before, err = v.takeExportKnown(); err != nil {
 		return nil, nil, err
@@ -96,13 +96,13 @@ func (v *verifier) elsewhere(checked *tree.Folder, published bool, result *verif
 	return all, before, nil
 }
 
-// knownNotes are the checkpoints of a file that somebody has kept.
+// knownNotes reads the checkpoints in a file that the user kept.
 func knownNotes(name string) ([][]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	notes, err := tree.ReadNotes(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -110,7 +110,7 @@ func knownNotes(name string) ([][]byte, error) {
 	return notes, nil
 }
 
-// seen fills in what the witnesses have cosigned.
+// seen copies what the witnesses have cosigned to the result.
 func (r *verified) seen(of []tree.Seen, cosigned int64) {
 	r.Cosigned = cosigned
 	for _, s := range of {
@@ -137,8 +137,8 @@ func (v *verifier) askWitnesses(ctx context.Context, place string, all []witness
 	return nil
 }
 
-// askSays asks each witness how much it has seen, by having it cosign a checkpoint from its own size: one that has seen another size says which,
-// and changes nothing. nil: it was not asked, or did not answer.
+// askSays asks each witness how much it has seen. It requests a cosignature of a checkpoint from that checkpoint's own size: a witness that
+// has seen another size refuses, names its size and changes nothing. nil means that the witness was not asked, or did not answer.
 func (v *verifier) askSays(ctx context.Context, place string, all []witnesses.Witness, signed []byte, size int64, result *verified) ([]*int64, error) {
 	says := make([]*int64, len(all))
 	if !v.by.ask {
@@ -171,7 +171,7 @@ func (v *verifier) askSays(ctx context.Context, place string, all []witnesses.Wi
 	return says, nil
 }
 
-// witnessLines is what a person reads of them.
+// witnessLines describes the witnesses in lines.
 func (r *verified) witnessLines() (lines []string) {
 	for _, w := range r.Witnesses {
 		line := fmt.Sprintf("witness     %s has cosigned nothing of this", w.Name)
