@@ -8,7 +8,7 @@ import (
 	"lapse/audit/evidence"
 )
 
-// Bounds is the first of two passes over a log: it finds what bounds the period, the counts of what was due, and what a restore took back.
+// Bounds is the first of two passes over a log. It finds the period's limits, the counts of due rows, and what restores took back.
 //
 //	Bounds.Record, Checkpoint: each leaf, each checkpoint  ─▶ End ─▶ Count.Record: each leaf again ─▶ Count.Report
 type Bounds struct {
@@ -16,48 +16,48 @@ type Bounds struct {
 	clock    clock
 	began    time.Time
 
-	first, last, after int64 // leaves: of the period, and the first heartbeat after it; -1: none
+	first, last, after int64 // leaves: the period's, and the first heartbeat after it; -1 for none
 	opening, closing   *Checkpoint
 	origin             *evidence.OriginContent
 	head               *evidence.LogRecord
-	newest             time.Time // of the last heartbeat
+	newest             time.Time // the last heartbeat's time
 
 	snapshots map[int64][]*snapshot // by policy, in the log's order
 	open      map[string]*snapshot  // by id, until it is counted
 	rewinds   []*marked
 	gaps      []*marked
-	marks     []*marked // of both, those that no heartbeat came after
+	marks     []*marked // the rewinds and gaps that no heartbeat has followed yet
 
-	beat      int64     // leaf of the last heartbeat
-	beatAt    time.Time // and its time
-	latest    time.Time // of the transactions since
+	beat      int64     // the last heartbeat's leaf
+	beatAt    time.Time // the last heartbeat's time
+	latest    time.Time // the latest time of a transaction since then
 	limits    []limit
-	stretches []limit // those that the pass before found
+	stretches []limit // the limits that the previous pass found
 }
 
-// snapshot is a count, with where it is in the log.
+// snapshot is a count, with its place in the log.
 type snapshot struct {
 	Snapshot
 	policy  int64
-	taken   int64 // leaf; -1: none
-	counted int64 // leaf; -1: none
+	taken   int64 // leaf; -1 for none
+	counted int64 // leaf; -1 for none
 	before  bool  // it was counted before the period
 	within  bool
 	seen    visibility
 }
 
-// marked is a gap or a rewind. What it is about is between the heartbeats around it.
+// marked is a gap or a rewind. It concerns the time between the heartbeats around it.
 type marked struct {
 	leaf   int64
 	marker *evidence.Marker
-	after  time.Time // of the heartbeat before it
-	within bool      // something of that is in the period
+	after  time.Time // the time of the heartbeat before it
+	within bool      // part of that time is in the period
 }
 
-// topic reports whether only a topic of events lost records: the log has them all.
+// topic reports whether only a topic of events lost records: the log still has all of its own.
 func (m *marked) topic() bool { return m.marker.Reason == evidence.ReasonTopic }
 
-// NewBounds begins.
+// NewBounds begins the pass.
 func NewBounds(q Question) (*Bounds, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func NewBounds(q Question) (*Bounds, error) {
 	return &Bounds{question: q, first: -1, last: -1, after: -1, snapshots: map[int64][]*snapshot{}, open: map[string]*snapshot{}}, nil
 }
 
-// Record takes the log's next leaf; r is nil where it cannot be read.
+// Record takes the log's next leaf; r is nil if it cannot be read.
 func (b *Bounds) Record(leaf int64, r *evidence.LogRecord) {
 	before := b.clock.now
 	at, _ := b.clock.place(leaf, r)
@@ -132,17 +132,17 @@ func (b *Bounds) date(leaf int64, r *evidence.LogRecord) {
 	}
 }
 
-// Misdated reports whether the pass has to be made again, with Again: transactions name times at which the server was not yet.
+// Misdated reports whether the pass must be repeated with Again, because transactions name later times than the heartbeats after them.
 func (b *Bounds) Misdated() bool { return len(b.limits) > len(b.stretches) }
 
-// Again begins the same pass, with what is known of such transactions.
+// Again begins the pass once more, now with the limits that this pass found.
 func (b *Bounds) Again() *Bounds {
 	again, _ := NewBounds(b.question)
 	again.clock.limits, again.stretches = b.limits, b.limits
 	return again
 }
 
-// Checkpoint takes a checkpoint, once it is verified. Checkpoints come in the order of their sizes.
+// Checkpoint takes a verified checkpoint. Checkpoints come in the order of their sizes.
 func (b *Bounds) Checkpoint(c Checkpoint) {
 	if b.first < 0 || c.Records <= b.first {
 		b.opening = &c
@@ -152,7 +152,7 @@ func (b *Bounds) Checkpoint(c Checkpoint) {
 	}
 }
 
-// snapshot takes one of the three records of a count.
+// snapshot takes one of a count's three records.
 func (b *Bounds) snapshot(leaf int64, c *evidence.SnapshotContent, before, within bool) {
 	id := c.Snapshot.String()
 	s := b.open[id]
@@ -181,8 +181,8 @@ func (b *Bounds) snapshot(leaf int64, c *evidence.SnapshotContent, before, withi
 	}
 }
 
-// forget drops counts before the period that a later one takes the place of, so that a long log costs no more than its period, and those
-// that were never counted.
+// forget drops the counts before the period that a later one replaces, and those that never ended, so that memory grows with the period and not
+// with the log.
 func (b *Bounds) forget(policy, version int64) {
 	all := b.snapshots[policy]
 	var last *snapshot
@@ -196,18 +196,18 @@ func (b *Bounds) forget(policy, version int64) {
 	})
 	for id, s := range b.open {
 		if s.policy == policy && s.before && s.Version == version {
-			delete(b.open, id) // its executor died
+			delete(b.open, id) // its executor died before it had counted
 		}
 	}
 }
 
-// whole reports whether it can be an end of a roll-forward.
+// whole reports whether the count can be an end of a roll-forward.
 func (s *snapshot) whole() bool {
 	return s.taken >= 0 && s.counted >= 0 && s.NotCounted == "" && s.seen.ok
 }
 
-// ends are the counts that a policy's roll-forward runs between: the last before the period, or else the first in it, and the last in it, which
-// may be the same. So the reports of two periods that follow one another run on from one another.
+// ends returns the counts at the two ends of a policy's roll-forward: the last one before the period, or else the first one in it, and the last one
+// in it, which may be the same. So the roll-forwards of consecutive periods are contiguous.
 func (b *Bounds) ends(policy int64) (start, end *snapshot) {
 	for _, s := range b.snapshots[policy] {
 		switch {
@@ -224,7 +224,7 @@ func (b *Bounds) ends(policy int64) (start, end *snapshot) {
 	return start, end
 }
 
-// End says whether the log can answer for the period.
+// End returns an error if the log cannot answer for the period.
 func (b *Bounds) End() error {
 	q := &b.question
 	switch {
@@ -246,7 +246,7 @@ func (b *Bounds) End() error {
 	return nil
 }
 
-// origins are what the log's origin and first record say of it.
+// origins returns what the log's origin and first record say about the log.
 func (b *Bounds) origins() Log {
 	return Log{
 		PublicKey: b.origin.PublicKey, SystemIdentifier: strconv.FormatUint(b.head.SystemIdentifier, 10), Database: b.head.Database, DatabaseOID: b.head.DatabaseOID,

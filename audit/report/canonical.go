@@ -8,17 +8,17 @@ import (
 	"reflect"
 )
 
-// Canonical is the report's canonical JSON. The same two checkpoints and the same period give the same bytes, no matter who makes it, when,
-// and from what copy of the log: no clock is in it, and no build of Lapse.
+// Canonical is the report's canonical JSON. The same two checkpoints and period always give the same bytes, from
+// any copy of the log and on any machine: it contains neither the time of its making nor the build of Lapse.
 //
 //   - one line of UTF-8 with a line feed at its end, and no blanks between tokens;
-//   - members in the order of the types of this file, each once; those that are marked omitempty only where they say something;
-//   - no null but where a member may be absent by its type; an empty list is [];
-//   - integers in decimal without exponent; instants as Instant has them;
-//   - in strings <, > and & and U+2028 and U+2029 as \u escapes, so that it can stand in a script of an HTML page.
+//   - members in the order of the types in this package, each once; members marked omitempty only if not empty;
+//   - null only for members that may be absent by their type; an empty list is [];
+//   - integers in decimal without exponent; instants in the form of Instant;
+//   - in strings <, >, &, U+2028 and U+2029 as \u escapes, so that a script in an HTML page can contain it.
 func (r *Report) Canonical() ([]byte, error) { return canonical(r) }
 
-// Parse reads canonical JSON. It refuses any other text of the same report.
+// Parse parses canonical JSON. It refuses the same report in any other form.
 func Parse(text []byte) (*Report, error) {
 	var r Report
 	if err := parse(text, &r, kind); err != nil {
@@ -63,7 +63,7 @@ func parse(text []byte, into edition, want string) error {
 	return nil
 }
 
-// fillLists makes lists that are not there empty ones.
+// fillLists replaces nil lists by empty ones.
 func fillLists(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -6,7 +6,7 @@ import (
 	"lapse/audit/evidence"
 )
 
-// What records of the catalog call their rows, and what happened to them: see evidence.PolicyContent and evidence.HoldContent.
+// The names of rows and changes in records about the catalog: see evidence.PolicyContent and evidence.HoldContent.
 const (
 	rowVersion = "version"
 	rowState   = "state"
@@ -33,7 +33,7 @@ func (c *Count) begin() {
 	}
 }
 
-// restate is called with what says once more what is in force: of the quarantine it says all there is.
+// restate is called with records that repeat what is in force. For the quarantine they say all.
 func (c *Count) restate(r *evidence.LogRecord) {
 	if c.restated == r.Reach {
 		return
@@ -44,7 +44,7 @@ func (c *Count) restate(r *evidence.LogRecord) {
 	}
 }
 
-// policy takes a row that says which policies there are.
+// policy takes a row that says which policies exist.
 func (c *Count) policy(p place, r *evidence.LogRecord, content *evidence.PolicyContent) {
 	clear(c.standing)
 	is := content.Is
@@ -80,11 +80,11 @@ func (c *Count) policy(p place, r *evidence.LogRecord, content *evidence.PolicyC
 	}
 }
 
-// known is the policy that a row is of, by its number.
+// known returns the policy of a row, by its number.
 func (c *Count) known(row *evidence.PolicyRow) *policy {
 	of := c.policies[row.ID]
 	if of == nil {
-		if stray := c.byName[row.Policy]; stray != nil && stray.id < 0 { // its deletions came before anything else
+		if stray := c.byName[row.Policy]; stray != nil && stray.id < 0 { // its deletions came before any other record about it
 			delete(c.policies, stray.id)
 			stray.id = row.ID
 			stray.start, stray.end = c.bounds.ends(row.ID)
@@ -97,7 +97,7 @@ func (c *Count) known(row *evidence.PolicyRow) *policy {
 	return of
 }
 
-// made takes a version.
+// made takes a new version.
 func (p *policy) made(at place, content *evidence.PolicyContent) {
 	is := content.Is
 	v := p.versions[is.Version]
@@ -117,7 +117,7 @@ func (p *policy) made(at place, content *evidence.PolicyContent) {
 	}
 }
 
-// become takes a state, or what is in force.
+// become takes a change of state or of the version in force.
 func (p *policy) become(c *Count, at place, content *evidence.PolicyContent) {
 	is := content.Is
 	if v := p.versions[is.Version]; v != nil && v.Table != "" {
@@ -138,14 +138,14 @@ func (p *policy) become(c *Count, at place, content *evidence.PolicyContent) {
 	}
 }
 
-// set is the policy's state from here on.
+// set sets the policy's state from here on.
 func (p *policy) set(at place, state string, version int64, when Instant, by, reason string) {
 	switch {
 	case state == paused && p.state != paused:
 		p.pause = &Pause{From: when, By: by, Reason: reason}
 	case state != paused && p.pause != nil:
 		p.pause.To = cmp.Or(when, At(at.at))
-		p.pauses.Add(*p.pause) // those that ended before the period go later
+		p.pauses.Add(*p.pause) // finish removes those that ended before the period
 		p.pause = nil
 	}
 	p.state, p.version = state, version
@@ -171,7 +171,7 @@ func termsOf(t *evidence.PolicyTerms) *Terms {
 	}
 }
 
-// halt takes the switch for all policies.
+// halt takes a change of the switch for all policies.
 func (c *Count) halt(p place, content *evidence.PolicyContent) {
 	is := content.Is
 	c.halted = is.Halted
@@ -180,7 +180,7 @@ func (c *Count) halt(p place, content *evidence.PolicyContent) {
 	}
 }
 
-// quarantine takes how many rows came into it, or left it.
+// quarantine takes the number of rows that entered or left quarantine.
 func (c *Count) quarantine(p place, r *evidence.LogRecord, content *evidence.QuarantineContent) {
 	if content.Op == restated {
 		c.restate(r)
@@ -202,15 +202,15 @@ func (c *Count) quarantine(p place, r *evidence.LogRecord, content *evidence.Qua
 	}
 }
 
-// hold is what the log says of a legal hold.
+// hold is a legal hold, as the log describes it.
 type hold struct {
 	Hold
-	shown bool // it was in force in the period
+	shown bool // in force in the period
 	oids  map[uint32]bool
 	names map[string]bool
 }
 
-// The states of a hold in which rows are to be kept; before it is effective, batches that had begun may still delete.
+// The states of a hold that keeps rows. Before it is effective, batches that had already begun may still delete.
 const (
 	effective = "effective"
 	releasing = "releasing"
@@ -261,7 +261,7 @@ func (c *Count) hold(p place, content *evidence.HoldContent) {
 	}
 }
 
-// held reports whether a hold is to keep rows of a table.
+// held reports whether a hold keeps rows of a table.
 func (c *Count) held(root string, oid uint32) bool {
 	for _, h := range c.holds {
 		if (h.State == effective || h.State == releasing) && (h.names[root] || h.oids[oid]) {
@@ -271,7 +271,7 @@ func (c *Count) held(root string, oid uint32) bool {
 	return false
 }
 
-// declare takes what an auditor's first heartbeat says of copies. Of what was said before the period only the last is kept.
+// declare takes the declaration in an auditor's first heartbeat. Of those before the period only the last one counts.
 func (c *Count) declare(p place, d evidence.Declared) {
 	if !d.Stated || d == c.said {
 		return

@@ -1,9 +1,9 @@
 package report
 
-// Witness is somebody who keeps checkpoints of the log, and what they have cosigned. It depends on who makes a report: which witnesses they
-// name. So a report carries it outside of its canonical form, like the build of Lapse.
+// Witness keeps checkpoints of the log. It says what the witness has cosigned. It depends on which witnesses the report's maker names, so a
+// report carries it outside of its canonical form, like the build of Lapse.
 type Witness struct {
 	Name    string
-	Records int64   // of the newest checkpoint that they have cosigned; 0: none
-	At      Instant // when they did
+	Records int64   // the size of the newest checkpoint that it cosigned; 0 for none
+	At      Instant // when it did
 }

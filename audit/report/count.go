@@ -12,18 +12,18 @@ import (
 type Count struct {
 	bounds *Bounds
 	clock  clock
-	setBy  int64 // how often the clock had been set back before the period
+	setBy  int64 // how often the clock was set back before the period
 
 	policies map[int64]*policy
 	byName   map[string]*policy
-	strays   int64 // policies that the log has deletions by, and nothing else: their numbers are negative
+	strays   int64 // policies known only by their deletions: their numbers are negative
 	tables   map[uint32]evidence.TableChange
 	dropped  map[uint32]bool // partitions that a policy dropped
 	found    map[string]*table
-	standing map[relation][]*policy // what on has said since policies and tables changed last
+	standing map[relation][]*policy // results of on since policies or tables last changed
 	holds    map[int64]*hold
-	stated   bool           // the quarantine's numbers are known
-	restated evidence.Reach // of the transaction that restated last
+	stated   bool           // whether the quarantine's numbers are known
+	restated evidence.Reach // the transaction that last restated what is in force
 	begun    bool
 	pending  *transaction
 	rewound  []*rewound
@@ -34,12 +34,12 @@ type Count struct {
 	halts    List[Halt]
 	halted   bool
 	byHand   List[HandEdit]
-	edited   int64 // of them those of holds and of the switch for all
+	edited   int64 // edits of holds and of the switch for all policies
 	declared List[Declaration]
-	said     evidence.Declared // last
+	said     evidence.Declared // the last declaration
 
-	run        *Run // that was asked about; nil where it has not begun
-	runOutside bool // it has deletions outside the period
+	run        *Run // the run that was asked about; nil before it begins
+	runOutside bool // the run has deletions outside the period
 }
 
 // Count begins the second pass.
@@ -62,15 +62,15 @@ func (b *Bounds) Count() *Count {
 	return c
 }
 
-// place is where a record is.
+// place is a record's place in time.
 type place struct {
 	leaf   int64
 	at     time.Time
 	moved  bool // the record names another time
-	within bool // of the period
+	within bool // in the period
 }
 
-// Record takes the log's next leaf; r is nil where it cannot be read.
+// Record takes the log's next leaf; r is nil if it cannot be read.
 func (c *Count) Record(leaf int64, r *evidence.LogRecord) {
 	at, misdated := c.clock.place(leaf, r)
 	q := &c.bounds.question
@@ -103,7 +103,7 @@ func (c *Count) Record(leaf int64, r *evidence.LogRecord) {
 		if is {
 			c.ofRun(p, t.Claim, &t.Committed)
 		}
-		return // later than the period, and below its closing checkpoint
+		return // after the period, but covered by its closing checkpoint
 	}
 	if p.within && !c.begun {
 		c.begun = true
@@ -138,7 +138,7 @@ func (c *Count) take(p place, r *evidence.LogRecord) {
 	}
 }
 
-// known are the kinds that this schema of the report knows. A record of another kind is read as coverage.
+// known are the kinds of records that this version of the report knows. It reads others as coverage.
 var known = map[evidence.Kind]bool{
 	evidence.KindOrigin: true, evidence.KindRoute: true, evidence.KindTransaction: true, evidence.KindCoverage: true, evidence.KindGap: true,
 	evidence.KindRewind: true, evidence.KindDrop: true, evidence.KindPolicy: true, evidence.KindHold: true, evidence.KindSnapshot: true, evidence.KindQuarantine: true,
@@ -165,7 +165,7 @@ func newGap(g *marked) Gap {
 	return Gap{Leaf: g.leaf, At: At(m.Time), Reason: string(m.Reason), Topic: m.Topic, From: m.From.String(), To: m.To.String()}
 }
 
-// marker takes a gap or a rewind: from there on the quarantine is not known until it is restated.
+// marker takes a gap or a rewind: the quarantine is then unknown until it is restated.
 func (c *Count) marker(p place, m *evidence.Marker) {
 	c.stated = c.stated && m.Op == evidence.Gap && m.Reason == evidence.ReasonTopic
 	for _, r := range c.rewound {
@@ -173,7 +173,7 @@ func (c *Count) marker(p place, m *evidence.Marker) {
 	}
 }
 
-// tableChanges takes what a heartbeat found of tables.
+// tableChanges takes the changes of tables that a heartbeat found.
 func (c *Count) tableChanges(p place, r *evidence.LogRecord) {
 	for _, t := range r.Tables() {
 		before, had := c.tables[t.OID]
@@ -203,7 +203,7 @@ func (c *Count) tableChanges(p place, r *evidence.LogRecord) {
 	}
 }
 
-// rootOf is the table that a relation's rows belong to, as far as the log has said.
+// rootOf returns the root table of a relation, as far as the log has named it.
 func (c *Count) rootOf(oid uint32, name string) (root string, partition bool) {
 	if t, found := c.tables[oid]; found {
 		return cmp.Or(t.Root, t.Table), t.Root != ""
@@ -217,7 +217,7 @@ type relation struct {
 	oid  uint32
 }
 
-// on are the policies in force on a table, by its name or its number.
+// on returns the policies in force on a table, by its name or number.
 func (c *Count) on(root string, oid uint32) (all []*policy) {
 	at := relation{root, oid}
 	if known, found := c.standing[at]; found {

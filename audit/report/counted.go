@@ -16,29 +16,29 @@ const (
 	dropped = string(schemas.Dropped)
 )
 
-// policy is what is counted of one policy.
+// policy collects the counts of one policy.
 type policy struct {
 	id       int64 // negative: see Count.strays
 	name     string
 	oid      uint32
-	text     string // its table, as the version has it
+	text     string // the table as the version names it
 	state    string
 	version  int64
 	versions map[int64]*Version
 	floors   map[int64][]evidence.FloorTerms
-	touched  bool // it was there in the period
+	touched  bool // it existed in the period
 
 	deleted    Deleted
 	days       map[string]*Day
 	from       map[string]*TableDeleted
 	under      map[int64]*VersionDeleted
 	zeros      map[About]*zeroLine
-	judged     int64           // rows with the auditor's word whether they were due, or that it cannot be told
-	unjudged   int64           // rows without
-	unknown    int64           // of those judged
+	judged     int64           // rows for which the auditor recorded whether they were due, or that it could not tell
+	unjudged   int64           // rows for which it recorded nothing
+	unknown    int64           // judged rows for which it could not tell
 	late       map[int64]*late // by version
 	dropRows   int64
-	heldRows   bool // it deleted from a table that a hold was on
+	heldRows   bool // it deleted from a table with a hold
 	noResult   int64
 	uncovered  int64
 	users      users
@@ -50,22 +50,22 @@ type policy struct {
 	pause      *Pause
 	quarantine quarantine
 	edited     int64
-	unproven   int64 // transactions that touched its table and claim what proves nothing
+	unproven   int64 // transactions that touched its table with a claim that does not verify
 }
 
-// zeroLine is a line that must be zero, as far as transactions make it.
+// zeroLine is a line that must be zero, as far as it comes from transactions.
 type zeroLine struct {
 	n   int64
 	all List[Transaction]
 }
 
-// users is what others did to a policy's table.
+// users counts what others did to a policy's table.
 type users struct {
 	deleted, truncates, moves, unverified int64
-	held                                  bool // of a table that a hold was on
+	held                                  bool // from a table with a hold
 }
 
-// roll is what went between two counts.
+// roll counts the rows that went between two counts.
 type roll struct {
 	policy, users int64
 	truncated     bool
@@ -78,10 +78,10 @@ type quarantine struct {
 	entered, left int64
 }
 
-// counts are rows that one policy deleted.
+// counts are numbers of rows that one policy deleted.
 type counts struct{ ByRow, ByDrop, Soft, Cascaded int64 }
 
-// get is the policy with a number.
+// get returns the policy with a number.
 func (c *Count) get(id int64) *policy {
 	p := c.policies[id]
 	if p == nil {
@@ -96,7 +96,7 @@ func (c *Count) get(id int64) *policy {
 	return p
 }
 
-// named is the policy that has a name at this place of the log. One that the log says nothing else about gets a number of its own.
+// named returns the policy that has a name at this place of the log. A policy that the log has not mentioned before gets its own number.
 func (c *Count) named(name string) *policy {
 	p := c.byName[name]
 	if p == nil {
@@ -115,7 +115,7 @@ func (c *Count) call(p *policy, name string) {
 	c.byName[name] = p
 }
 
-// tableName is the table's name as the log has it last.
+// tableName is the table's latest name in the log.
 func (p *policy) tableName(c *Count) string {
 	if t, found := c.tables[p.oid]; found && p.oid != 0 {
 		return t.Table
@@ -160,7 +160,7 @@ func (p *policy) zero(about About, t Transaction) {
 	line.all.Add(t)
 }
 
-// byOthers counts what somebody else did to the policy's table.
+// byOthers counts what others did to the policy's table.
 func (p *policy) byOthers(t *transaction, tally *evidence.Tally, held bool) {
 	n := int64(tally.Events)
 	switch {
@@ -179,7 +179,7 @@ func (p *policy) byOthers(t *transaction, tally *evidence.Tally, held bool) {
 	}
 }
 
-// rolled counts rows that went between the two counts of the policy.
+// rolled counts rows that went between the policy's two counts.
 func (p *policy) rolled(leaf int64, at time.Time, xid uint32, byPolicy, byUsers int64) {
 	if p.between(leaf, at, xid) {
 		p.roll.policy, p.roll.users = p.roll.policy+byPolicy, p.roll.users+byUsers
@@ -194,7 +194,7 @@ func (p *policy) between(leaf int64, at time.Time, xid uint32) bool {
 	return p.start != nil && p.end != nil && !p.start.sees(leaf, at, xid) && p.end.sees(leaf, at, xid)
 }
 
-// filled is what was deleted, in order.
+// filled returns what was deleted, in order.
 func (p *policy) filled() Deleted {
 	d := p.deleted
 	for _, day := range slices.Sorted(maps.Keys(p.days)) {
@@ -209,7 +209,7 @@ func (p *policy) filled() Deleted {
 	return d
 }
 
-// rows is how many rows there are.
+// rows is the number of rows.
 func (q *quarantine) rows() (n int64) {
 	for _, rows := range q.tables {
 		n += rows

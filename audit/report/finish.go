@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Report is what was counted. Its error is a *PeriodError where a policy was asked for that the log does not know.
+// Report returns the report. The error is a *PeriodError if a requested policy is not in the log.
 func (c *Count) Report() (*Report, error) {
 	c.settle()
 	b := c.bounds
@@ -55,7 +55,7 @@ func (c *Count) Report() (*Report, error) {
 	return r, nil
 }
 
-// chosen are the policies of the report, in order.
+// chosen returns the report's policies, in order.
 func (c *Count) chosen() (all []*policy, err error) {
 	var names []string
 	for _, p := range c.policies {
@@ -78,9 +78,9 @@ func (c *Count) chosen() (all []*policy, err error) {
 	return slices.DeleteFunc(all, func(p *policy) bool { return !slices.Contains(only, p.name) }), nil
 }
 
-// shownTables are all that the policies are on, and those that they deleted from.
+// shownTables returns the tables of the policies, and those from which they deleted.
 func (c *Count) shownTables(all []*policy) (tables []Table) {
-	shown := map[string][]string{} // policies, which may be none
+	shown := map[string][]string{} // the tables' policies; a table may have none
 	show := func(table string, policies ...string) { shown[table] = append(shown[table], policies...) }
 	for _, p := range all {
 		if name := p.tableName(c); name != "" {
@@ -111,7 +111,7 @@ func (c *Count) shownTables(all []*policy) (tables []Table) {
 	return tables
 }
 
-// shownHolds are those that were in force in the period.
+// shownHolds returns the holds that were in force in the period.
 func (c *Count) shownHolds() (all []*hold) {
 	for _, number := range slices.Sorted(maps.Keys(c.holds)) {
 		if h := c.holds[number]; h.shown {
@@ -121,7 +121,7 @@ func (c *Count) shownHolds() (all []*hold) {
 	return all
 }
 
-// touches reports whether a hold is on a table of a policy, or on one that the policy deleted from.
+// touches reports whether a hold is on a policy's table, or on one from which the policy deleted.
 func (h *hold) touches(c *Count, p *policy) bool {
 	if h.names[p.tableName(c)] || h.oids[p.oid] && p.oid != 0 {
 		return true
@@ -139,7 +139,7 @@ func (h *hold) touches(c *Count, p *policy) bool {
 	return false
 }
 
-// finish is what the report has of a policy, but for its holds.
+// finish returns the report's part on the policy, without its holds.
 func (c *Count) finish(p *policy) Policy {
 	r := Policy{ID: max(p.id, 0), Name: p.name, Table: p.tableName(c), State: p.state, Version: p.version, Deleted: p.filled(), States: p.states}
 	if v := p.versions[p.version]; v != nil && v.Terms != nil {
@@ -171,7 +171,7 @@ func (c *Count) finish(p *policy) Policy {
 	return r
 }
 
-// pausesOf are those that reach into the period.
+// pausesOf returns the pauses that reach into the period.
 func (c *Count) pausesOf(p *policy) (all List[Pause]) {
 	q := &c.bounds.question
 	ended := p.pauses.Items
@@ -222,7 +222,7 @@ func (c *Count) usersOf(p *policy) Users {
 	return r
 }
 
-// gapped reports whether a part of the period's write-ahead log was read by nobody.
+// gapped reports whether no auditor read part of the period's write-ahead log.
 func (c *Count) gapped() bool {
 	for _, g := range c.bounds.gaps {
 		if g.within && !g.topic() {
@@ -232,7 +232,7 @@ func (c *Count) gapped() bool {
 	return false
 }
 
-// read is a number of things that were seen; where something was not read, there are at least as many.
+// read makes a figure of a number of seen things: a lower bound if part of the log was not read.
 func (c *Count) read(n int64) Figure {
 	if c.gapped() {
 		f := NotAssessed(InGap)
@@ -242,7 +242,7 @@ func (c *Count) read(n int64) Figure {
 	return Number(n)
 }
 
-// rollForward is the balance between two counts.
+// rollForward makes the balance between two counts.
 func (c *Count) rollForward(p *policy) RollForward {
 	why := NoSnapshot
 	if p.start != nil && p.end != nil && p.start != p.end {

@@ -10,24 +10,23 @@ import (
 	"time"
 )
 
-// Redacted is a report without names, and without any number below five but zero.
+// Redacted is a report without names, and without numbers below five except zero.
 //
-// What it shows is a function of its cells with 1, 2, 3 and 4 made one: a total is said as the range that follows from its parts as they are
-// shown, and no more. So two databases that differ only in which of these a cell has give the same bytes, and nobody can tell them
-// apart: not by sums, not by the rule. Numbers of one thing on the whole of a month overlap with no other edition's, which is why it is made
-// of one month, and of all policies.
+// It is a function of its cells after 1, 2, 3 and 4 have been made equal: it gives a total only as the range that follows from its visible
+// parts. So two databases that differ only in which of these numbers a cell has give the same bytes, and no sum and no rule tells them
+// apart. Every edition is of one whole month and of all policies, so that no two editions overlap.
 type Redacted struct {
 	Kind   string      `json:"kind"` // "redacted_report"
 	Schema int         `json:"schema"`
 	Period Period      `json:"period"`
 	Log    RedactedLog `json:"log"`
-	// By number.
+	// Without names, by number.
 	Policies []RedactedPolicy `json:"policies"`
-	Gaps     int64            `json:"gaps"`     // stretches of the write-ahead log that nobody read
+	Gaps     int64            `json:"gaps"`     // parts of the write-ahead log that no auditor read
 	Restores int64            `json:"restores"` // how often the database went back to an earlier state
 }
 
-// RedactedLog is what somebody needs who has the log.
+// RedactedLog is what a reader with the log needs.
 type RedactedLog struct {
 	Name      string      `json:"name"`
 	PublicKey string      `json:"public_key"`
@@ -35,35 +34,35 @@ type RedactedLog struct {
 	Closing   Checkpoint  `json:"closing"`
 }
 
-// RedactedPolicy is one policy without its name.
+// RedactedPolicy is a policy without its name.
 type RedactedPolicy struct {
-	Code     string            `json:"code"` // the policy's number, which is the same in every edition
+	Code     string            `json:"code"` // the policy's number, the same in every edition
 	State    string            `json:"state"`
 	Evidence string            `json:"evidence"`
 	Action   string            `json:"action"`
 	Verdict  Grade             `json:"verdict"`
 	Findings []RedactedFinding `json:"findings"`
 	Zero     []RedactedZero    `json:"zero"` // 0, below 5, or 5 or more
-	// RollForward has no times: they would name a count.
+	// RollForward has no times, which would identify a count.
 	RollForward RedactedRollForward `json:"roll_forward"`
 	Deleted     RedactedDeleted     `json:"deleted"`
 	Quarantine  Figure              `json:"quarantined_at_end"`
 }
 
-// RedactedFinding is one without its number.
+// RedactedFinding is a finding without its number.
 type RedactedFinding struct {
 	Grade Grade  `json:"grade"`
 	About About  `json:"about"`
 	Why   Reason `json:"why,omitempty"`
 }
 
-// RedactedZero is one without its transactions.
+// RedactedZero is a line without its transactions.
 type RedactedZero struct {
 	About  About  `json:"about"`
 	Figure Figure `json:"figure"`
 }
 
-// RedactedRollForward is the balance.
+// RedactedRollForward is the balance without times.
 type RedactedRollForward struct {
 	DueStart  Figure `json:"due_at_start"`
 	HeldStart Figure `json:"held_at_start"`
@@ -74,7 +73,7 @@ type RedactedRollForward struct {
 	FellDue   Figure `json:"fell_due_less_refreshed"`
 }
 
-// RedactedDeleted is what the policy deleted.
+// RedactedDeleted is the number of rows that the policy deleted.
 type RedactedDeleted struct {
 	Rows     Figure        `json:"rows"`
 	ByRow    Figure        `json:"by_row"`
@@ -93,16 +92,16 @@ type RedactedDay struct {
 	Cascaded Figure `json:"cascaded"`
 }
 
-// Withheld is why a redacted report does not say a number.
+// Withheld is why a redacted report does not give a number.
 const Withheld Reason = "withheld"
 
 const (
 	redactedKind = "redacted_report"
-	fewest       = 5 // what is below is not said
+	fewest       = 5 // smaller numbers are not given
 )
 
-// Redact makes the edition for others. It refuses a report that is not of one month in UTC and of all policies: what two editions have in common
-// would give away what one of them leaves out.
+// Redact makes the edition for outsiders. It refuses a report that is not of one month in UTC and of all policies: an overlap of two editions
+// would reveal what one of them omits.
 func (r *Report) Redact() (*Redacted, error) {
 	from, to := r.Period.From.Time().UTC(), r.Period.To.Time().UTC()
 	if from.Day() != 1 || !from.Equal(from.Truncate(24*time.Hour)) || !to.Equal(from.AddDate(0, 1, 0)) {
@@ -122,7 +121,7 @@ func (r *Report) Redact() (*Redacted, error) {
 	slices.SortStableFunc(all, func(a, b *Policy) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name)) })
 	for i, p := range all {
 		code := fmt.Sprintf("policy %d", p.ID)
-		if p.ID == 0 { // the log does not say its number
+		if p.ID == 0 { // the log has no number for it
 			code = fmt.Sprintf("policy without a number, %d", i+1)
 		}
 		out.Policies = append(out.Policies, *p.redact(code, from, to))
@@ -144,7 +143,7 @@ func (p *Policy) redact(code string, from, to time.Time) *RedactedPolicy {
 	f := &p.RollForward
 	r := &out.RollForward
 	*r = RedactedRollForward{f.DueStart.cell(), f.HeldStart.cell(), f.ByPolicy.cell(), f.ByUsers.cell(), f.DueEnd.cell(), f.HeldEnd.cell(), f.FellDue}
-	// What the policy deleted between two counts is nearly a sum of days: what lies outside of them must not come out either.
+	// The deletions between two counts are nearly a sum of days: the difference must not reveal the rest.
 	if outside := p.Deleted.Rows + p.Deleted.Soft - f.ByPolicy.Least(); f.ByPolicy.Value != nil && (out.Deleted.hidden() || outside != 0 && max(outside, -outside) < fewest) {
 		r.ByPolicy = NotAssessed(Withheld)
 	}
@@ -159,7 +158,7 @@ func (p *Policy) redact(code string, from, to time.Time) *RedactedPolicy {
 	return out
 }
 
-// redact counts on every day of the period, so that a day that is not there says nothing.
+// redact gives every day of the period a count, so that a missing day reveals nothing.
 func (d *Deleted) redact(from, to time.Time) RedactedDeleted {
 	days := map[string]Day{}
 	for _, day := range d.Days {
@@ -172,7 +171,7 @@ func (d *Deleted) redact(from, to time.Time) RedactedDeleted {
 		delete(days, name)
 		out.Days = append(out.Days, RedactedDay{name, hide(day.ByRow), hide(day.ByDrop), hide(day.Soft), hide(day.Cascaded)})
 	}
-	for _, name := range slices.Sorted(maps.Keys(days)) { // a clock that was set back
+	for _, name := range slices.Sorted(maps.Keys(days)) { // days outside the period, after a clock was set back
 		day := days[name]
 		out.Days = append(out.Days, RedactedDay{name, hide(day.ByRow), hide(day.ByDrop), hide(day.Soft), hide(day.Cascaded)})
 	}
@@ -185,12 +184,12 @@ func (d *Deleted) redact(from, to time.Time) RedactedDeleted {
 	return out
 }
 
-// hidden reports whether some day is.
+// hidden reports whether a total is hidden.
 func (d *RedactedDeleted) hidden() bool {
 	return slices.ContainsFunc([]Figure{d.Rows, d.Soft, d.Cascaded}, func(f Figure) bool { return f.Value == nil })
 }
 
-// hide is a number as it may be shown.
+// hide makes a number safe to show.
 func hide(n int64) Figure {
 	if n == 0 || n >= fewest {
 		return Number(n)
@@ -199,7 +198,7 @@ func hide(n int64) Figure {
 	return Figure{NotAssessed: Withheld, AtLeast: &least, AtMost: &most}
 }
 
-// cell is hide of a figure. Of one that was not assessed only the reason is left.
+// cell is hide for a figure. For one that was not assessed it keeps only the reason.
 func (f Figure) cell() Figure {
 	if f.Value != nil {
 		return hide(*f.Value)
@@ -207,7 +206,7 @@ func (f Figure) cell() Figure {
 	return NotAssessed(f.NotAssessed)
 }
 
-// few is a figure by size alone.
+// few hides a figure by its size alone.
 func (f Figure) few() Figure {
 	if f.Value != nil && *f.Value >= fewest {
 		least := int64(fewest)
@@ -216,7 +215,7 @@ func (f Figure) few() Figure {
 	return f.cell()
 }
 
-// plus is a sum as far as its parts are shown. The zero value is an empty sum.
+// plus adds numbers as far as they are shown. The zero value is an empty sum.
 func plus(a, b Figure) Figure {
 	if a == (Figure{}) {
 		a = Number(0)
@@ -228,7 +227,7 @@ func plus(a, b Figure) Figure {
 	return Figure{NotAssessed: Withheld, AtLeast: &least, AtMost: &most}
 }
 
-// most is 0 where nothing is known.
+// most is an upper bound; 0 if there is none.
 func (f Figure) most() int64 {
 	if f.Value != nil {
 		return *f.Value
@@ -239,10 +238,10 @@ func (f Figure) most() int64 {
 	return 0
 }
 
-// Canonical is its canonical JSON, by the rules of a report's.
+// Canonical is the edition's canonical JSON, by the rules of a report's.
 func (r *Redacted) Canonical() ([]byte, error) { return canonical(r) }
 
-// ParseRedacted reads canonical JSON. It refuses any other text of the same report.
+// ParseRedacted parses canonical JSON. It refuses the same report in any other form.
 func ParseRedacted(text []byte) (*Redacted, error) {
 	var r Redacted
 	if err := parse(text, &r, redactedKind); err != nil {

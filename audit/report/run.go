@@ -7,14 +7,14 @@ import (
 	"lapse/schemas"
 )
 
-// Run is what one run of a policy deleted, where a report was asked about one: a turn of it, in as many batches as it had.
+// Run counts what one run of a policy deleted, if the report was asked about a run: one turn of the policy, in any number of batches.
 type Run struct {
 	Run     string `json:"run"`
 	Policy  string `json:"policy"`
 	Version int64  `json:"version"`
-	// Cutoff is the instant that rows were judged by.
+	// Cutoff is the instant at which rows had to be due.
 	Cutoff     Instant `json:"cutoff"`
-	First      Instant `json:"first"` // commit
+	First      Instant `json:"first"` // the first commit
 	Last       Instant `json:"last"`
 	FirstLeaf  int64   `json:"first_leaf"`
 	LastLeaf   int64   `json:"last_leaf"`
@@ -23,12 +23,12 @@ type Run struct {
 	ByDrop     int64   `json:"by_drop"`
 	Soft       int64   `json:"soft"`
 	Cascaded   int64   `json:"cascaded"`
-	Due        int64   `json:"due"`        // by the auditor's word
-	NotDue     int64   `json:"not_due"`    // the same
-	Mismatches int64   `json:"mismatches"` // transactions in which what is claimed and what was seen are not the same
+	Due        int64   `json:"due"`        // as the auditor recorded
+	NotDue     int64   `json:"not_due"`    // as the auditor recorded
+	Mismatches int64   `json:"mismatches"` // transactions whose claim differs from their events
 }
 
-// ofRun takes a claim that may be of the run: a new batch of it, or a drop.
+// ofRun takes a claim that may belong to the run: a new batch of it, or a drop.
 func (c *Count) ofRun(p place, claim *schemas.Claim, at *evidence.Committed) *Run {
 	asked := c.bounds.question.Run
 	if asked == (uuid.UUID{}) || claim == nil || claim.Run != asked {
@@ -75,7 +75,7 @@ func (c *Count) runTransaction(t *transaction) {
 	}
 }
 
-// askedRun is what was counted of it. All of it must be in the period.
+// askedRun returns the counts of the run. All of the run must be in the period.
 func (c *Count) askedRun() (*Run, error) {
 	asked := c.bounds.question.Run
 	switch {

@@ -8,12 +8,12 @@ import (
 	"lapse/audit/evidence"
 )
 
-// transaction is one whose records are not all read: it has several if it touched very many tables.
+// transaction is a transaction some of whose records are not read yet: one that touched very many tables has several.
 type transaction struct {
 	place
 	record   *evidence.LogRecord
 	content  evidence.TransactionContent
-	claimed  map[uint32]int64 // rows by relation; nil: it has no result of its own
+	claimed  map[uint32]int64 // rows by relation; nil if it has no result of its own
 	observed []evidence.Tally
 }
 
@@ -23,7 +23,7 @@ func newTransaction(p place, r *evidence.LogRecord, content *evidence.Transactio
 	return t
 }
 
-// join takes a record of the same transaction.
+// join adds another record of the transaction.
 func (t *transaction) join(content *evidence.TransactionContent) {
 	t.observed = append(t.observed, content.Observed...)
 	if content.Claimed == nil {
@@ -37,12 +37,12 @@ func (t *transaction) join(content *evidence.TransactionContent) {
 	}
 }
 
-// named is the transaction in a list.
+// named is the transaction's entry in a list.
 func (t *transaction) named(table string, rows int64) Transaction {
 	return Transaction{Leaf: t.leaf, XID: t.content.XID, Commit: t.content.CommitLSN.String(), At: At(t.content.CommitTime), Table: table, Rows: rows}
 }
 
-// events is how many it has.
+// events is the number of its events.
 func (t *transaction) events() (n int64) {
 	for i := range t.observed {
 		n += int64(t.observed[i].Events)
@@ -50,7 +50,7 @@ func (t *transaction) events() (n int64) {
 	return n
 }
 
-// settle counts the transaction whose records are all read.
+// settle counts the transaction after its last record.
 func (c *Count) settle() {
 	t := c.pending
 	if t == nil {
@@ -91,7 +91,7 @@ func (c *Count) settle() {
 	}
 }
 
-// unproven counts the transaction for each policy whose table it touched. One that touched none is of the log as a whole.
+// unproven counts the transaction for each policy whose table it touched, or for the whole log if it touched none.
 func (c *Count) unproven(t *transaction) {
 	var touched []*policy
 	for i := range t.observed {
@@ -147,7 +147,7 @@ func (c *Count) tally(t *transaction, by *policy, tally *evidence.Tally) {
 	}
 }
 
-// system counts what a policy's batch did to one relation. Of a partition that was dropped the next record says how many rows it had.
+// system counts what a policy's batch did to one relation. For a dropped partition the next record has the number of rows.
 func (c *Count) system(t *transaction, by *policy, tally *evidence.Tally, root string, partition bool) {
 	if tally.Op == evidence.Drop {
 		return
@@ -194,7 +194,7 @@ func (c *Count) system(t *transaction, by *policy, tally *evidence.Tally, root s
 	by.heldRows = by.heldRows || c.held(cmp.Or(root, tally.Table), tally.OID)
 }
 
-// reconcile compares what a batch says with what was seen of it.
+// reconcile compares a batch's claim with its events.
 func (p *policy) reconcile(t *transaction) {
 	claimed, observed, only := int64(0), int64(0), ""
 	seen := map[uint32]int64{}
@@ -258,7 +258,7 @@ func (c *Count) drop(p place, r *evidence.LogRecord, content *evidence.DropConte
 	})
 }
 
-// table is what is found of a table.
+// table returns the counts of a table.
 type table struct {
 	Table
 	days map[string]*TableDay
@@ -283,11 +283,11 @@ func (t *table) day(at time.Time) *TableDay {
 	return d
 }
 
-// rewound is a rewind of the period, and what it took back.
+// rewound is a rewind in the period, with the deletions that it undid.
 type rewound struct {
 	Rewind
 	from, to evidence.Reach
-	over     bool // it has been read: what follows is in the database that goes on
+	over     bool // its record has been read: what follows is in the database that the log continues with
 	policies map[*policy]*RewoundPolicy
 }
 
@@ -297,8 +297,8 @@ func newRewound(m *marked) *rewound {
 	return r
 }
 
-// rewind counts rows that a policy or, where by is nil, somebody else deleted, for the rewinds that took that back, and those after which it
-// happened.
+// rewind counts rows that a policy or, if by is nil, another session deleted: for the rewinds that undid the deletion, and for those before
+// it.
 func (c *Count) rewind(at evidence.Reach, by *policy, rows int64, p place) {
 	for _, r := range c.rewound {
 		back := !r.over && r.from.Before(at) && at.Compare(r.to) <= 0

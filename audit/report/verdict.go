@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// endCount is how near to the period's end its last count must be.
+// endCount is how close to the period's end its last count must be.
 const endCount = 48 * time.Hour
 
-// judge fills in the lines that must be zero, what of lateness is known, and the verdict.
+// judge fills in the lines that must be zero, the known lateness, and the verdict.
 func (c *Count) judge(p *policy, r *Policy) {
 	for _, about := range ZeroLines {
 		line := ZeroLine{About: about, Figure: c.figure(p, r, about)}
@@ -68,7 +68,7 @@ func (c *Count) figure(p *policy, r *Policy, about About) Figure {
 	return f
 }
 
-// overdue is how many rows the period's last count found past due and latitude.
+// overdue is the number of rows that the period's last count found late by more than the latitude.
 func (c *Count) overdue(p *policy, r *Policy) Figure {
 	if p.state == dropped {
 		return Number(0) // nothing is due any more
@@ -90,12 +90,12 @@ func (c *Count) overdue(p *policy, r *Policy) Figure {
 	return Figure{NotAssessed: QuarantineInside, AtLeast: &least, AtMost: &most}
 }
 
-// countedAtEnd reports whether the period has a count near its end, of the version that was in force then.
+// countedAtEnd reports whether a count near the period's end is of the version that was in force then.
 func (c *Count) countedAtEnd(p *policy) bool {
 	return p.end != nil && p.end.Version == p.version && !p.end.Taken.Time().Before(c.bounds.question.To.Add(-endCount))
 }
 
-// findings are the reasons of the verdict, the worst first; of one grade in the order of the lines.
+// findings returns the reasons for the verdict, the worst first; those of one grade in the order of the lines.
 func (c *Count) findings(p *policy, r *Policy) (all []Finding) {
 	for i := range r.Zero {
 		line := &r.Zero[i]
@@ -105,7 +105,7 @@ func (c *Count) findings(p *policy, r *Policy) (all []Finding) {
 			all = append(all, Finding{Grade: Unknown, About: Gaps, Count: n})
 		case n > 0:
 			all = append(all, Finding{Grade: Fail, About: line.About, Count: n})
-		case f.NotAssessed == NoSnapshot || f.NotAssessed == InGap: // one finding says it below, and one above
+		case f.NotAssessed == NoSnapshot || f.NotAssessed == InGap: // other findings already say so
 		case f.NotAssessed != "":
 			all = append(all, Finding{Grade: Unknown, About: line.About, Why: f.NotAssessed})
 		}
@@ -137,7 +137,7 @@ func (c *Count) findings(p *policy, r *Policy) (all []Finding) {
 	return all
 }
 
-// floorsOf are the floors of the versions in force in the period.
+// floorsOf returns the floors of the versions in force in the period.
 func (c *Count) floorsOf(p *policy, evidence string) (all List[RetainedAtLeast]) {
 	for _, number := range slices.Sorted(maps.Keys(p.floors)) {
 		v := p.versions[number]
@@ -151,7 +151,8 @@ func (c *Count) floorsOf(p *policy, evidence string) (all List[RetainedAtLeast])
 	return all
 }
 
-// below is how many rows a version deleted that were younger than a floor. Rows that were due, by a column and an interval as long as the floor, were not.
+// below is the number of rows that a version deleted before they were as old as a floor. If the version has a column and an interval that is
+// at least as long as the floor, due rows were old enough.
 func (c *Count) below(p *policy, v *Version, least string) Figure {
 	under := p.under[v.Version]
 	if under == nil || under.ByRow+under.ByDrop+under.Soft == 0 {
@@ -182,8 +183,8 @@ func (c *Count) belowFloor(r *Policy) Figure {
 	return c.read(0)
 }
 
-// hoursOf is how many hours an interval has, at least and at most: a month has 28 to 31 days, and in days and more a clock may be set by an
-// hour. ok is false where it is not a list of whole numbers with units.
+// hoursOf is the smallest and largest number of hours in an interval: a month has 28 to 31 days, and a clock change may add or remove an hour of
+// a day. ok is false unless the interval consists of whole numbers with units.
 func hoursOf(text string) (least, most float64, ok bool) {
 	words := strings.Fields(text)
 	if len(words) == 0 || len(words)%2 != 0 {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// visibility is a snapshot of PostgreSQL: which transactions it sees.
+// visibility is a PostgreSQL snapshot: it says which transactions are visible.
 type visibility struct {
 	xmin, xmax uint64
-	running    map[uint32]bool // between them, and not seen
+	running    map[uint32]bool // transactions between min and max that are not visible
 	ok         bool
 }
 
-// newVisibility reads what pg_snapshot prints: xmin:xmax:xip,xip.
+// newVisibility parses the text of a pg_snapshot: xmin:xmax:xip,xip.
 func newVisibility(text string) (v visibility) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
@@ -37,15 +37,15 @@ func newVisibility(text string) (v visibility) {
 	return v
 }
 
-// longestCommit is longer than any transaction is on its way from its commit record to being seen: a synchronous standby may be
-// waited for. It is shorter than 2^31 transactions take, after which their numbers come again.
+// longestCommit is longer than a transaction takes from its commit record until it becomes visible, even if it waits for a synchronous standby.
+// It is shorter than 2^31 transactions take, after which transaction numbers repeat.
 const longestCommit = 24 * time.Hour
 
-// sees reports whether the count saw a transaction, by its number, which the log has without its epoch.
+// sees reports whether the count saw a transaction. The log has the transaction's number without epoch.
 func (s *snapshot) sees(leaf int64, at time.Time, xid uint32) bool {
 	switch {
 	case leaf > s.taken:
-		return false // its commit came after somebody had written down the snapshot
+		return false // it committed after the snapshot was recorded
 	case at.Before(s.Begun.Time().Add(-longestCommit)):
 		return true
 	case int32(xid-uint32(s.seen.xmax)) >= 0:

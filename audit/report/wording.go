@@ -1,9 +1,9 @@
 package report
 
-// About says what a figure or a finding is about.
+// About is the subject of a figure or a finding.
 type About string
 
-// The lines that must be zero, in the order that Policy.Zero has them.
+// The lines that must be zero, in the order of Policy.Zero.
 const (
 	ClaimedNotObserved About = "claimed_not_observed"
 	ObservedNotClaimed About = "observed_not_claimed"
@@ -15,7 +15,7 @@ const (
 	BelowFloor         About = "deleted_below_floor"
 )
 
-// What else a verdict may be for.
+// Other subjects of findings.
 const (
 	NoEndSnapshot   About = "no_snapshot_at_end"
 	TablesUncovered About = "tables_not_covered"
@@ -33,13 +33,13 @@ const (
 	OtherRecords    About = "records_of_other_kinds"
 )
 
-// ZeroLines are the lines that must be zero, in order.
+// ZeroLines lists the lines that must be zero, in order.
 var ZeroLines = []About{ClaimedNotObserved, ObservedNotClaimed, DeletedNotDue, DeletedHeld, Unverified, Overdue, Gaps, BelowFloor}
 
-// Title is a line's name for people.
+// Title is the line's name for readers.
 func (a About) Title() string { return titles[a][0] }
 
-// Means says in a sentence what is counted.
+// Means explains in a sentence what the line counts.
 func (a About) Means() string { return titles[a][1] }
 
 var titles = map[About][2]string{
@@ -93,7 +93,7 @@ const (
 	ResultMissing    Reason = "result_missing"
 )
 
-// Text says it in a sentence.
+// Text explains the reason in a sentence.
 func (r Reason) Text() string { return reasons[r] }
 
 var reasons = map[Reason]string{
