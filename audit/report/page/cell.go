@@ -20,7 +20,7 @@ func (p place) in(names ...any) place {
 	return p
 }
 
-// text is a value as the JSON has it. Characters that hide others or change the direction of the text are shown as their escapes.
+// text is a value as in the JSON. It shows escapes for characters that hide others or change the direction of text.
 func text(value string, from place) Cell {
 	if value == "" {
 		return Cell{Text: "–"}
@@ -28,15 +28,15 @@ func text(value string, from place) Cell {
 	return Cell{Text: plaintext.Line(value), From: string(from)}
 }
 
-// count is a number.
+// count makes the cell of a number.
 func count(n int64, from place) Cell {
 	return Cell{Text: plaintext.Number(n), Raw: strconv.FormatInt(n, 10), From: string(from)}
 }
 
-// notAssessed is what a figure without a number is.
+// notAssessed is the text of a figure without a number.
 const notAssessed = "not assessed"
 
-// figure is a number, or that it was not assessed. The reason is said beside it, where there is room.
+// figure makes the cell of a figure: its number, or that it was not assessed. The reason is next to it, where there is room.
 func figure(f report.Figure, from place) Cell {
 	switch {
 	case f.Value != nil:
@@ -52,7 +52,7 @@ func figure(f report.Figure, from place) Cell {
 	}
 }
 
-// withheld is a number of a redacted report, by what may be said of it.
+// withheld is the text of a redacted number, as far as it may be given.
 func withheld(f report.Figure) string {
 	switch {
 	case f.AtLeast == nil:
@@ -78,7 +78,7 @@ func seconds(f report.Figure, from place) Cell {
 	return c
 }
 
-// lateness is a time between two bounds.
+// lateness makes the cell of a time between two bounds.
 func lateness(l report.Lateness, from place) Cell {
 	var bounds []string
 	if l.Over != nil {
@@ -98,7 +98,7 @@ func lateness(l report.Lateness, from place) Cell {
 	}
 }
 
-// step is a whole number of the largest unit.
+// step writes a whole number of the largest unit that fits.
 func step(seconds int64) string {
 	switch {
 	case seconds%(24*60*60) == 0:
@@ -110,7 +110,7 @@ func step(seconds int64) string {
 	}
 }
 
-// span is a length of time in words, if it is longer than two minutes.
+// span writes a length of time in words, if it is longer than two minutes.
 func span(seconds int64) string {
 	d := time.Duration(seconds) * time.Second
 	switch {
@@ -125,7 +125,7 @@ func span(seconds int64) string {
 	}
 }
 
-// instant is a time, to the second.
+// instant writes a time to the second.
 func instant(i report.Instant, from place) Cell {
 	if i == "" {
 		return Cell{Text: "–"}
@@ -135,7 +135,7 @@ func instant(i report.Instant, from place) Cell {
 
 func moment(i report.Instant) string { return i.Time().UTC().Format("2006-01-02 15:04:05") }
 
-// graded is a verdict.
+// graded makes the cell of a verdict.
 func graded(g report.Grade, from place) Cell {
 	return Cell{Text: gradeWords[g], From: string(from), Tone: tones[g]}
 }
@@ -146,7 +146,7 @@ var (
 	grades     = []report.Grade{report.Fail, report.Unknown, report.Warn, report.Pass} // the worst first
 )
 
-// counted is a number with its noun.
+// counted formats a number with its noun.
 func counted(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -157,11 +157,11 @@ func counted(n int64, one string) string {
 	return plaintext.Number(n) + " " + one + "s"
 }
 
-// whole is a cell that is not broken into lines.
+// whole makes a cell that is not broken into lines.
 func (c Cell) whole() Cell {
 	c.Whole = true
 	return c
 }
 
-// Wraps reports whether a cell of numbers has words, which may be broken into lines.
+// Wraps reports whether a cell in a column of numbers has words, which may be broken into lines.
 func (c Cell) Wraps() bool { return c.From == "" || strings.HasPrefix(c.Text, notAssessed) }

@@ -18,8 +18,8 @@ import (
 // shown is a value of a page, with its place in the JSON.
 type shown struct{ from, text string }
 
-// CompareValues holds the values that a page of any build shows against its JSON. It compares numbers, names, instants and verdicts; not the
-// sentences, which only the build that wrote them can write again.
+// CompareValues compares the values on a page of any build with the page's JSON: numbers, names, instants and verdicts. It does not compare
+// sentences, which only the page's own build can write again.
 func CompareValues(page, canonical []byte) error {
 	var in any
 	d := json.NewDecoder(bytes.NewReader(canonical))
@@ -39,7 +39,7 @@ func CompareValues(page, canonical []byte) error {
 	})
 }
 
-// lookUp follows a JSON pointer. A step may be a range of a list, as 3-7: then it adds up what it finds.
+// lookUp follows a JSON pointer. A step may be a range of a list, such as 3-7: lookUp then adds up the values.
 func lookUp(in any, pointer string) (any, bool) {
 	steps := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
 	for i, step := range steps {
@@ -66,7 +66,7 @@ func lookUp(in any, pointer string) (any, bool) {
 	return in, true
 }
 
-// addUp adds up what items of a list have at a place.
+// addUp adds up the values at a place in items of a list.
 func addUp(list []any, first, last, pointer string) (any, bool) {
 	from, err := strconv.Atoi(first)
 	to, err2 := strconv.Atoi(last)
@@ -86,7 +86,7 @@ func addUp(list []any, first, last, pointer string) (any, bool) {
 	return json.Number(strconv.FormatInt(sum, 10)), true
 }
 
-// says reports whether a text says a value: a number, with or without commas and what it is of; an instant may be cut to the second.
+// says reports whether a text shows a value: a number may have commas and a noun; an instant may be cut to the second.
 func says(text string, value any) bool {
 	switch x := value.(type) {
 	case json.Number:
@@ -99,7 +99,7 @@ func says(text string, value any) bool {
 			return true
 		}
 		return !report.Instant(x).Time().IsZero() && text == moment(report.Instant(x))
-	case map[string]any: // a figure that is no number, or a time between bounds
+	case map[string]any: // a figure without number, or a time between bounds
 		var f report.Figure
 		var l report.Lateness
 		again, err := json.Marshal(x)
@@ -111,7 +111,7 @@ func says(text string, value any) bool {
 	return false
 }
 
-// eachValue hands over every value of a page that names its place, and every number of a table that names none.
+// eachValue passes every value of a page that names its place, and every number in a table that does not.
 func eachValue(page []byte, take func(s shown) error) error {
 	d := xml.NewDecoder(bytes.NewReader(page))
 	d.Entity = xml.HTMLEntity

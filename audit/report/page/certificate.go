@@ -9,15 +9,15 @@ import (
 	"lapse/internal/plaintext"
 )
 
-// The forms of a page. A page says which it has, so that it can be written again of its JSON.
+// The forms of a page. A page names its form, so that it can be made again from its JSON.
 const (
 	formReport      = "report"
 	formCertificate = "certificate"
-	formOfMatter    = "certificate of matter " // and the matter
+	formOfMatter    = "certificate of matter " // followed by the matter
 )
 
-// NewCertificate is one page for the records: what became of the rows of one policy in the period, of what one run of it deleted, or of those that
-// are held for a matter. matter is empty for a policy's and a run's, and then the report is of one policy. It refuses a report that has nothing of either.
+// NewCertificate makes one page for the records: on the rows of one policy in the period, on what one run of it deleted, or on rows that are held
+// for a matter. matter is empty for a policy and for a run; the report is then of one policy. It refuses a report without any of these.
 func NewCertificate(r *report.Report, build, matter string) (*Document, error) {
 	m := &maker{Report: r, order: []int{}}
 	d := &Document{Build: build, Form: formCertificate, Lines: true, Verify: steps(r.Log.PublicKey)}
@@ -52,7 +52,7 @@ func NewCertificate(r *report.Report, build, matter string) (*Document, error) {
 	return d, nil
 }
 
-// disposition is what a policy deleted.
+// disposition describes what a policy deleted.
 func (m *maker) disposition(d *Document) {
 	p, at := &m.Policies[0], policyAt(0)
 	of := at.in("deleted")
@@ -80,7 +80,7 @@ func (m *maker) disposition(d *Document) {
 	say("In transactions", count(p.Deleted.Batches, of.in("batches")))
 }
 
-// runOf is what one run deleted.
+// runOf describes what one run deleted.
 func (m *maker) runOf(d *Document) {
 	r, at := m.Run, place("").in("run")
 	say := func(name string, c Cell) { d.Facts = append(d.Facts, Fact{name, c}) }
@@ -114,7 +114,7 @@ func (m *maker) runOf(d *Document) {
 	say("to record", ref(r.LastLeaf, at.in("last_leaf")))
 }
 
-// matter is what was held for it.
+// matter describes what was held for the matter.
 func (m *maker) matter(d *Document, matter string) error {
 	root := place("")
 	d.Facts = append(d.Facts, Fact{"Matter", Cell{Text: plaintext.Line(matter)}})
@@ -146,7 +146,7 @@ func (m *maker) matter(d *Document, matter string) error {
 	return nil
 }
 
-// Again is the document that a page was made of, by what it says of itself.
+// Again makes the document of a page once more, in the form that the page names.
 func (e *Embedded) Again(r *report.Report) (*Document, error) {
 	switch {
 	case e.Form == formReport:

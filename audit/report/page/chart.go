@@ -11,8 +11,8 @@ import (
 // Bars is a chart of numbers by day.
 type Bars struct {
 	ID    string
-	Title string // what it shows, in a sentence
-	Desc  string // its shape in words, for who does not see it
+	Title string // the chart's subject in a sentence
+	Desc  string // the chart in words, for readers who cannot see it
 	Days  []Bar
 }
 
@@ -20,10 +20,10 @@ type Bars struct {
 type Bar struct {
 	Label string // the day
 	Parts []int64
-	Text  string // of the tooltip: the numbers are in a table too
+	Text  string // the tooltip; a table has the numbers too
 }
 
-// The size of a chart, in its own units. It is drawn as wide as the page.
+// The size of a chart in its own units. The page stretches it to its width.
 const (
 	chartWide, chartHigh   = 720, 180
 	plotLeft, plotTop      = 64, 8
@@ -32,7 +32,7 @@ const (
 	mostLabels, widestPart = 8, 0.8
 )
 
-// SVG draws the chart. Parts of a bar are told apart by pattern as well as by color: the second is hatched.
+// SVG draws the chart. Pattern and color distinguish the parts of a bar: the second part is hatched.
 func (b *Bars) SVG() template.HTML {
 	var most int64
 	for _, day := range b.Days {
@@ -59,7 +59,7 @@ func (b *Bars) SVG() template.HTML {
 		for part, value := range day.Parts {
 			high := float64(value) / float64(top) * plotHigh
 			if value > 0 {
-				high = max(high, 1) // what is there is seen
+				high = max(high, 1) // so that every number is visible
 			}
 			if high == 0 {
 				continue
@@ -76,7 +76,7 @@ func (b *Bars) SVG() template.HTML {
 		}
 	}
 	s.WriteString(`</svg>`)
-	return template.HTML(s.String()) //nolint:gosec // every text of it is escaped above
+	return template.HTML(s.String()) //nolint:gosec // every text in it is escaped above
 }
 
 func sumOf(parts []int64) (sum int64) {
@@ -86,7 +86,7 @@ func sumOf(parts []int64) (sum int64) {
 	return sum
 }
 
-// roundUp is the end of an axis that reaches to most: an even number with one digit that is not zero, or 10.
+// roundUp returns the end of an axis that reaches most: an even number with one nonzero digit, or 10.
 func roundUp(most int64) int64 {
 	unit := int64(1)
 	for most/unit >= 10 {

@@ -8,12 +8,12 @@ import (
 
 // File is one table as CSV.
 type File struct {
-	Name    string // of the table; empty for the verdicts, which are the main one
+	Name    string // the table's name; empty for the verdicts, the main table
 	Content []byte
 }
 
-// CSV writes the tables of a document, a file each: first the verdicts, then what the page says of the whole, then every table, those of all
-// policies in one.
+// CSV writes a document's tables, one file each: the verdicts, then the tables on the whole report, then those on policies, all policies in
+// one file.
 func (d *Document) CSV() []File {
 	verdicts := [][]string{{"policy", "verdict", "sentence"}}
 	for _, v := range d.Verdicts {
@@ -52,7 +52,7 @@ func (d *Document) CSV() []File {
 	return files
 }
 
-// head is the names of its columns.
+// head returns the names of the table's columns.
 func (t *Table) head() (head []string) {
 	if t.Of != "" {
 		head = append(head, "policy")
@@ -63,7 +63,7 @@ func (t *Table) head() (head []string) {
 	return head
 }
 
-// lines are its rows.
+// lines returns the table's rows.
 func (t *Table) lines() (all [][]string) {
 	rows := t.All
 	if rows == nil {
@@ -96,7 +96,7 @@ func written(lines [][]string) []byte {
 		for i := range line {
 			line[i] = harmless(line[i])
 		}
-		_ = w.Write(line) // a buffer takes all of it; Error says so
+		_ = w.Write(line) // a buffer accepts everything; Error reports other errors
 	}
 	w.Flush()
 	return b.Bytes()
@@ -107,7 +107,7 @@ var (
 	formula     = regexp.MustCompile(`^[\s\p{Z}\x00]*[=+\-@|%＝＋－＠\t\r\n]`)
 )
 
-// harmless is a value that no spreadsheet takes for a formula: a quote goes before what could begin one.
+// harmless makes a value that no spreadsheet takes for a formula: it puts a quote before anything that could begin one.
 func harmless(value string) string {
 	if formula.MatchString(value) && !plainNumber.MatchString(value) {
 		return "'" + value

@@ -4,27 +4,27 @@ import (
 	"lapse/audit/report"
 )
 
-// Document is what a page shows. HTML and CSV are both made of it, so that they say the same.
+// Document is the content of a page. HTML and CSV are made from it, so that they agree.
 type Document struct {
 	Title    string
-	Build    string   // of Lapse, that made it
+	Build    string   // the build of Lapse that made it
 	Form     string   // see Embedded.Again
-	Facts    []Fact   // about the whole of it: period, bounds, witnesses
-	Short    []Answer // what a reader asks first
+	Facts    []Fact   // about the whole report: period, limits, witnesses
+	Short    []Answer // the answers to a reader's first questions
 	Verdicts []Verdict
 	Unknown  []string // what is not known
 	Verify   []Step   // how to check it
 	Words    []Word
 	Sections []Section
-	Lines    bool // it has lines on which people sign
+	Lines    bool // the page has lines for handwritten signatures
 
-	Witnesses []report.Witness // beside the report: see New
+	Witnesses []report.Witness // not part of the report: see New
 }
 
-// Word is one that the page uses, and what it means.
+// Word is a word of the page with its meaning.
 type Word struct{ Name, Means string }
 
-// Step is a command, and what it is for.
+// Step is a command and its purpose.
 type Step struct{ Text, Command string }
 
 // Fact is a named text.
@@ -33,13 +33,13 @@ type Fact struct {
 	Cell
 }
 
-// Verdict is one policy's, in a sentence.
+// Verdict is a policy's verdict in a sentence.
 type Verdict struct {
 	Tone     Tone
 	Word     Cell // the verdict's
 	Subject  Cell // the policy's name
 	Sentence string
-	Link     string // to its section
+	Link     string // a link to the policy's section
 }
 
 // Section is a part with a heading.
@@ -47,36 +47,36 @@ type Section struct {
 	ID, Title, Lead string
 	Blocks          []Block
 
-	of string // the policy that it is of
+	of string // the section's policy
 }
 
-// Block is one of a section's parts.
+// Block is a part of a section.
 type Block struct {
-	Title string // of what follows; empty for none
+	Title string // the heading of the following; empty for none
 	Text  string
 	Bars  *Bars
-	Keys  [2]string // what the colors of the bars mean
+	Keys  [2]string // the meaning of the bars' colors
 	Table *Table
 }
 
-// Table is one of a section's tables.
+// Table is a table of a section.
 type Table struct {
-	Name    string // of its CSV, which has the tables of all policies that have this name
-	Of      string // the policy; empty: it is of no single one
+	Name    string // the CSV's name; the CSV has the tables with this name of all policies
+	Of      string // the policy; empty if the table is not of a single one
 	Caption string
 	Columns []Column
 	Rows    []Row
-	All     []Row // for a CSV; nil: Rows
+	All     []Row // the rows for a CSV; nil for Rows
 	Fold    bool  // long tables are folded
 }
 
-// Column is one of a table's.
+// Column is a column of a table.
 type Column struct {
 	Name   string
-	Number bool // written to the right
+	Number bool // aligned right
 }
 
-// Title is what a line that must be zero counts, where the column is of one.
+// Title explains a line that must be zero, if the column is of one.
 func (c Column) Title() string {
 	for _, about := range report.ZeroLines {
 		if about.Title() == c.Name {
@@ -86,23 +86,23 @@ func (c Column) Title() string {
 	return ""
 }
 
-// Row is one of a table's.
+// Row is a row of a table.
 type Row struct {
-	Kind  string // its class: "", "sum" or "net"
+	Kind  string // the row's class: "", "sum" or "net"
 	Cells []Cell
 }
 
-// Cell is a value that is shown. From is its place in the JSON, as a JSON pointer, so that a page of any build can be compared with its JSON.
+// Cell is a value on the page. From is its place in the JSON as a JSON pointer, so that a page of any build can be compared with its JSON.
 type Cell struct {
 	Text string
-	Raw  string // for a CSV; empty: Text
+	Raw  string // the value for a CSV; empty for Text
 	From string
 	Tone Tone
 
-	Whole bool // it is not broken into lines
+	Whole bool // not broken into lines
 }
 
-// Tone is how a verdict is shown: color is never its only sign.
+// Tone is how a verdict looks. Color is never its only sign.
 type Tone string
 
 // Tones.
@@ -114,7 +114,7 @@ const (
 	Pass Tone = "pass"
 )
 
-// Sign is what tells the tone without color.
+// Sign distinguishes the tone without color.
 func (t Tone) Sign() string {
 	return map[Tone]string{Fail: "✕", Open: "?", Warn: "!", Pass: "✓"}[t]
 }

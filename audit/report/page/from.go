@@ -10,15 +10,15 @@ import (
 	"lapse/internal/plaintext"
 )
 
-// maker makes a document of a report.
+// maker makes a report's document.
 type maker struct {
 	*report.Report
 	witnesses []report.Witness
-	order     []int // of the policies: the worst verdict first
+	order     []int // the policies' order: the worst verdict first
 }
 
-// New is the document of a report. build names the program: the same build makes the same bytes. Witnesses are those that who makes the report
-// has named; they are no part of it, and the page says so.
+// New makes a report's document. build names the program: the same build makes the same bytes. The witnesses are those that the report's maker
+// named; they are not part of the report, and the page says so.
 func New(r *report.Report, build string, witnesses []report.Witness) *Document {
 	m := &maker{Report: r, witnesses: witnesses, order: make([]int, len(r.Policies))}
 	for i := range m.order {
@@ -47,7 +47,7 @@ func policyID(i int) string           { return fmt.Sprintf("policy-%d", i+1) }
 func (c Cell) plain() Cell            { c.Tone = None; return c }
 func (c Cell) with(after string) Cell { c.Text += after; return c }
 
-// facts are about the whole report.
+// facts returns the facts about the whole report.
 func (m *maker) facts() []Fact {
 	l := &m.Log
 	root := place("")
@@ -68,7 +68,7 @@ func period(p report.Period) Cell {
 
 const noOpening = "none: the log began in the period"
 
-// opening is the checkpoint before the period, or what is said where there is none.
+// opening describes the checkpoint before the period, or says why there is none.
 func opening(c *report.Checkpoint, none string) Cell {
 	if c == nil {
 		return Cell{Text: none}
@@ -76,12 +76,12 @@ func opening(c *report.Checkpoint, none string) Cell {
 	return checkpoint(c)
 }
 
-// verdict is that of the policy at a place.
+// verdict makes the verdict of the policy at a place.
 func verdict(g report.Grade, at place, subject Cell, sentence, link string) Verdict {
 	return Verdict{Tone: tones[g], Word: graded(g, at.in("verdict")).plain(), Subject: subject, Sentence: sentence, Link: link}
 }
 
-// witnessed says who has seen the log: as who makes the report has found, since the log's records do not say it.
+// witnessed says which witnesses have seen the log. The report's maker found that out: the log's records do not say it.
 func (m *maker) witnessed() Cell {
 	if len(m.witnesses) == 0 {
 		return Cell{Text: "none was named by who made this page; the first command below takes --witness"}
@@ -101,7 +101,7 @@ func checkpoint(c *report.Checkpoint) Cell {
 	return Cell{Text: fmt.Sprintf("the checkpoint of %s, root %s", counted(c.Records, "record"), c.Root)}
 }
 
-// tally says how many policies have which verdict.
+// tally counts the policies by verdict.
 func (m *maker) tally() string {
 	var parts []string
 	for _, g := range grades {
@@ -125,7 +125,7 @@ func (m *maker) tally() string {
 	return said
 }
 
-// sentence is a policy's verdict in one.
+// sentence describes a policy's verdict in a sentence.
 func sentence(p *report.Policy) string {
 	deleted := counted(p.Deleted.Rows, "row") + " deleted"
 	if p.Deleted.Soft > 0 {
@@ -138,7 +138,7 @@ func sentence(p *report.Policy) string {
 	return deleted + "; " + because(p.Findings) + "."
 }
 
-// byOthers is what others deleted of the policy's table, as a part of a sentence.
+// byOthers describes, as part of a sentence, what others deleted from the policy's table.
 func byOthers(u *report.Users) string {
 	text, n := "", u.Deleted.Least()
 	switch {
@@ -153,7 +153,7 @@ func byOthers(u *report.Users) string {
 	return text
 }
 
-// because says the findings: what could not be assessed by name too where the policy fails, and of warnings how many there are.
+// because lists the findings. If the policy fails, it also names what could not be assessed; of warnings it only gives the number.
 func because(all []report.Finding) string {
 	var text []string
 	for _, grade := range []report.Grade{report.Fail, report.Unknown, report.Warn} {
@@ -174,13 +174,13 @@ func because(all []report.Finding) string {
 	return strings.Join(text, "; ")
 }
 
-// What no report knows.
+// What no report can know.
 const (
 	copiesUnknown = "Whether a deleted row is gone from backups, from archived write-ahead log, from replicas or from copies: deleted from the table is not erased from those."
 	countsUnknown = "Whether the counts of what was due are right: they are the executor’s word. Nothing in the write-ahead log shows a count."
 )
 
-// unknown is what the report does not know, the same reason once.
+// unknown lists what the report does not know, each reason once.
 func (m *maker) unknown() []string {
 	type reason struct {
 		about report.About
@@ -220,13 +220,13 @@ func (m *maker) unknown() []string {
 		"Whether somebody with the server and its keys wrote a log that is not true. Witnesses show that it only grew, not that it is complete.")
 }
 
-// grouped are the names of the policies of each key; both in the order in which they come.
+// grouped holds the names of the policies by key, in the order in which they come.
 type grouped[K comparable] struct {
 	order []K
 	names map[K][]string
 }
 
-// add adds a name, unless it came last.
+// add adds a name, unless it is the last one.
 func (g *grouped[K]) add(key K, name string) {
 	all, found := g.names[key]
 	if !found {
@@ -240,7 +240,7 @@ func (g *grouped[K]) add(key K, name string) {
 	}
 }
 
-// some names a few.
+// some lists the first few names.
 func some(names []string) string {
 	const most = 5
 	shown := make([]string, 0, most)
@@ -254,7 +254,7 @@ func some(names []string) string {
 	return said
 }
 
-// steps are the commands that check the report.
+// steps lists the commands that check the report.
 func steps(key string) []Step {
 	if key == "" || strings.ContainsAny(key, " \n'") {
 		key = "NAME+HASH+KEY"

@@ -1,6 +1,6 @@
 package page
 
-// glossary has the words that a reader who never saw Lapse has to know.
+// glossary explains the words that a reader new to Lapse needs.
 var glossary = []Word{
 	{"log", "the record of all deletions that Lapse keeps; entries are only added, and a key signs them. The report is made of it alone."},
 	{"write-ahead log", "PostgreSQL’s own record of every change, written whether somebody wants it or not. The checking program reads deletions there."},

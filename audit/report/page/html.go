@@ -20,15 +20,15 @@ var (
 	styles string
 )
 
-// rendered is what the template is given.
+// rendered is the template's data.
 type rendered struct {
 	*Document
 	JSON, Witnessed template.JS
 	Signature       template.HTML
 }
 
-// HTML writes a document as one file: no script runs in it and nothing is fetched. The report's canonical JSON is embedded, and the
-// signature, which may be empty.
+// HTML writes a document as one file that runs no script and loads nothing. The file contains the report's canonical JSON and the signature, which
+// may be empty.
 func (d *Document) HTML(canonical []byte, signature string) ([]byte, error) {
 	if bytes.ContainsAny(canonical, "<>&") || strings.ContainsAny(signature, "<>&") {
 		return nil, errors.New("JSON or signature could end its element: neither is as it is written")
@@ -39,7 +39,7 @@ func (d *Document) HTML(canonical []byte, signature string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	witnessed, err := json.Marshal(d.Witnesses) // which escapes <, > and &
+	witnessed, err := json.Marshal(d.Witnesses) // Marshal escapes <, > and &
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (d *Document) HTML(canonical []byte, signature string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// What the embedded parts are between.
+// The texts around the embedded parts.
 const (
 	jsonBegins      = `<script type="application/json" id="report">`
 	witnessesBegin  = `<script type="application/json" id="witnesses">`
@@ -59,9 +59,9 @@ const (
 	metaEnds        = `" />`
 )
 
-// Embedded is what a page has in it.
+// Embedded is what a page contains.
 type Embedded struct {
-	JSON      []byte // canonical, if nobody has edited it
+	JSON      []byte // canonical, unless it was edited
 	Build     string
 	Form      string
 	Signature string
@@ -69,7 +69,7 @@ type Embedded struct {
 	unsigned  []byte // the page without the signature
 }
 
-// Read takes a page apart. Nothing of it is checked.
+// Read takes a page apart. It checks nothing.
 func Read(page []byte) (*Embedded, error) {
 	text := string(page)
 	canonical, err := between(text, jsonBegins, scriptEnds)
@@ -100,7 +100,7 @@ func Read(page []byte) (*Embedded, error) {
 	return e, nil
 }
 
-// Unsigned is the page without its signature: what the signature is over.
+// Unsigned is the page without its signature: the bytes that were signed.
 func (e *Embedded) Unsigned() []byte { return e.unsigned }
 
 // IsPage reports whether a file is meant to be a page.
@@ -108,7 +108,7 @@ func IsPage(file []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(file, " \t\r\n\ufeff"), []byte("<"))
 }
 
-// between wants one begin, and what it has up to the next end.
+// between requires a single begin, and returns the text from there to the next end.
 func between(text, begins, ends string) (string, error) {
 	_, after, found := strings.Cut(text, begins)
 	if !found || strings.Contains(after, begins) {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// mostDays is how many rows a table of days has at most on a page: beyond, a page has a row for each month. A CSV has every day.
+// mostDays is the largest number of rows in a table of days: longer tables get a row for each month. A CSV has every day.
 const mostDays = 100
 
-// byMonth is a table of days with rows for months where there are many, and totals after them. The day is in the first column, or in the one after the
-// table's name.
+// byMonth makes a table of days, with rows for months if there are many days, and totals at the end. The day is in the first column, or in the one
+// after the table's name.
 func (t Table) byMonth(totals ...Row) Table {
 	if t.All = t.Rows; len(t.Rows) > mostDays {
 		t.Caption = strings.Replace(t.Caption, "day", "month", 1) + "; each day is in the CSV and the JSON"
@@ -19,7 +19,7 @@ func (t Table) byMonth(totals ...Row) Table {
 	return t
 }
 
-// months makes a row of those that follow one another, have the same cells before the day, and are of one month.
+// months joins consecutive rows of one month that have the same cells before the day.
 func months(days []Row) (out []Row) {
 	first := 0
 	for i := range days {
@@ -32,7 +32,7 @@ func months(days []Row) (out []Row) {
 	return out
 }
 
-// dayOf is where a row has its day.
+// dayOf is the index of a row's day.
 func dayOf(cells []Cell) int {
 	if cells[0].Whole {
 		return 0
@@ -47,7 +47,7 @@ func sameMonth(a, b []Cell) bool {
 	return (day == 0 || a[0].From == b[0].From) && strings.HasPrefix(b[day].Text, a[day].Text[:monthLong])
 }
 
-// sumOfRows adds up rows. Its cells name the range of places that they are a sum over.
+// sumOfRows adds up rows. Its cells name the range of places that they sum up.
 func sumOfRows(all []Row) Row {
 	first, last := all[0].Cells, all[len(all)-1].Cells
 	day := dayOf(first)
@@ -64,7 +64,7 @@ func sumOfRows(all []Row) Row {
 	return out
 }
 
-// placesTo is the range from one place to another of the same list.
+// placesTo is the range between two places in one list.
 func placesTo(first, last string) place {
 	a, b := strings.Split(first, "/"), strings.Split(last, "/")
 	for i := range a {

@@ -7,10 +7,10 @@ import (
 	"lapse/audit/report"
 )
 
-// longTable is how many rows a table has at most that is not folded.
+// longTable is the largest number of rows in a table that is not folded.
 const longTable = 12
 
-// zeroLines is every line that must be zero, of every policy.
+// zeroLines makes the table of all lines that must be zero, for all policies.
 func (m *maker) zeroLines() Section {
 	t := &Table{Name: "zero", Caption: "Lines that must be zero", Columns: []Column{{Name: "policy"}}}
 	means := &Table{Name: "zero-meaning", Caption: "What each line counts", Columns: []Column{{Name: "line"}, {Name: "what it counts"}}}
@@ -32,7 +32,7 @@ func (m *maker) zeroLines() Section {
 	}
 }
 
-// lineCell is a policy's line that must be zero. Nothing can be below a floor where there is none.
+// lineCell makes the cell of a policy's line that must be zero. Without a floor nothing can be below one.
 func lineCell(p *report.Policy, j int, at place) Cell {
 	z := &p.Zero[j]
 	if noFloor(p, z) {
@@ -45,7 +45,7 @@ func noFloor(p *report.Policy, z *report.ZeroLine) bool {
 	return z.About == report.BelowFloor && p.Floors.Len() == 0 && z.Figure.Least() == 0
 }
 
-// zeroCell is a line's number. A gap is no fault of the policy: nobody knows what is in it.
+// zeroCell makes the cell of a line's number. A gap does not count against the policy: its content is unknown.
 func zeroCell(about report.About, f report.Figure, at place) Cell {
 	c := figure(f, at.in("figure"))
 	switch {
@@ -76,7 +76,7 @@ var rollForwardColumns = []Column{
 	{"in quarantine at the end", true},
 }
 
-// rollForward is every policy's, in one table.
+// rollForward makes one table of all policies' balances.
 func (m *maker) rollForward() Section {
 	t := &Table{Name: "rollforward", Caption: "Rows that were due, from the first count of the period to the last", Columns: rollForwardColumns}
 	for _, i := range m.order {
@@ -97,7 +97,7 @@ func (m *maker) rollForward() Section {
 	return Section{ID: "rollforward", Title: "Roll-forward", Blocks: []Block{{Table: t}}, Lead: rollForwardLead}
 }
 
-// deletions are those of the whole database.
+// deletions makes the table of the whole database's deletions.
 func (m *maker) deletions() Section {
 	byDay := map[string]*Bar{}
 	t := &Table{Name: "tables", Caption: "Rows that are gone, by table", Columns: []Column{
@@ -156,10 +156,10 @@ func (m *maker) deletions() Section {
 
 const day = 24 * time.Hour
 
-// mostBars is how many days a chart has: beyond, days that follow one another are one bar.
+// mostBars is the largest number of bars in a chart: for longer periods a bar stands for several consecutive days.
 const mostBars = 124
 
-// bars is the chart of the period's days; nil where nothing is gone.
+// bars makes the chart of the period's days; nil if nothing was deleted.
 func (m *maker) bars(id, title string, byDay map[string]*Bar) *Bars {
 	if len(byDay) == 0 {
 		return nil
@@ -167,7 +167,7 @@ func (m *maker) bars(id, title string, byDay map[string]*Bar) *Bars {
 	var all []Bar
 	var most Bar
 	first, end := m.Period.From.Time().UTC().Truncate(day), m.Period.To.Time()
-	for at := range byDay { // a clock that was set back
+	for at := range byDay { // days outside the period, after a clock was set back
 		if t := report.Instant(at + "T00:00:00Z").Time(); t.Before(first) {
 			first = t
 		}

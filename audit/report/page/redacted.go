@@ -6,7 +6,7 @@ import (
 	"lapse/audit/report"
 )
 
-// NewRedacted is the document of a redacted report.
+// NewRedacted makes a redacted report's document.
 func NewRedacted(r *report.Redacted, build string) *Document {
 	d := &Document{
 		Title: "Retention report, redacted", Build: build, Form: formReport, Words: glossary, Verify: steps(r.Log.PublicKey),

@@ -8,25 +8,25 @@ import (
 	"lapse/internal/plaintext"
 )
 
-// Answer is one of the questions that a reader has first.
+// Answer is the answer to one of a reader's first questions.
 type Answer struct {
 	Question string
 	Tone     Tone
-	Word     string // yes, no or not known; "" where the question has another answer
+	Word     string // yes, no or not known; "" if the question has another kind of answer
 	Text     string
 	Items    []string
 	Links    []Link
 }
 
-// Link is to a section of the page.
+// Link is a link to a section of the page.
 type Link struct{ ID, Title string }
 
-// short answers what a reader asks first, over all policies of the report.
+// short answers a reader's first questions for all policies of the report.
 func (m *maker) short() []Answer {
 	return []Answer{m.deletedWrongly(), m.deletedByOthers(), m.stillThere(), m.kept(), m.first()}
 }
 
-// answer is yes where something was found, no where nothing can have been missed, and otherwise not known.
+// answer is yes if something was found, no if nothing can have been missed, and otherwise not known.
 func answer(question string, yes bool, found, open []string, links ...Link) Answer {
 	a := Answer{Question: question, Tone: Pass, Word: "No", Links: links}
 	switch {
@@ -46,7 +46,7 @@ func answer(question string, yes bool, found, open []string, links ...Link) Answ
 	return a
 }
 
-// lines collects what lines that must be zero have, and which of them were not assessed.
+// lines adds up lines that must be zero, and collects those that were not assessed.
 func (m *maker) lines(of ...report.About) (found, open []string) {
 	if len(m.order) == 0 {
 		return nil, []string{"anything: no policy is in the report"}
@@ -80,7 +80,7 @@ func (m *maker) lines(of ...report.About) (found, open []string) {
 	return found, open
 }
 
-// unseen is where deletions may be that the report does not have.
+// unseen lists where there may be deletions that the report does not have.
 func (m *maker) unseen() (open []string) {
 	for _, about := range []report.About{report.TablesUncovered, report.NotDescribed} {
 		if of := m.having(about); len(of) > 0 {
@@ -90,7 +90,7 @@ func (m *maker) unseen() (open []string) {
 	return open
 }
 
-// having are the policies that have a finding.
+// having returns the policies with a finding.
 func (m *maker) having(about report.About) (names []string) {
 	for _, i := range m.order {
 		p := &m.Policies[i]
@@ -124,7 +124,7 @@ func (m *maker) deletedWrongly() Answer {
 	return a
 }
 
-// others is how many rows are gone from all tables of the report by others than policies, and how many times one was truncated.
+// others counts the rows that others than policies deleted from the report's tables, and the truncates.
 func (m *maker) others() (rows, truncates int64) {
 	for i := range m.Tables {
 		t := &m.Tables[i]
@@ -156,7 +156,7 @@ func (m *maker) deletedByOthers() Answer {
 		open = append(open, "what was deleted in "+counted(n, "gap")+" of the log, which nobody read")
 	}
 	a := answer("Did anybody but the policies delete rows, and how many?", rows+truncates > 0, found, open, Link{"deletions", "Deletions"})
-	if a.Tone == Fail && unverified == 0 { // people may delete rows of their tables
+	if a.Tone == Fail && unverified == 0 { // users may delete rows of their own tables
 		a.Tone = Warn
 	}
 	if n := m.Coverage.Unproven.Len(); n > 0 {
@@ -239,7 +239,7 @@ func (m *maker) kept() Answer {
 	return a
 }
 
-// line is the answer as a CSV has it.
+// line is the answer's line in a CSV.
 func (a *Answer) line() string {
 	parts := []string{a.Text}
 	if a.Word != "" {

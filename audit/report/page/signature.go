@@ -15,8 +15,8 @@ type Signer interface {
 	SignStatement(text string) ([]byte, error)
 }
 
-// Signed writes a document as a page with a signature over its canonical JSON, and over the page itself: so a page can be checked where the
-// log is not at hand, and a page of another build too. A nil signer leaves the page unsigned.
+// Signed writes a document as a page with a signature over its canonical JSON and over the page itself: so a page can be checked without the
+// log, even if another build made it. A nil signer leaves the page unsigned.
 func (d *Document) Signed(canonical []byte, by Signer) ([]byte, error) {
 	page, err := d.HTML(canonical, "")
 	if err != nil || by == nil {
@@ -29,7 +29,7 @@ func (d *Document) Signed(canonical []byte, by Signer) ([]byte, error) {
 	return d.HTML(canonical, string(signed))
 }
 
-// statement is what is signed. origin is the log's name.
+// statement is the signed text. origin is the log's name.
 func statement(origin string, canonical, unsigned []byte) string {
 	hash := func(b []byte) string {
 		sum := sha256.Sum256(b)
@@ -38,10 +38,10 @@ func statement(origin string, canonical, unsigned []byte) string {
 	return fmt.Sprintf("lapse report v1\n%s\njson sha256 %s\npage sha256 %s\n", origin, hash(canonical), hash(unsigned))
 }
 
-// ErrUnsigned says that the page has no signature.
+// ErrUnsigned says that a page has no signature.
 var ErrUnsigned = errors.New("the page is not signed")
 
-// CheckSignature checks that the log's key has signed this canonical JSON and this page.
+// CheckSignature checks that the log's key signed this canonical JSON and this page.
 func (e *Embedded) CheckSignature(canonical []byte, log note.Verifier) error {
 	if e.Signature == "" {
 		return ErrUnsigned

@@ -7,7 +7,7 @@ import (
 	"lapse/internal/plaintext"
 )
 
-// todo says what to do about a finding; by its reason where that makes a difference.
+// todo says what to do about a finding, depending on its reason if that matters.
 var todo = map[report.About]string{
 	report.ClaimedNotObserved: "Compare the transactions listed with the policy’s runs: rows that a batch claims may still be there.",
 	report.ObservedNotClaimed: "Find out what else deletes rows in the batches listed: a trigger or a rule of the table.",
@@ -34,7 +34,7 @@ var todoWhy = map[report.Reason]string{
 	report.FloorNotCompared: "Use evidence: due and an interval that is as long as the floor: then the two can be compared.",
 }
 
-// first is what to do, the worst first: one sentence for each kind of finding.
+// first lists what to do, the worst first: one sentence for each kind of finding.
 func (m *maker) first() Answer {
 	a := Answer{Question: "What should be done first?", Tone: Pass, Word: "Nothing", Text: "No line that must be zero has anything, and each was assessed."}
 	if len(m.order) == 0 {

@@ -7,13 +7,13 @@ import (
 	"lapse/internal/plaintext"
 )
 
-// tableOf is how many there are of something that has a table where there are any.
+// tableOf says how many items there are of a kind that has a table if there are any.
 type tableOf struct {
 	name string
 	n    int64
 }
 
-// none names what there is none of: no table says it.
+// none lists the kinds without items, which have no table.
 func none(of ...tableOf) string {
 	var text []string
 	for _, x := range of {
@@ -24,7 +24,7 @@ func none(of ...tableOf) string {
 	return strings.Join(text, " ")
 }
 
-// people is what people did that is of no single policy: holds, halts, and changes by hand.
+// people makes the section on human actions that concern no single policy: holds, halts, and changes by hand.
 func (m *maker) people() Section {
 	s := Section{ID: "holds", Title: "Holds, halts and changes by hand"}
 	m.holds(&s)
@@ -77,7 +77,7 @@ func (m *maker) holds(s *Section) {
 	}, Rows: changes})
 }
 
-// switches are the halts, and what was changed by hand.
+// switches makes the tables of halts and of changes by hand.
 func (m *maker) switches(s *Section) {
 	root := place("")
 	s.table(Table{Name: "halts", Caption: "All policies at once", Columns: []Column{
@@ -113,7 +113,7 @@ func (m *maker) switches(s *Section) {
 	})})
 }
 
-// coverage is what was read, and what may still have the rows.
+// coverage makes the section on what was read, and on what may still contain the rows.
 func (m *maker) coverage() Section {
 	s := Section{ID: "coverage", Title: "Coverage, restores and what may still have deleted rows"}
 	c, root := &m.Coverage, place("")
@@ -161,7 +161,7 @@ func (m *maker) coverage() Section {
 	return s
 }
 
-// rewinds are the restores.
+// rewinds makes the table of restores.
 func (m *maker) rewinds(s *Section) {
 	root := place("")
 	s.table(Table{Name: "rewinds", Caption: "Restores: the database went back to an earlier state", Columns: []Column{
@@ -198,7 +198,7 @@ func (m *maker) rewinds(s *Section) {
 	}, Rows: back})
 }
 
-// residue is where deleted rows may still be.
+// residue says where deleted rows may still exist.
 func (s *Section) residue(r *report.Residue, at place) {
 	s.table(Table{Name: "residue", Caption: "What may still have deleted rows", Columns: []Column{{Name: "where"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: []Row{
 		assessed("the table’s own files, until vacuum", r.VacuumHorizon, figure(r.VacuumHorizon, at.in("vacuum_horizon"))),

@@ -6,7 +6,7 @@ import (
 	"lapse/audit/report"
 )
 
-// asked is what nobody can say where a line, or something else, was not assessed.
+// asked names what is unknown if a line, or something else, was not assessed.
 var asked = map[report.About]string{
 	report.ClaimedNotObserved: "whether all rows are gone that its batches claim",
 	report.ObservedNotClaimed: "whether more rows went in its batches than they claim",
@@ -21,7 +21,7 @@ var asked = map[report.About]string{
 	report.NotDescribed:       "what the policy is",
 }
 
-// wrong is what some rows are where a line is not zero.
+// wrong names the rows of a line that is not zero.
 var wrong = map[report.About]string{
 	report.ClaimedNotObserved: "claimed as deleted that the write-ahead log does not have",
 	report.ObservedNotClaimed: "gone in its batches that they do not claim",
@@ -32,7 +32,7 @@ var wrong = map[report.About]string{
 	report.BelowFloor:         "deleted below a floor",
 }
 
-// said is a finding as a part of a sentence.
+// said describes a finding as part of a sentence.
 func said(f *report.Finding) string {
 	switch {
 	case f.Grade == report.Unknown && asked[f.About] != "":
