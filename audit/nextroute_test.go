@@ -137,7 +137,7 @@ func TestATransactionIsFinishedByTheRouteThatItWasBegunBy(t *testing.T) {
 }
 
 // Nothing is half in the topics: what comes next is by the other route. The slot then is where it was in the beginning, as
-// after a crash of the server, and what it sends again is routed by nobody, whatever is asked for.
+// after a crash of the server, and nobody routes what it sends again, whatever is asked for.
 func TestWhatTheSlotSendsAgainIsNotRoutedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.named(t)

@@ -131,7 +131,7 @@ func refusals() []refusal {
 		}},
 		{name: "of a shard that was put aside", state: schemas.SQLStateLease, before: shard(`aside = true`)},
 		{name: "of another policy's shard", state: schemas.SQLStateLease, before: shard(`policy_id = policy_id + 1`)},
-		{name: "by nobody", state: schemas.SQLStateLease, before: shard(`holder = null`)},
+		{name: "without a holder", state: schemas.SQLStateLease, before: shard(`holder = null`)},
 		{name: "on a table that was renamed", state: schemas.SQLStateTarget, before: sql(`alter table %s rename to visits`)},
 		{name: "with a claim of another transaction", state: schemas.SQLStateClaim, change: func(b *batch) { b.Claim.XID++ }},
 		{name: "begun at another time", state: schemas.SQLStateClaim, change: func(b *batch) { b.Claim.StartedAt = b.Claim.StartedAt.Add(time.Microsecond) }},

@@ -58,7 +58,7 @@ func (y *yearOf) each(take func(leaf int64, r *evidence.LogRecord), signed func(
 	}
 }
 
-// BenchmarkReportOfAYear counts a year of 100 policies, by the record; the log is read by nobody else and verified by nobody. It says how much
+// BenchmarkReportOfAYear counts a year of 100 policies, by the record; nothing else reads the log, and nothing verifies it. It says how much
 // memory is in use at the end.
 func BenchmarkReportOfAYear(b *testing.B) {
 	for _, n := range []int{100_000, 1_000_000} {

@@ -229,7 +229,7 @@ const hijack = `
 	end $$;
 	create domain hijacking as text check (hijack(value));`
 
-// What code that slips through leaves in the session is run by nobody.
+// Nothing runs what code that slips through leaves in the session.
 func TestWhatEscapesTheRestLeavesNothingThatWeRun(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
