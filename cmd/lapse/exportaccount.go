@@ -13,12 +13,12 @@ import (
 	"lapse/schemas"
 )
 
-// account holds the records of the log against the files of events and of commitments. lost are the topics that have lost records, as the log
-// says. far is told of each record.
+// account compares the log's records with the files of events and commitments. lost are the topics that lost records according to the log, and up to
+// where. far is called with each record.
 func (x *exportFiles) account(
 	ctx context.Context, keys schemas.EpochKeys, lost map[string]evidence.Reach, far func(leaf int64),
 ) (*verify.Account, error) {
-	// Of a folder that grows, the log's end is asked for first: what it speaks of is there then.
+	// In a growing folder the log's end is read first: the topics then have everything that the log speaks of.
 	log, err := x.open(&x.manifest.Files[0])
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (x *exportFiles) account(
 	}
 }
 
-// located is a discrepancy as a fault of a file.
+// located makes a discrepancy a fault in a file.
 func (x *exportFiles) located(err error) error {
 	var d *verify.Discrepancy
 	switch {
@@ -107,7 +107,7 @@ func (x *exportFiles) located(err error) error {
 	}
 }
 
-// lostIn adds the topic that a gap of the log says has lost records.
+// lostIn adds the topic that lost records according to a gap in the log.
 func lostIn(entry []byte, lost map[string]evidence.Reach) {
 	record, err := evidence.ParseLogRecord(entry)
 	if err != nil {
@@ -119,7 +119,7 @@ func lostIn(entry []byte, lost map[string]evidence.Reach) {
 	}
 }
 
-// notCounted says what the account leaves open.
+// notCounted lists what the account could not check.
 func notCounted(a *verify.Account) (open []string) {
 	add := func(n int, what, why string) {
 		if n > 0 {

@@ -14,51 +14,51 @@ import (
 	"lapse/schemas"
 )
 
-// Settings are what lapse.yaml, the environment and the common flags say, completed by defaults.
+// Settings are the settings of lapse.yaml, the environment and the common flags, completed by defaults.
 type Settings struct {
-	File     string // the lapse.yaml that was read, "" for none
+	File     string // the path of lapse.yaml, "" for none
 	Database Database
 	Slot     string
 	Roles    schemas.Roles
 	Keys     KeySource
-	State    string // the folder in which executors remember databases that nobody audits
+	State    string // the folder in which executors without an audit remember their databases
 	Kafka    Broker
-	Folder   string // that keeps the topics instead of Kafka; "" for none
+	Folder   string // the folder that keeps the topics instead of Kafka; "" for none
 	Topics   Topics
 	Format   Format
 	Audit    AuditMode
 	Limits   Limits
-	Ledger   int     // for how many days the ledger is kept in the database
-	Floors   []Floor // what no policy may delete sooner
+	Ledger   int     // the number of days for which the database keeps the ledger
+	Floors   []Floor // how long rows must be kept at least, whatever the policies
 	Declared Declared
 	HTTP     string // address of the HTTP server
 
-	// LogName is the origin of the log's checkpoints; empty: the audit makes one that no other log has.
+	// LogName is the origin of the log's checkpoints; if it is empty, the audit makes a unique one.
 	LogName string
-	Proofs  time.Duration // for how long the proof store keeps what receipts are made from; less than 0: forever
+	Proofs  time.Duration // for how long the proof store keeps what receipts need; forever if less than 0
 	// Witnesses cosign the log's checkpoints, and Anchors keep them.
 	Witnesses Witnesses
 	Anchors   []Anchor
 
-	// FailoverTolerance is how much a promotion may lose before a person must confirm it; zero is nothing.
+	// FailoverTolerance is how much a promotion may lose without confirmation by a person; zero for nothing.
 	FailoverTolerance time.Duration
 
-	// AllowSuperuser lets commands other than init and apply log in as a superuser. Only the environment can say so.
+	// AllowSuperuser lets commands other than init and apply log in as a superuser. Only the environment can set it.
 	AllowSuperuser bool
 }
 
-// Topics are where events and the log go. One set serves one database.
+// Topics are the topics of events and of the log. Each database has its own.
 type Topics struct {
 	System, User, Log string
-	Proofs            string // default: lapse.proofs, or the log's name and .proofs where that has another one
-	Partitions        int    // of the system and of the user topic; the others have one
-	Replication       int    // 0: three, or as many as there are brokers if that is fewer
+	Proofs            string // default: lapse.proofs, or the log's name and .proofs if the log has another name
+	Partitions        int    // the partitions of the system topic and of the user topic; the others have one
+	Replication       int    // 0 for three, or for the number of brokers if that is smaller
 	Create            bool
 	Compression       Compression
-	Retention         time.Duration // of events, in topics that are made; 0: the brokers'; less than 0: forever
+	Retention         time.Duration // retention of events in new topics; 0 for the brokers' default; forever if less than 0
 }
 
-// Compression is how records are compressed on their way to Kafka, and in it.
+// Compression is the compression of records on their way to Kafka and in it.
 type Compression string
 
 // The kinds of compression.
@@ -69,7 +69,7 @@ const (
 	NoCompression Compression = "none"
 )
 
-// Format is how an event is written.
+// Format is the format of events.
 type Format string
 
 // The formats.
@@ -79,7 +79,7 @@ const (
 	CloudEvents Format = "cloudevents"
 )
 
-// AuditMode says whether anything may be deleted without evidence.
+// AuditMode says whether deletions require evidence.
 type AuditMode string
 
 // The audit modes.
@@ -88,20 +88,20 @@ const (
 	AuditOff      AuditMode = "off"      // deletes without evidence
 )
 
-// Limits bound the executor over all policies together. Zero is the executor's own default.
+// Limits bound the executor's work on all policies together. Zero is the executor's default.
 type Limits struct {
-	Workers   int           // shards that one process works on at once
-	TurnRows  int           // rows of one policy before the next has its turn
-	PassRows  int           // rows of all policies together in one pass of a process; 0: no bound
-	TurnTime  time.Duration // time of one policy before the next has its turn
-	BatchTime time.Duration // what a batch's size is adapted to
+	Workers   int           // the number of shards on which a process works at once
+	TurnRows  int           // the rows of one policy before the next policy's turn
+	PassRows  int           // the rows of all policies in one pass of a process; 0 for no bound
+	TurnTime  time.Duration // the time of one policy before the next policy's turn
+	BatchTime time.Duration // the duration to which the size of batches adapts
 
-	ReplicaLag      time.Duration // how far a standby may lag behind; less than 0: nobody looks
-	DelayedReplicas []string      // standbys that lag on purpose
-	OldSnapshot     time.Duration // for how long a snapshot may be held; less than 0: nobody looks
+	ReplicaLag      time.Duration // how far a standby may lag; not checked if less than 0
+	DelayedReplicas []string      // standbys that lag intentionally
+	OldSnapshot     time.Duration // for how long a snapshot may be held; not checked if less than 0
 }
 
-// Overrides are the settings of flags and environment. An empty one is not set.
+// Overrides are settings of flags and environment. An empty one is not set.
 type Overrides struct {
 	Database string // one connection string for owner, executor and auditor
 	Brokers  string // comma separated
@@ -109,7 +109,7 @@ type Overrides struct {
 	HTTP     string
 }
 
-// or returns o, with what is empty in it taken from weaker.
+// or fills o's empty settings from weaker.
 func (o Overrides) or(weaker Overrides) Overrides {
 	pick := func(a, b string) string {
 		if a != "" {
@@ -131,14 +131,15 @@ func (e Environment) get(name string) string {
 	return value
 }
 
-// fromEnvironment is what the environment says.
+// fromEnvironment reads the settings of the environment.
 func fromEnvironment(env Environment) Overrides {
 	return Overrides{
 		Database: env.get("LAPSE_DATABASE_URL"), Brokers: env.get("LAPSE_KAFKA_BROKERS"), Keys: env.get("LAPSE_KEYS"), HTTP: env.get("LAPSE_HTTP"),
 	}
 }
 
-// fromVariables sets what has a variable and no flag. The logins of single roles are above the one for all, of the environment too.
+// fromVariables sets the settings that have a variable but no flag. A single role's login overrides the login for all roles, also if both are
+// variables.
 func (s *Settings) fromVariables(env Environment, oneLogin bool) error {
 	if slot := env.get("LAPSE_SLOT"); slot != "" {
 		s.Slot = slot
@@ -170,7 +171,7 @@ func (s *Settings) fromVariables(env Environment, oneLogin bool) error {
 	return nil
 }
 
-// Variables are the names that the environment may have of Lapse's.
+// Variables lists the names of Lapse's environment variables.
 func Variables() []string {
 	names := []string{
 		"LAPSE_CONFIG", "LAPSE_DATABASE_URL", "LAPSE_DATABASE_URL_OWNER", "LAPSE_DATABASE_URL_EXECUTOR", "LAPSE_DATABASE_URL_AUDITOR",
@@ -182,7 +183,7 @@ func Variables() []string {
 	return names
 }
 
-// NearestVariable is the one that was most likely meant: that of the same end, or of the nearest one.
+// NearestVariable suggests the variable that was most likely meant: one with the same ending, or else the most similar one.
 func NearestVariable(name string) string {
 	known := Variables()
 	_, end, _ := strings.Cut(name, "_")
@@ -192,8 +193,8 @@ func NearestVariable(name string) string {
 	return yamldoc.Nearest(name, known)
 }
 
-// Load reads path, if one is given, and puts flags and environment above it. An error of the file is yamldoc.Errors:
-// all that is wrong in it.
+// Load reads the file at path, if that is not empty, and applies flags and environment. An error in the file is a yamldoc.Errors with
+// all of its mistakes.
 func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 	s := defaults()
 	s.Keys.env = env
@@ -225,7 +226,7 @@ func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 
 const defaultLog = "lapse.log"
 
-// defaults are the settings of an empty file.
+// defaults are the settings without a file.
 func defaults() *Settings {
 	return &Settings{
 		Roles: schemas.RolesFor(schemas.DefaultRolePrefix),
@@ -270,7 +271,7 @@ func (s *Settings) override(o Overrides) error {
 	return nil
 }
 
-// complete sets what depends on other settings, and checks settings against one another.
+// complete sets what depends on other settings, and checks that the settings fit together.
 func (s *Settings) complete() error {
 	database, err := s.Database.Name()
 	if err != nil {
@@ -297,14 +298,14 @@ func (s *Settings) complete() error {
 	switch {
 	case s.Topics.Partitions > 0:
 	case s.Folder != "":
-		s.Topics.Partitions = 1 // nobody reads them side by side, and each is synced by itself
+		s.Topics.Partitions = 1 // nothing reads them in parallel, and each one costs a sync
 	default:
 		s.Topics.Partitions = 6
 	}
 	return nil
 }
 
-// defaultKeys is the folder for keys in the user's own configuration, "" if there is none.
+// defaultKeys is the folder for keys in the user's configuration folder, "" if there is none.
 func defaultKeys(env Environment) string {
 	if dir := env.get("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "lapse", "keys")
@@ -316,7 +317,7 @@ func defaultKeys(env Environment) string {
 	return filepath.Join(dir, "lapse", "keys")
 }
 
-// defaultState is the folder for state in the user's own, or a server's where the user has none.
+// defaultState is the folder for state in the user's home, or else a server's.
 func defaultState(env Environment) string {
 	if dir := env.get("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "lapse")
@@ -331,7 +332,7 @@ func defaultState(env Environment) string {
 
 var notInSlot = regexp.MustCompile(`[^a-z0-9_]`)
 
-// maxSlotName is the longest name PostgreSQL takes.
+// maxSlotName is the length of the longest slot name in PostgreSQL.
 const maxSlotName = 63
 
 // slotFor is the default slot name of a database.
@@ -347,7 +348,7 @@ func checkSlot(name string) error {
 	return nil
 }
 
-// ErrNoBrokers says that there is no place for the topics.
+// ErrNoBrokers says that no place for the topics is configured.
 var ErrNoBrokers = errors.New("no Kafka brokers are configured: set kafka.brokers in lapse.yaml, LAPSE_KAFKA_BROKERS or --brokers; " +
 	"or have a folder of this machine keep the topics: sink: dir:PATH in lapse.yaml")
 

@@ -9,7 +9,7 @@ import (
 	"lapse/internal/yamldoc"
 )
 
-// Declared is for how long copies are kept that Lapse cannot see: as their keeper says. It goes into the log, and into reports.
+// Declared says for how long copies that Lapse cannot see are kept, as declared by those who keep them. The log and the reports repeat it.
 type Declared struct{ WALArchive, Backups string }
 
 const maxDeclared = 200
@@ -20,7 +20,7 @@ func (f *file) declared(node yamldoc.Node) {
 		field{"backups", f.checked(&f.s.Declared.Backups, checkDeclared)})
 }
 
-// checkDeclared wants a line that fits a report's.
+// checkDeclared requires a line that fits into a report's.
 func checkDeclared(text string) error {
 	if utf8.RuneCountInString(text) > maxDeclared || strings.ContainsFunc(text, unicode.IsControl) {
 		return fmt.Errorf("want one line of %d characters at most, such as \"35 days\"", maxDeclared)

@@ -15,7 +15,7 @@ import (
 	"lapse/schemas"
 )
 
-// readFile reads the text of lapse.yaml into s. Files that it names are found from its own folder.
+// readFile reads the text of lapse.yaml into s. Relative paths in it start from its folder.
 func readFile(s *Settings, path string, text []byte) error {
 	d := &document{yamldoc.Document{File: path}}
 	f := &file{document: d, dir: filepath.Dir(path), s: s}
@@ -87,7 +87,7 @@ func (f *file) path(into *string) func(yamldoc.Node) {
 	}
 }
 
-// database is one connection string, or one for each of the three roles.
+// database reads one connection string, or one for each of the three roles.
 func (f *file) database(node yamldoc.Node) {
 	if node.Kind() != yamldoc.Mapping {
 		var one string
@@ -134,7 +134,7 @@ func (f *file) brokers(node yamldoc.Node) {
 	}
 }
 
-// tls may be `tls: true`, or name files.
+// tls reads `tls: true`, or the names of files.
 func (f *file) tls(node yamldoc.Node) {
 	if node.Kind() == yamldoc.Boolean {
 		var on bool
@@ -166,13 +166,13 @@ func (f *file) sasl(node yamldoc.Node) {
 	f.s.Kafka.SASL = sasl
 }
 
-// sink is kafka, or dir: and the folder that keeps the topics.
+// sink reads kafka, or dir: with the folder that keeps the topics.
 func (f *file) sink(node yamldoc.Node) {
 	var text string
 	f.text(&text)(node)
 	dir, isDir := strings.CutPrefix(text, "dir:")
 	switch {
-	case text == "": // it was complained about
+	case text == "": // already reported
 	case text == "kafka":
 		f.s.Folder = ""
 	case !isDir || strings.TrimSpace(dir) == "":
@@ -210,7 +210,7 @@ func (f *file) topics(node yamldoc.Node) {
 	}
 }
 
-// logName is what a C2SP signed note takes for a name, on one line that a person can read.
+// logName reads a valid name of a C2SP signed note, on one readable line.
 var logName = regexp.MustCompile(`^[!-*,-~]{1,200}$`)
 
 func checkLogName(name string) error {
@@ -244,7 +244,7 @@ func (f *file) replicas(node yamldoc.Node) {
 	}
 }
 
-// durationOr reads a length of time, or a word, which is less than none.
+// durationOr reads a length of time, or a word, which gives a value below 0.
 func (f *file) durationOr(word string, into *time.Duration) func(yamldoc.Node) {
 	return func(node yamldoc.Node) {
 		if text, ok := node.Scalar(); ok && text == word {
@@ -255,13 +255,13 @@ func (f *file) durationOr(word string, into *time.Duration) func(yamldoc.Node) {
 	}
 }
 
-// mostWorkers is as many as anybody's database has processors for. Each takes two connections.
+// mostWorkers exceeds the number of processors of any database server. Each worker takes two connections.
 const mostWorkers = 64
 
 func (f *file) workers(node yamldoc.Node) {
 	n := -1
 	switch f.count(&n, 0)(node); {
-	case n == -1: // it was complained about
+	case n == -1: // already reported
 	case n < 1 || n > mostWorkers:
 		f.complain(node, "want a whole number from 1 to %d", mostWorkers)
 	default:
@@ -269,7 +269,7 @@ func (f *file) workers(node yamldoc.Node) {
 	}
 }
 
-// tolerance is a length of time that may also be 0.
+// tolerance reads a length of time, or 0.
 func (f *file) tolerance(node yamldoc.Node) {
 	if n, ok := node.Int(); ok && n == 0 {
 		f.s.FailoverTolerance = 0
@@ -278,7 +278,7 @@ func (f *file) tolerance(node yamldoc.Node) {
 	f.duration(&f.s.FailoverTolerance)(node)
 }
 
-// checkAddress wants host and port, as in 127.0.0.1:7432.
+// checkAddress requires host and port, as in 127.0.0.1:7432.
 func checkAddress(text string) error {
 	if text == "" {
 		return errors.New(`"" is no address: write host:port, in quotes if it is within braces: { brokers: ["kafka-1:9092"] }`)

@@ -8,9 +8,9 @@ import (
 	"lapse/internal/plaintext"
 )
 
-// chart is deletions by day, a bar for each.
+// chart shows deletions by day, one bar a day.
 type chart struct {
-	Label         string // what a screen reader says of the picture
+	Label         string // the picture's text for screen readers
 	Width, Height int
 	Bars          []bar
 	First, Last   string
@@ -19,30 +19,30 @@ type chart struct {
 	Uncounted     int
 }
 
-// bar is a day that something was deleted on, or that is not counted.
+// bar is a day with deletions, or a day that is not counted.
 type bar struct {
 	X, Y, Height int
 	Title        string
 	Unknown      bool
 }
 
-// month is a line of the table that says the same.
+// month is a row of the table with the same numbers.
 type month struct {
 	Name string
 	Rows string
 }
 
-// The picture's units: a day is two wide, and one more apart from the next.
+// The picture's units: a day is two units wide, with one unit between days.
 const (
 	dayStep    = 3
 	dayWidth   = 2
 	yearHeight = 60
-	// sparkDays are the last days in the table of policies.
+	// sparkDays is the number of days in the small pictures in the table of policies.
 	sparkDays   = 30
 	sparkHeight = 18
 )
 
-// yearChart is the picture of a year. what is what was deleted: of a policy, or of all.
+// yearChart draws a year. what names what was deleted: a policy's rows, or all.
 func yearChart(first time.Time, days []int64, uncounted []bool, what string) *chart {
 	c := &chart{Width: daysShown*dayStep - 1, Height: yearHeight, First: dated(first), Last: dated(first.AddDate(0, 0, daysShown-1))}
 	most, mostAt, sum := int64(0), 0, int64(0)
@@ -83,12 +83,12 @@ func yearChart(first time.Time, days []int64, uncounted []bool, what string) *ch
 	return c
 }
 
-// scaled is a bar's height: what is not nothing is seen.
+// scaled is a bar's height. A bar that is not empty is visible.
 func scaled(n, most int64, height int) int {
 	return max(2, int(float64(n)/float64(most)*float64(height)))
 }
 
-// spark is the small picture of the last days, as one path; "" where nothing was deleted.
+// spark draws the last days as one path; "" if nothing was deleted.
 type spark struct {
 	Path, Label   string
 	Width, Height int

@@ -7,11 +7,11 @@ import (
 	"lapse/internal/status"
 )
 
-// stage is one step of a deletion's way: from the executor, through the write-ahead log and the audit, into the topics.
+// stage is one step on a deletion's way from the executor, through the write-ahead log and the audit, to the topics.
 type stage struct {
 	Name   string
 	Grade  grade
-	Figure string // the number that matters most
+	Figure string // the most important number
 	Unit   string
 	Gauge  *gauge // nil for none
 	Lines  []string
@@ -23,7 +23,7 @@ type gauge struct {
 	Label   string
 }
 
-// pipeline is the whole way. today is how many rows were deleted today, less than 0 where that is not known.
+// pipeline returns all stages. today is the number of rows deleted today, or less than 0 if it is unknown.
 func pipeline(s *status.Status, p *Page, today int64) []stage {
 	return []stage{executorStage(s, today), logStage(s), auditStage(s), topicsStage(s, p)}
 }
@@ -66,7 +66,7 @@ func logStage(s *status.Status) stage {
 	return at
 }
 
-// gaugeOf is how much of what may be kept is kept.
+// gaugeOf shows how much of the allowed amount is in use.
 func gaugeOf(held, headroom int64) *gauge {
 	whole := max(held, 0) + max(headroom, 0)
 	if whole == 0 {

@@ -16,13 +16,13 @@ import (
 	"lapse/schemas"
 )
 
-// runsShown is how many of a policy's last runs its page has, and stepsShown how much of its past.
+// runsShown and stepsShown are the numbers of runs and of past changes on a policy's page.
 const (
 	runsShown  = 20
 	stepsShown = 200
 )
 
-// onePolicy is what the database says of one policy, beyond its status.
+// onePolicy is what the database has on one policy, beyond its status.
 type onePolicy struct {
 	Shown *status.Shown
 	Past  status.Past
@@ -34,8 +34,8 @@ type onePolicy struct {
 type policyView struct {
 	frame
 	Name      schemas.PolicyName
-	Row       *policyRow // nil: the policy is not in force, or the status is not known
-	Year      *chart     // nil: not counted yet
+	Row       *policyRow // nil if the policy is not in force, or the status is not known
+	Year      *chart     // nil if not counted yet
 	Heading   string
 	HeldBack  string
 	Made      string
@@ -46,26 +46,26 @@ type policyView struct {
 	Past      []stepView
 }
 
-// functionView is one of the functions: the one that deletes is shown, the others are folded.
+// functionView is one of the functions. The page shows the one that deletes, and folds the others.
 type functionView struct {
 	Title, Text string
 	Open        bool
 }
 
-// runView is a line of the table of runs.
+// runView is a row of the table of runs.
 type runView struct {
 	Started, Took, Deleted, Cascaded, Batches, Ended string
 	Notes                                            []string
 }
 
-// stepView is a line of the policy's past.
+// stepView is a row of the policy's past.
 type stepView struct {
 	At, Text string
 	Details  []string
 }
 
-// policy is what is kept of one policy; nil for a name that is not in force. So there are as many as there are policies, and a name
-// that somebody makes up costs nothing.
+// policy returns the kept value of one policy; nil if no policy of that name is in force. So there are as many values as policies, and requests for
+// invented names cost nothing.
 func (p *Page) policy(name schemas.PolicyName, s *status.Status) *kept[*onePolicy] {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -92,7 +92,7 @@ func (p *Page) policy(name schemas.PolicyName, s *status.Status) *kept[*onePolic
 	return k
 }
 
-// readPolicy asks the database.
+// readPolicy reads the policy from the database.
 func readPolicy(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, name schemas.PolicyName) (*onePolicy, error) {
 	of, err := record.Load(ctx, conn, name)
 	if err != nil {
