@@ -8,50 +8,50 @@ import (
 	"lapse/audit/evidence"
 )
 
-// Timeliness is how long after they were due the rows went that the policy deleted, or set a column of. It is of the rows that the auditor
-// judged ("evidence: due"), whose records have a histogram: so each time is between two bounds.
+// Timeliness says how long after their due time rows were deleted, or had a column set. It covers the rows that the auditor judged ("evidence:
+// due"). Their records have a histogram, so each time is between two bounds.
 type Timeliness struct {
-	Rows  int64      `json:"rows"`               // the log says how late they went
-	Other int64      `json:"rows_not_told"`      // it does not say it of them
-	Why   Reason     `json:"not_told,omitempty"` // why
+	Rows  int64      `json:"rows"`               // rows with known lateness
+	Other int64      `json:"rows_not_told"`      // rows with unknown lateness
+	Why   Reason     `json:"not_told,omitempty"` // why it is unknown
 	Steps []LateRows `json:"steps"`
-	// The least, the middle and so on of all rows: those that nothing is told of may have been the first to go, or the last.
+	// The median, the 95th percentile and the maximum of all rows: those with unknown lateness may have been the first to go, or the last.
 	P50   Lateness `json:"p50"`
 	P95   Lateness `json:"p95"`
 	Worst Lateness `json:"worst"`
-	// PastDeadline are the rows that went later than due + the latitude of the version that deleted them.
+	// PastDeadline is the number of rows that went later than their due time plus the latitude of the version that deleted them.
 	PastDeadline Figure `json:"past_deadline"`
-	// OldestPresent is how late the oldest due row is that is still there, at the period's last count.
+	// OldestPresent is the lateness of the oldest due row that still existed at the period's last count.
 	OldestPresent Lateness `json:"oldest_present"`
 }
 
-// LateRows are rows that went so late. Steps without a row are left out.
+// LateRows is the number of rows in one step of lateness. Steps without a row are omitted.
 type LateRows struct {
-	Over *int64 `json:"over_seconds"`  // null: no lower bound
-	UpTo *int64 `json:"up_to_seconds"` // null: later than all steps
+	Over *int64 `json:"over_seconds"`  // null if there is no lower bound
+	UpTo *int64 `json:"up_to_seconds"` // null if later than all steps
 	Rows int64  `json:"rows"`
 }
 
-// Lateness is a time after due, between two bounds, or the reason why nobody knows. Where both a reason and a bound are there, the bound is
-// what is known all the same.
+// Lateness is a time after due between two bounds, or the reason why it is unknown. With both a reason and a bound, the bound is what is known
+// nevertheless.
 type Lateness struct {
-	Over        *int64 `json:"over_seconds,omitempty"`  // nothing: no lower bound
-	UpTo        *int64 `json:"up_to_seconds,omitempty"` // nothing: no upper bound
+	Over        *int64 `json:"over_seconds,omitempty"`  // absent if there is no lower bound
+	UpTo        *int64 `json:"up_to_seconds,omitempty"` // absent if there is no upper bound
 	NotAssessed Reason `json:"not_assessed,omitempty"`
 }
 
-// unknownLateness has no bound.
+// unknownLateness makes a lateness without bounds.
 func unknownLateness(why Reason) Lateness { return Lateness{NotAssessed: why} }
 
-// late is what of one version's deletions is known.
+// late counts the lateness of one version's deletions.
 type late struct {
 	steps   evidence.Lateness
 	early   int64 // rows that were not due, and so in time
-	unknown int64 // rows that were judged, and have no due time that can be read
-	untold  int64 // rows that were due, by a record of a former version
+	unknown int64 // judged rows whose due time cannot be read
+	untold  int64 // due rows in records of a former version, which have no histogram
 }
 
-// take adds what a record says of rows of the policy's own table.
+// take adds a record's counts of rows of the policy's own table.
 func (l *late) take(t *evidence.Tally) {
 	told := uint64(0)
 	for i, n := range t.Late {
@@ -63,7 +63,7 @@ func (l *late) take(t *evidence.Tally) {
 	l.untold += int64(t.Due) - int64(told)
 }
 
-// tookLate counts rows that one version deleted.
+// tookLate adds a record's counts of rows that one version deleted.
 func (p *policy) tookLate(version int64, t *evidence.Tally) {
 	if p.late[version] == nil {
 		p.late[version] = &late{}
@@ -71,7 +71,7 @@ func (p *policy) tookLate(version int64, t *evidence.Tally) {
 	p.late[version].take(t)
 }
 
-// stepOver and stepUpTo are the bounds of a step; nil for none.
+// stepOver and stepUpTo are the bounds of a step; nil if it has none.
 func stepOver(i int) *int64 {
 	if i == 0 {
 		return nil
@@ -88,7 +88,7 @@ func stepUpTo(i int) *int64 {
 	return &n
 }
 
-// timeliness is what is known of how late the policy's deletions were.
+// timeliness computes the timeliness of the policy's deletions.
 func (c *Count) timeliness(p *policy, r *Policy) Timeliness {
 	var all late
 	for _, l := range p.late {
@@ -132,8 +132,8 @@ func (c *Count) timeliness(p *policy, r *Policy) Timeliness {
 	return t
 }
 
-// rank is how late the row was that so many of a hundred were no later than. Over a gap nobody knows how many rows are missing: only the latest
-// has a bound then, that of the latest which was seen.
+// rank is a percentile of lateness. With a gap the number of missing rows is unknown: only the maximum then has a bound, the lower bound of the
+// latest row that was seen.
 func (t *Timeliness) rank(percent int64, missing Reason) Lateness {
 	rows := t.Rows + t.Other
 	if missing == InGap && percent < 100 || rows == 0 || t.Rows == 0 {
@@ -148,14 +148,14 @@ func (t *Timeliness) rank(percent int64, missing Reason) Lateness {
 	if last >= 0 && missing != InGap {
 		l.UpTo = stepUpTo(last)
 	}
-	// An end without a bound is one that is not known, unless it is that of the first step or of the last.
+	// A missing bound means that it is unknown, except below the first step and above the last.
 	if n <= t.Other || last < 0 || missing == InGap {
 		l.NotAssessed = missing
 	}
 	return l
 }
 
-// at is the step that the nth row of the histogram is in; -1 for none.
+// at returns the step that contains the nth row of the histogram; -1 if none does.
 func (t *Timeliness) at(n int64) int {
 	if n < 1 || n > t.Rows {
 		return -1
@@ -171,7 +171,7 @@ func (t *Timeliness) at(n int64) int {
 	return -1
 }
 
-// pastDeadline is how many rows went later than the latitude of the version that deleted them allows. A latitude between two steps gives bounds.
+// pastDeadline is the number of rows that went later than the latitude of the version that deleted them. A latitude within a step gives bounds.
 func (c *Count) pastDeadline(p *policy, t *Timeliness) Figure {
 	if t.Rows+t.Other == 0 {
 		return c.read(0)
@@ -207,8 +207,8 @@ func (c *Count) pastDeadline(p *policy, t *Timeliness) Figure {
 	return Figure{NotAssessed: why, AtLeast: &least, AtMost: &most}
 }
 
-// secondsOf is how many seconds an interval has in UTC, at least and at most: a month has 28 to 31 days. It is as PostgreSQL writes it; ok is
-// false where it is not. A fraction of a second is rounded: no step has one.
+// secondsOf is the smallest and largest number of seconds, in UTC, of an interval in PostgreSQL's notation: a month has 28 to 31 days. ok is false
+// for any other notation. It rounds fractions of a second: no step has one.
 func secondsOf(text string) (least, most int64, ok bool) {
 	words := strings.Fields(text)
 	if n := len(words); n%2 == 1 {

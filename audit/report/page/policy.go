@@ -8,7 +8,7 @@ import (
 	"lapse/internal/plaintext"
 )
 
-// policy is one policy's part.
+// policy makes the section on one policy.
 func (m *maker) policy(i int) Section {
 	p, at := &m.Policies[i], policyAt(i)
 	s := Section{ID: policyID(i), Title: "Policy " + plaintext.Line(p.Name), Lead: gradeWords[p.Verdict] + ": " + sentence(p)}
@@ -59,7 +59,7 @@ func (m *maker) policy(i int) Section {
 	return s
 }
 
-// table adds a table that has rows.
+// table adds a table if it has rows.
 func (s *Section) table(t Table) {
 	if len(t.Rows) == 0 {
 		return
@@ -68,7 +68,7 @@ func (s *Section) table(t Table) {
 	s.Blocks = append(s.Blocks, Block{Table: &t})
 }
 
-// rows makes one of each item.
+// rows makes a row of each item.
 func rows[T any](all []T, cells func(i int, item *T) []Cell) []Row {
 	out := make([]Row, len(all))
 	for i := range all {
@@ -77,7 +77,7 @@ func rows[T any](all []T, cells func(i int, item *T) []Cell) []Row {
 	return out
 }
 
-// listed is rows of a list, and a last one that says how many more there are.
+// listed makes the rows of a list, and a last one with the number of further items.
 func listed[T any](l *report.List[T], at place, cells func(item *T, at place) []Cell) []Row {
 	out := rows(l.Items, func(i int, item *T) []Cell { return cells(item, at.in("items", i)) })
 	if l.More > 0 {
@@ -89,7 +89,7 @@ func listed[T any](l *report.List[T], at place, cells func(item *T, at place) []
 	return out
 }
 
-// named is a row of a table that has one value a row.
+// named makes a row of a table with one value a row.
 func named(what string, c Cell) Row { return Row{Cells: []Cell{{Text: what}, c}} }
 
 func policyFacts(p *report.Policy, at place) []Row {
@@ -117,7 +117,7 @@ var (
 	}
 )
 
-// zero is the policy's lines that must be zero, and the transactions of those that are not.
+// zero makes the table of the policy's lines that must be zero, and of the transactions for those that are not.
 func (s *Section) zero(p *report.Policy, at place) {
 	t := Table{Name: "policy-zero", Caption: "Lines that must be zero", Columns: []Column{{Name: "line"}, {"number", true}, {Name: "what it counts; if not assessed, why"}}}
 	for j := range p.Zero {
@@ -152,14 +152,14 @@ func transaction(t *report.Transaction, at place) []Cell {
 	}
 }
 
-// ref is a number that names something: it has no commas.
+// ref makes the cell of a number that identifies something: it has no commas.
 func ref(n int64, at place) Cell {
 	c := count(n, at)
 	c.Text = c.Raw
 	return c
 }
 
-// balance is the roll-forward as a sum.
+// balance makes the table of the roll-forward, as a sum.
 func balance(f *report.RollForward, at place) []Row {
 	row := func(what string, value report.Figure, member, from, kind string) Row {
 		return Row{kind, []Cell{{Text: what}, figure(value, at.in(member)), {Text: from}}}
@@ -184,14 +184,14 @@ func balance(f *report.RollForward, at place) []Row {
 	}
 }
 
-// The columns of what a policy deleted.
+// The columns of the tables of deletions.
 var deletedColumns = []Column{{"by row", true}, {"by drop", true}, {"overwritten", true}, {"of other tables, by cascade", true}}
 
 func deletedCells(byRow, byDrop, soft, cascaded int64, at place) []Cell {
 	return []Cell{count(byRow, at.in("by_row")), count(byDrop, at.in("by_drop")), count(soft, at.in("soft")), count(cascaded, at.in("cascaded"))}
 }
 
-// deleted is what the policy deleted.
+// deleted makes the tables of the policy's deletions.
 func (m *maker) deleted(s *Section, p *report.Policy, at place, i int) {
 	d := &p.Deleted
 	at = at.in("deleted")
@@ -234,12 +234,12 @@ func (m *maker) deleted(s *Section, p *report.Policy, at place, i int) {
 	})})
 }
 
-// assessed is a row with a figure, and why there is none.
+// assessed makes a row with a figure and, if it has no number, the reason.
 func assessed(what string, f report.Figure, c Cell) Row {
 	return Row{Cells: []Cell{{Text: what}, c, {Text: f.NotAssessed.Text()}}}
 }
 
-// figures are the policy's other figures.
+// figures makes the table of the policy's other figures.
 func figures(p *report.Policy, at place) []Row {
 	t, u, q := &p.Timeliness, &p.Users, &p.Quarantine
 	late, users, in := at.in("timeliness"), at.in("users"), at.in("quarantine")
@@ -268,13 +268,13 @@ func figures(p *report.Policy, at place) []Row {
 	}
 }
 
-// from says where the row's number is.
+// from says where the number of the row comes from.
 func (r Row) from(at place) Row {
 	r.Cells[1].From = string(at)
 	return r
 }
 
-// changes are what became of the policy.
+// changes makes the tables of the policy's changes.
 func (s *Section) changes(p *report.Policy, at place) {
 	s.table(Table{Name: "policy-versions", Caption: "Versions: in force at the start, or made in the period", Columns: []Column{
 		{"version", true},
@@ -318,7 +318,7 @@ func (s *Section) changes(p *report.Policy, at place) {
 	s.counts(p, at)
 }
 
-// counts are what the executor counted, and the floors.
+// counts makes the tables of the executor's counts and of the floors.
 func (s *Section) counts(p *report.Policy, at place) {
 	s.table(Table{Name: "policy-snapshots", Caption: "Counts of what was due: the executor’s word", Columns: []Column{
 		{Name: "taken (UTC)"},
