@@ -118,6 +118,16 @@ func (c Condition) Using() (relations, on string) {
 	return strings.Join(names, ", "), strings.Join(conditions, "")
 }
 
+// UsingRows is Using where the target's rows are given by their addresses. For a plain join PostgreSQL may read the whole target in the order of
+// its key instead, or from the joined relation, with the addresses as a filter.
+func (c Condition) UsingRows() (relations, on string) {
+	relations, _ = c.Using()
+	for _, j := range c.Kind.Joins() {
+		on += j.OnRow + " and "
+	}
+	return relations, on
+}
+
 // Lock is the locking clause of the pick: it locks every row that the condition reads. An action that sets a column, which is in no key, needs
 // a weaker lock, which lets other sessions insert rows that refer to the row.
 func (c Condition) Lock() string {

@@ -89,9 +89,11 @@ type Join struct {
 	Relation string // schema.table, quoted where SQL wants it
 	OID      uint32
 	Alias    string
-	On       string   // SQL
-	Columns  []Column // that are read; lapse.same_table compares the relation with them
-	Key      []Order  // its primary key: batches are ordered by it after the kind's order, and not by the table's key
+	On       string // SQL
+	// OnRow is On, written so that an index leads from a row of the policy's table to the relation's rows, and no index of the table is of use.
+	OnRow   string
+	Columns []Column // that are read; lapse.same_table compares the relation with them
+	Key     []Order  // its primary key: batches are ordered by it after the kind's order, and not by the table's key
 }
 
 // Index says which index serves a kind.

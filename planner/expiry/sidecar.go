@@ -277,10 +277,11 @@ func (s *Sidecar) Order() Order { return Order{SQL: s.raw(), Cast: string(s.Type
 // Joins are the registry.
 func (s *Sidecar) Joins() []Join {
 	j := Join{Relation: s.Sidecar, OID: s.OID, Alias: sidecarAlias, Columns: []Column{s.onRecord()}}
-	var on []string
+	var on, onRow []string
 	for _, k := range s.Key {
 		own := sidecarAlias + "." + schemas.Identifier(k.Column.Name)
 		on = append(on, own+" = "+column(k.Of.Name))
+		onRow = append(onRow, own+" = case when t.ctid is not null then "+column(k.Of.Name)+" end")
 		j.Columns = append(j.Columns, k.Column)
 		if k.Plain {
 			j.Key = append(j.Key, Order{SQL: own, Cast: k.Cast})
@@ -288,7 +289,7 @@ func (s *Sidecar) Joins() []Join {
 			j.Key = append(j.Key, Order{SQL: "(" + own + `)::text collate "C"`, Cast: `text collate "C"`})
 		}
 	}
-	j.On = strings.Join(on, " and ")
+	j.On, j.OnRow = strings.Join(on, " and "), strings.Join(onRow, " and ")
 	return []Join{j}
 }
 

@@ -143,7 +143,7 @@ func (d *Definition) checkNames() error {
 func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	condition := d.Condition()
 	exact := condition.Exact("$1", "$2")
-	beside, on := condition.Using()
+	beside, on := condition.UsingRows()
 	using := ""
 	if beside != "" {
 		using, beside = d.joining()+beside, ", "+beside

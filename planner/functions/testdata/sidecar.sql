@@ -22,7 +22,7 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 7, 1, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
-  due     text := 't.tableoid = $3 and r."ten""ant" = t."tenant" and r."id" = t."id" and (r."until" <= $2 and r."until" >= ''4713-01-01 BC'') is true';
+  due     text := 't.tableoid = $3 and r."ten""ant" = case when t.ctid is not null then t."tenant" end and r."id" = case when t.ctid is not null then t."id" end and (r."until" <= $2 and r."until" >= ''4713-01-01 BC'') is true';
   aim     lapse.aim;
   deletion text; before lapse.tally; gone bigint := 0; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
