@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 )
@@ -29,11 +31,20 @@ func (s *shop) publicKey() string {
 func TestTheLogsKeyIsRotated(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, pgtest.New(t, pgtest.Newest(t)), kafkatest.Broker(t), 40, 10, 15)
-	_, kept := s.witnessed()
+	w, kept := s.witnessed()
 	s.m.lapse("audit", "--once")
 	s.m.lapse("run", "--once")
 	s.m.lapse("audit", "--once")
 	first := s.publicKey()
+	tell := func(public string) {
+		t.Helper()
+		key, err := note.NewVerifier(public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Know(key)
+	}
+	tell(first)
 	s.m.lapse("prove", "--table", "public.sessions", "--key", "7", "-o", "first.json")
 	s.m.lapse("verify", "--save", "verified.json")
 	s.m.lapse("events", "--export", "out")
@@ -59,7 +70,14 @@ func TestTheLogsKeyIsRotated(t *testing.T) {
 	}
 	s.userDeletes(1, 3)
 	s.m.lapse("audit", "--once")
+	if found := s.verified(t, "verify", "--json"); found.Cosigned >= found.Records {
+		t.Errorf("a witness that does not know the next key has cosigned %d of %d records", found.Cosigned, found.Records)
+	}
+	tell(next)
 	s.m.lapse("audit", "--once")
+	if found := s.verified(t, "verify", "--json", "--ask"); found.Cosigned != found.Records {
+		t.Errorf("a witness that was told the next key has cosigned %d of %d records", found.Cosigned, found.Records)
+	}
 	s.m.lapse("init")
 	s.m.lapse("prove", "--table", "public.sessions", "--key", "41", "-o", "second.json")
 	says(t, s.m.lapse("verify", "--known", kept), "verifies: ", " 0 gaps")
