@@ -46,6 +46,11 @@ func (x *exportFiles) account(
 		p.streams, p.from = append(p.streams, lines), append(p.from, s)
 	}
 	x.newOrder()
+	return a, x.counts(ctx, log, a, p, far)
+}
+
+// counts reads the log's file beside the others.
+func (x *exportFiles) counts(ctx context.Context, log *exportedLines, a *verify.Account, p *waypoint, far func(leaf int64)) error {
 	leaves := tree.Reader{Tree: tree.New(nil)}
 	var broken string
 	order := verify.Log{Within: x.before != nil, Broken: func(what string) { broken = cmp.Or(broken, what) }}
@@ -57,14 +62,14 @@ func (x *exportFiles) account(
 	}
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		rec, err := log.next()
 		if errors.Is(err, io.EOF) {
-			return a, x.located(a.End())
+			return x.located(a.End())
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		record := logRecordIn(rec)
 		if record == nil || !leaves.Take(rec) {
@@ -76,20 +81,20 @@ func (x *exportFiles) account(
 			continue
 		}
 		if leaf == within && x.before != nil && !x.sameRoute(record) {
-			return nil, invalid(errOtherRoute)
+			return invalid(errOtherRoute)
 		}
 		if err := p.passes(leaf, rec, record); err != nil {
-			return nil, err
+			return err
 		}
 		if record.Kind == evidence.KindRoute {
 			x.routeRecord = rec.Value
 		}
 		x.clock.Next(leaf, record)
 		if order.Next(record); broken != "" {
-			return nil, x.located(&verify.Discrepancy{Leaf: leaf, What: broken})
+			return x.located(&verify.Discrepancy{Leaf: leaf, What: broken})
 		}
 		if err := x.located(a.Record(leaf, record)); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }

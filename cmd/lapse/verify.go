@@ -199,12 +199,8 @@ func (v *verifier) check(ctx context.Context, result *verified) error {
 		return err
 	}
 	lost := map[string]evidence.Reach{}
-	if files.resumes(before) {
-		checked.From = before.Leaf
-		if err := before.lostBefore(lost); err != nil {
-			return err
-		}
-		result.NotChecked = append(result.NotChecked, fmt.Sprintf("the first %s, and their events: a former verification found nothing in them, as --known says", counted(uint64(before.Leaf), "record")))
+	if err := files.goOn(before, checked, lost, result); err != nil {
+		return err
 	}
 	checked.Entry = func(leaf int64, entry []byte) error {
 		if bytes.HasPrefix(entry, []byte(`{"kind":"gap"`)) {

@@ -129,6 +129,17 @@ func (x *exportFiles) resumes(before *verifiedExport) bool {
 	return true
 }
 
+// goOn has the verification begin where a former one came to, where that can be.
+func (x *exportFiles) goOn(before *verifiedExport, checked *tree.Folder, lost map[string]evidence.Reach, result *verified) error {
+	if !x.resumes(before) {
+		return nil
+	}
+	checked.From = before.Leaf
+	result.NotChecked = append(result.NotChecked,
+		fmt.Sprintf("the first %s, and their events: a former verification found nothing in them, as --known says", counted(uint64(before.Leaf), "record")))
+	return before.lostBefore(lost)
+}
+
 // goesOn reports whether a line ends at the place up to which a file was read.
 func (x *exportFiles) goesOn(of *exportedFile, f *verifiedFile) bool {
 	if x.sink != nil {
@@ -173,8 +184,9 @@ func (l *exportedLines) after() (at linePosition, err error) {
 	if l.sum == nil {
 		return at, nil
 	}
-	sum, state := sha256.New(), []byte(nil)
-	if state, err = l.sum.(encoding.BinaryMarshaler).MarshalBinary(); err == nil {
+	sum := sha256.New()
+	state, err := l.sum.(encoding.BinaryMarshaler).MarshalBinary()
+	if err == nil {
 		err = sum.(encoding.BinaryUnmarshaler).UnmarshalBinary(state)
 	}
 	if err != nil {
