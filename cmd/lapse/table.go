@@ -5,7 +5,9 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"unicode"
+
+	"golang.org/x/text/width"
 )
 
 // With ordinary names, policies of 20 characters and tables of 25, a table fits 80 columns. What has no room is in a second table that
@@ -64,7 +66,7 @@ func (t *table) widths(width int) []int {
 	widths, all := make([]int, len(t.columns)), -columnGap
 	for i := range t.columns {
 		for _, row := range append([][]string{t.columns}, t.rows...) {
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+			widths[i] = max(widths[i], columnsOf(row[i]))
 		}
 		all += widths[i] + columnGap
 	}
@@ -86,16 +88,36 @@ func (t *table) widths(width int) []int {
 
 // cutTo cuts out the middle of a long text, because names often differ at their ends.
 func cutTo(text string, width int) string {
-	runes := []rune(text)
-	if len(runes) <= width {
+	if columnsOf(text) <= width {
 		return text
 	}
-	head := width / 2
-	return string(slices.Concat(runes[:head], []rune{'…'}, runes[len(runes)-(width-head-1):]))
+	runes := []rune(text)
+	head, tail := 0, len(runes)
+	for n := width / 2; head < len(runes) && n >= columnsOf(string(runes[head])); head++ {
+		n -= columnsOf(string(runes[head]))
+	}
+	for n := width - width/2 - 1; tail > head && n >= columnsOf(string(runes[tail-1])); tail-- {
+		n -= columnsOf(string(runes[tail-1]))
+	}
+	return string(slices.Concat(runes[:head], []rune{'…'}, runes[tail:]))
 }
 
 func padded(text string, width int) string {
-	return text + strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0))
+	return text + strings.Repeat(" ", max(width-columnsOf(text), 0))
+}
+
+// columnsOf is how many columns of a terminal a text takes: two for a character of East Asia, none for a combining accent.
+func columnsOf(text string) (n int) {
+	for _, r := range text {
+		switch kind := width.LookupRune(r).Kind(); {
+		case unicode.In(r, unicode.Mn, unicode.Me):
+		case kind == width.EastAsianWide || kind == width.EastAsianFullwidth:
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 // printTable prints a table, cut to the width of a terminal.

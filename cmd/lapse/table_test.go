@@ -91,3 +91,33 @@ func TestEveryTableFitsEightyColumns(t *testing.T) {
 		}
 	}
 }
+
+// Names as long as PostgreSQL takes them, of characters that take two columns, one or none, fit as well, and what comes after them is aligned.
+func TestATableOfWideCharactersIsAsWideAsTheTerminal(t *testing.T) {
+	t.Parallel()
+	names := []string{strings.Repeat("表", 21), strings.Repeat("é", 31), strings.Repeat("e\u0301", 21), strings.Repeat("ｱ", 21), strings.Repeat("🦀", 15), "a"}
+	for _, width := range []int{0, 20, 30, 79, 80, 500} {
+		made := newTable("POLICY", "TABLE…", "STATE")
+		for _, name := range names {
+			made.row("p", name, "armed")
+		}
+		var b strings.Builder
+		if err := made.write(&b, width); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		at := strings.Index(lines[0], "STATE") // it has one byte a column
+		for i, line := range lines[1:] {
+			before, _, found := strings.Cut(line, "armed")
+			if !found || columnsOf(before) != at {
+				t.Errorf("width %d: %s is not aligned:\n%s", width, names[i], b.String())
+			}
+			if n := columnsOf(line); width >= 30 && n > width {
+				t.Errorf("width %d: a line takes %d columns:\n%s", width, n, b.String())
+			}
+			if whole := strings.Contains(line, names[i]); names[i] != "a" && whole != (width == 0 || width >= 79) {
+				t.Errorf("width %d: %s is whole: %v", width, names[i], whole)
+			}
+		}
+	}
+}
