@@ -123,11 +123,11 @@ func (w *LogWriter) Write(c Content, at LogPosition, more bool) *Entry {
 	}
 }
 
-// Record is the entry for the topic. It has no key, so a compacted topic, which would remove records, refuses it. Its position is in the value
-// alone: in a header too it would take three bytes of the disk for each transaction.
+// Record is the entry for the topic. It has no key, so a compacted topic, which would remove records, refuses it. Its
+// position is in headers too, which takes three bytes of the disk a transaction: consumers filter by them, as in the other topics.
 func (w *LogWriter) Record(e *Entry) schemas.Record {
-	const placed = 2              // further headers of a record with a place in the log's tree
-	values := make([]byte, 0, 32) // of those that differ
+	const placed = 2                    // further headers of a record with a place in the log's tree
+	values := make([]byte, 0, 24+24+20) // of those that differ
 	value := func(b []byte) []byte {
 		from := len(values)
 		values = b
@@ -135,6 +135,8 @@ func (w *LogWriter) Record(e *Entry) schemas.Record {
 	}
 	headers := [...]schemas.Header{
 		{Key: schemas.HeaderOp, Value: value(append(values, e.Kind...))},
+		{Key: HeaderLSN, Value: value(appendHex(values, uint64(e.Position.LSN), 16))},
+		{Key: HeaderSeq, Value: value(appendHex(values, uint64(e.Position.Seq), 8))},
 		{Key: HeaderSystem, Value: w.headers.system},
 		{Key: HeaderDatabase, Value: w.headers.database},
 		{Key: HeaderHistory, Value: value(appendUint(values, uint64(e.Position.History)))},
