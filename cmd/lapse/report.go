@@ -50,15 +50,8 @@ A policy's verdict is the worst of its findings: fail, not_assessed, warn, pass.
 		if err := r.checkEdition(month); err != nil {
 			return err
 		}
-		if one != "" {
-			if r.oneRun, err = uuid.Parse(one); err != nil || !r.certificate.wanted || r.certificate.matter != "" {
-				return wrongUsage("--run %s: want a run, such as 0198f1d0-0000-7000-8000-000000000002, with --certificate and --policy", one)
-			}
-		}
-		for _, name := range r.outs {
-			if _, err := reportForm(name); err != nil {
-				return err
-			}
+		if err := r.takeRunAndFiles(one); err != nil {
+			return err
 		}
 		return r.run(cmd.Context())
 	})
@@ -80,6 +73,22 @@ A policy's verdict is the worst of its findings: fail, not_assessed, warn, pass.
 	flags.IntVar(&r.by.quorum, "quorum", 0, "how many witnesses must have cosigned a checkpoint (default: as in lapse.yaml)")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// takeRunAndFiles reads the run that a certificate is of; empty: of none. It wants each file to have the ending of a form.
+func (r *reporter) takeRunAndFiles(one string) (err error) {
+	for _, name := range r.outs {
+		if _, err := reportForm(name); err != nil {
+			return err
+		}
+	}
+	if one == "" {
+		return nil
+	}
+	if r.oneRun, err = uuid.Parse(one); err != nil || !r.certificate.wanted || r.certificate.matter != "" {
+		return wrongUsage("--run %s: want a run, such as 0198f1d0-0000-7000-8000-000000000002, with --certificate and --policy", one)
+	}
+	return nil
 }
 
 // reporter makes reports.
