@@ -112,6 +112,7 @@ func writeSettings(conf *strings.Builder, settings map[string]string) {
 func (s *Server) command(name string, log *os.File, args ...string) *exec.Cmd {
 	cmd := s.account.Command(filepath.Join(s.binDir, name), args, s.dataDir)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "PG") })
+	cmd.Env = append(cmd.Env, s.options.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd
 }

@@ -24,6 +24,8 @@ type Options struct {
 	Dir string
 	// Settings of postgresql.conf, over the defaults: wal_level=logical, room for 100 slots, fsync=off.
 	Settings map[string]string
+	// Env are further variables of the server's environment, such as LD_PRELOAD=....
+	Env []string
 	// HBA are lines of pg_hba.conf that come before those that trust the loopback address and the socket.
 	HBA []string
 	// InitArgs are further arguments for initdb, such as --encoding=SQL_ASCII.

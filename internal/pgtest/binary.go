@@ -30,6 +30,7 @@ type Option func(*plan)
 // plan is how a server is made, and how many tests run at a time.
 type plan struct {
 	settings map[string]string
+	env      []string
 	template func(ctx context.Context, superuserURL string) error
 	atOnce   int
 }
@@ -52,6 +53,11 @@ func Settings(settings map[string]string) Option {
 		p.settings = maps.Clone(p.settings)
 		maps.Copy(p.settings, settings)
 	}
+}
+
+// Env are further variables of a server's environment.
+func Env(pairs ...string) Option {
+	return func(p *plan) { p.env = append(slices.Clone(p.env), pairs...) }
 }
 
 // defaultPlan makes sessions show that they pin what they depend on.
@@ -289,7 +295,7 @@ func (s *sharedServer) close() error {
 
 // start starts a server and fills its template.
 func (p plan) start(ctx context.Context, install pgserver.Install) (*pgserver.Server, error) {
-	server, err := pgserver.Start(ctx, pgserver.Options{Install: install, Settings: p.settings})
+	server, err := pgserver.Start(ctx, pgserver.Options{Install: install, Settings: p.settings, Env: p.env})
 	if err != nil {
 		return nil, err
 	}

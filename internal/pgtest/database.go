@@ -97,7 +97,7 @@ func Solo(t testing.TB, major int, options ...Option) *DB {
 	t.Helper()
 	shared, p := of(t).server(t, major), of(t).with(options)
 	install := shared.server.Install()
-	server, err := pgserver.Start(t.Context(), pgserver.Options{Install: install, Settings: p.settings, From: shared.fresh})
+	server, err := pgserver.Start(t.Context(), pgserver.Options{Install: install, Settings: p.settings, Env: p.env, From: shared.fresh})
 	if err != nil {
 		t.Fatal(err)
 	}
