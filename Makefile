@@ -55,6 +55,7 @@ test-long: servers-or-less $(NFPM) ## the demonstration and the measuring from e
 	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriod' ./executor
 	@go test -tags long -count=1 -timeout 10m -run 'TestKafkasOwnConsumer|TestTheExamplesOfConsumers|TestAClusterGoesOn|TestTheSDKForPython' ./audit ./audit/evidence ./internal/kafkaserver
 	@go test -tags long -count=1 -timeout 10m -run 'TestADjangoSite|TestPgBoss|TestAYearIsVerified' ./cmd/lapse
+	@go test -tags long -count=1 -timeout 20m -run 'TestEveryNumberOfAMonth' ./cmd/lapse
 	@go test -tags long -count=1 -timeout 10m -run 'TestPrometheusScrapes|TestTheStaticProgram|TestWhatTheComposeFile|TestAReleaseIs|TestTheDocumentedRights' ./cmd/lapse
 	@cd deploy/test && go vet ./... && go test -count=1 -timeout 10m ./manifests
 	@go test -tags long -count=1 -timeout 10m -run 'TestAVerifierThatNobodyHereWrote' ./audit/tree
