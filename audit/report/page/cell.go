@@ -151,7 +151,7 @@ func counted(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	if strings.HasSuffix(one, "y") && !strings.HasSuffix(one, "ey") {
+	if strings.HasSuffix(one, "y") && !strings.HasSuffix(one, "ey") && !strings.HasSuffix(one, "ay") {
 		one = strings.TrimSuffix(one, "y") + "ie"
 	}
 	return plaintext.Number(n) + " " + one + "s"

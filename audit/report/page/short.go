@@ -133,6 +133,14 @@ func (m *maker) others() (rows, truncates int64) {
 	return rows, truncates
 }
 
+// byPolicies counts the rows that policies deleted, including cascades and dropped partitions.
+func (m *maker) byPolicies() (rows int64) {
+	for i := range m.Tables {
+		rows += m.Tables[i].System + m.Tables[i].ByDrop
+	}
+	return rows
+}
+
 func (m *maker) deletedByOthers() Answer {
 	rows, truncates := m.others()
 	unverified := int64(0)
@@ -156,6 +164,9 @@ func (m *maker) deletedByOthers() Answer {
 		open = append(open, "what was deleted in "+counted(n, "gap")+" of the log, which nobody read")
 	}
 	a := answer("Did anybody but the policies delete rows, and how many?", rows+truncates > 0, found, open, Link{"deletions", "Deletions"})
+	if n := m.byPolicies(); n > 0 {
+		a.Text = strings.TrimSpace(a.Text + " The policies deleted " + counted(n, "row") + ".")
+	}
 	if a.Tone == Fail && unverified == 0 { // users may delete rows of their own tables
 		a.Tone = Warn
 	}
@@ -178,8 +189,22 @@ func (m *maker) stillThere() Answer {
 		open = append(open, "whether those rows are still there")
 	}
 	a := answer("Is anything still there that should be gone?", yes, found, open, Link{"zero", "Lines that must be zero"})
-	a.Text = strings.TrimSpace(a.Text + " This is of the tables, by the executor’s counts; of backups, archives and copies the log says nothing.")
+	counts := "by the executor’s counts"
+	if first := m.oldestCount(); yes && first != "" {
+		counts += ", the oldest of " + moment(first) + " UTC"
+	}
+	a.Text = strings.TrimSpace(a.Text + " This is of the tables, " + counts + "; of backups, archives and copies the log says nothing.")
 	return a
+}
+
+// oldestCount is when the last count of a policy was taken, of the policy that was not counted for the longest time; "" if none was counted.
+func (m *maker) oldestCount() (oldest report.Instant) {
+	for _, i := range m.order {
+		if end := m.Policies[i].RollForward.End; end != nil && end.Counted != "" && (oldest == "" || end.Taken < oldest) {
+			oldest = end.Taken
+		}
+	}
+	return oldest
 }
 
 func (m *maker) kept() Answer {
@@ -206,7 +231,7 @@ func (m *maker) kept() Answer {
 		of = append(of, fmt.Sprintf("%s: %s of %s", k.matter, strings.Join(held[k], " and "), k.table))
 	}
 	if len(of) > 0 {
-		found = append(found, "under legal holds, by matter: "+some(of))
+		found = append(found, "under legal holds, by matter: "+some(of)+" (a key may have no row, or one that is not due)")
 	}
 	if m.Holds.More > 0 {
 		open = append(open, "here what the "+counted(m.Holds.More, "hold")+" keep that the report does not list")

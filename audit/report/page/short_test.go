@@ -27,6 +27,9 @@ func TestTheFirstQuestionsAreAnsweredOverAllPolicies(t *testing.T) {
 			t.Errorf("%s: %s", d.Short[i].Question, d.Short[i].Text)
 		}
 	}
+	if others := d.Short[1].Text; !strings.Contains(others, " The policies deleted 1,205,897 rows.") {
+		t.Error(others)
+	}
 	if first := d.Short[4].Items; len(first) < 3 || !strings.Contains(strings.Join(first, ""), "docs/alarm.md") {
 		t.Errorf("what to do: %q", first)
 	}
@@ -48,6 +51,38 @@ func TestTheFirstQuestionsAreAnsweredOverAllPolicies(t *testing.T) {
 	r.Policies = nil
 	if is := words(New(r, "test", nil)); !strings.HasPrefix(is, "Not known, ") {
 		t.Errorf("without a policy: %s", is)
+	}
+}
+
+func TestWhatToDoBeginsWithRowsThatMayBeGoneWrongly(t *testing.T) {
+	t.Parallel()
+	r, _ := example(t)
+	late, forged := r.Policies[3], r.Policies[3]
+	late.Name, forged.Name = "a-late", "b-forged"
+	late.Verdict, forged.Verdict = report.Fail, report.Fail
+	late.Findings = []report.Finding{{Grade: report.Fail, About: report.Overdue}}
+	forged.Findings = []report.Finding{{Grade: report.Fail, About: report.Unverified}}
+	five := int64(5)
+	late.Zero = []report.ZeroLine{{About: report.Overdue, Figure: report.Number(five)}}
+	late.RollForward.End = &report.Snapshot{Taken: "2026-10-30T04:05:06Z", Counted: "2026-10-30T04:06:00Z"}
+	r.Policies = []report.Policy{late, forged}
+	d := New(r, "test", nil)
+	if items := d.Short[4].Items; len(items) != 2 || !strings.Contains(items[0], "(b-forged)") {
+		t.Errorf("%q", items)
+	}
+	if is := d.Short[2]; is.Word != "Yes" || !strings.Contains(is.Text, "counts, the oldest of 2026-10-30 04:05:06 UTC;") {
+		t.Errorf("%s %s", is.Word, is.Text)
+	}
+}
+
+func TestNumbersHaveTheirNouns(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]string{
+		"1 day": counted(1, "day"), "365 days": counted(365, "day"), "2 keys": counted(2, "key"), "2 policies": counted(2, "policy"), "1,000 rows": counted(1000, "row"),
+	} {
+		if got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
 	}
 }
 

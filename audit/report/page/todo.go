@@ -1,6 +1,7 @@
 package page
 
 import (
+	"slices"
 	"strings"
 
 	"lapse/audit/report"
@@ -34,6 +35,18 @@ var todoWhy = map[report.Reason]string{
 	report.FloorNotCompared: "Use evidence: due and an interval that is as long as the floor: then the two can be compared.",
 }
 
+// urgency is the order in which findings want something done: rows that may be gone wrongly come before rows that are late. "" is for all others.
+var urgency = []report.About{
+	report.DeletedHeld, report.DeletedNotDue, report.BelowFloor, report.Unverified, report.ObservedNotClaimed, report.NotDescribed, report.Gaps, "", report.Overdue,
+}
+
+func urgencyOf(about report.About) report.About {
+	if slices.Contains(urgency, about) {
+		return about
+	}
+	return ""
+}
+
 // first lists what to do, the worst first: one sentence for each kind of finding.
 func (m *maker) first() Answer {
 	a := Answer{Question: "What should be done first?", Tone: Pass, Word: "Nothing", Text: "No line that must be zero has anything, and each was assessed."}
@@ -42,11 +55,13 @@ func (m *maker) first() Answer {
 	}
 	var of grouped[string]
 	for _, grade := range []report.Grade{report.Fail, report.Unknown} {
-		for _, i := range m.order {
-			p := &m.Policies[i]
-			for j := range p.Findings {
-				if f := &p.Findings[j]; f.Grade == grade {
-					of.add(whatToDo(f), p.Name)
+		for _, about := range urgency {
+			for _, i := range m.order {
+				p := &m.Policies[i]
+				for j := range p.Findings {
+					if f := &p.Findings[j]; f.Grade == grade && urgencyOf(f.About) == about {
+						of.add(whatToDo(f), p.Name)
+					}
 				}
 			}
 		}
