@@ -28,7 +28,7 @@ var kindFiles = []kindFile{
 		`'2100-01-01'::timestamptz + n * interval '1 minute'`,
 	},
 	{
-		"epoch_column", "{column: v, epoch: s, after: 600}", "bigint", `0, -1, extract(epoch from '2019-12-31 23:50:00+00'::timestamptz)::bigint, null`,
+		"epoch_column", "{column: v, epoch: s, after: 600 seconds}", "bigint", `0, -1, extract(epoch from '2019-12-31 23:50:00+00'::timestamptz)::bigint, null`,
 		`4102444800 + n * 60`,
 	},
 	{
