@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -15,34 +14,31 @@ import (
 
 // scanner parses a transaction's record in the form that LogWriter.Write writes, without encoding/json, which takes several times as long:
 // nearly all of a year's records are transactions. It leaves any other form, and escapes, to encoding/json.
-type scanner struct {
-	rest []byte
-	bad  bool
-}
+type scanner struct{ Scanner }
 
 // scanTransaction parses a transaction's record; nil if encoding/json must parse it.
 func scanTransaction(value []byte) (*recordJSON, *TransactionContent) {
-	s := scanner{rest: value}
-	if !s.has(`{"kind":"transaction","schema":`) || bytes.IndexByte(value, '\\') >= 0 || !utf8.Valid(value) {
+	s := scanner{Scanner{Rest: value}}
+	if !s.Has(`{"kind":"transaction","schema":`) || bytes.IndexByte(value, '\\') >= 0 || !utf8.Valid(value) {
 		return nil, nil
 	}
 	head := &recordJSON{Kind: KindTransaction, Schema: int(s.number(16))}
 	head.SystemIdentifier = s.member(`,"system_identifier":`)
 	head.Database = s.member(`,"database":`)
 	head.DatabaseOID = uint32(s.numbered(`,"database_oid":`, 32))
-	if s.has(`,"encoding":`) {
+	if s.Has(`,"encoding":`) {
 		head.Encoding = s.text()
 	}
 	head.RouteVersion = int(s.numbered(`,"route_version":`, 31))
 	head.Route = s.member(`,"route":`)
 	head.History = uint32(s.numbered(`,"history":`, 32))
-	s.want(`,"nonce":`)
+	s.Want(`,"nonce":`)
 	head.Nonce = s.id()
 	head.Timeline = uint32(s.numbered(`,"timeline":`, 32))
 	head.Reached = s.member(`,"reached":`)
 	head.Seq = uint32(s.numbered(`,"seq":`, 32))
-	head.More = s.has(`,"more":true`)
-	if s.has(`,"beat":`) {
+	head.More = s.Has(`,"more":true`)
+	if s.Has(`,"beat":`) {
 		head.Beat = s.id()
 	}
 	form := UTF8Text
@@ -50,8 +46,8 @@ func scanTransaction(value []byte) (*recordJSON, *TransactionContent) {
 		form = TextFormOf(head.Encoding)
 	}
 	c := s.transaction(form)
-	s.want(`}`)
-	if s.bad || len(s.rest) > 0 {
+	s.Want(`}`)
+	if s.Bad || len(s.Rest) > 0 {
 		return nil, nil
 	}
 	return head, c
@@ -60,91 +56,91 @@ func scanTransaction(value []byte) (*recordJSON, *TransactionContent) {
 func (s *scanner) transaction(form TextForm) *TransactionContent {
 	c := &TransactionContent{}
 	c.CommitLSN = s.lsn(`,"commit_lsn":`)
-	s.want(`,"commit_timestamp":`)
-	c.CommitTime = s.time()
+	s.Want(`,"commit_timestamp":`)
+	c.CommitTime = s.Time()
 	c.XID = uint32(s.numbered(`,"xid":`, 32))
-	c.Further = s.has(`,"further":true`)
-	if s.has(`,"origin":`) {
+	c.Further = s.Has(`,"further":true`)
+	if s.Has(`,"origin":`) {
 		c.Origin = form.decode(s.text())
 	}
 	c.Verdict = Verdict(s.member(`,"verdict":`))
-	if s.has(`,"claim":{`) {
+	if s.Has(`,"claim":{`) {
 		c.Claim = s.claim(form)
 	}
-	if s.has(`,"claimed":{"picked":`) {
+	if s.Has(`,"claimed":{"picked":`) {
 		c.Claimed = s.claimed()
 	}
-	s.want(`,"observed":[`)
+	s.Want(`,"observed":[`)
 	s.list(func() { c.Observed = append(c.Observed, s.tally(form)) })
-	if s.has(`,"rows":{"epoch":`) {
+	if s.Has(`,"rows":{"epoch":`) {
 		c.Rows = &RowsRoot{Epoch: schemas.Epoch(s.text()), Count: s.numbered(`,"count":`, 64), First: uint32(s.numbered(`,"first":`, 32))}
 		root, err := base64.StdEncoding.DecodeString(s.member(`,"root":`))
-		s.bad = s.bad || err != nil
+		s.Bad = s.Bad || err != nil
 		c.Rows.Root = root
-		s.want(`}`)
+		s.Want(`}`)
 	}
 	return c
 }
 
 func (s *scanner) claim(form TextForm) *schemas.Claim {
 	c := &schemas.Claim{}
-	s.want(`"policy":`)
+	s.Want(`"policy":`)
 	c.Policy = schemas.PolicyName(form.decode(s.text()))
 	c.PolicyVersion = schemas.PolicyVersion(s.signed(`,"policy_version":`, 32))
-	s.want(`,"run":`)
+	s.Want(`,"run":`)
 	c.Run = s.id()
-	s.want(`,"batch":`)
+	s.Want(`,"batch":`)
 	c.Batch = s.id()
-	s.want(`,"cutoff":`)
-	c.Cutoff = s.time()
+	s.Want(`,"cutoff":`)
+	c.Cutoff = s.Time()
 	c.HoldVersion = schemas.HoldVersion(s.signed(`,"hold_version":`, 64))
 	c.Target = uint32(s.numbered(`,"target":`, 32))
 	functions, err := hex.DecodeString(s.member(`,"functions":`))
-	s.bad = s.bad || err != nil
+	s.Bad = s.Bad || err != nil
 	copy(c.Functions[:], functions)
-	s.want(`}`)
+	s.Want(`}`)
 	return c
 }
 
 func (s *scanner) claimed() *Claimed {
 	c := &Claimed{Picked: s.signed(``, 64), Deleted: s.signed(`,"deleted":`, 64)}
-	s.want(`,"by_relation":[`)
+	s.Want(`,"by_relation":[`)
 	s.list(func() {
 		c.ByRelation = append(c.ByRelation, RelationCount{OID: uint32(s.numbered(`{"table_oid":`, 32)), Rows: s.signed(`,"rows":`, 64)})
-		s.want(`}`)
+		s.Want(`}`)
 	})
-	s.want(`}`)
+	s.Want(`}`)
 	return c
 }
 
 func (s *scanner) tally(form TextForm) Tally {
 	j := tallyJSON{Table: s.member(`{"table":`), OID: uint32(s.numbered(`,"table_oid":`, 32)), Op: s.member(`,"op":`), Cause: s.member(`,"cause":`)}
-	s.want(`,"cascade":`)
-	if j.Cascade = s.has(`true`); !j.Cascade {
-		s.want(`false`)
+	s.Want(`,"cascade":`)
+	if j.Cascade = s.Has(`true`); !j.Cascade {
+		s.Want(`false`)
 	}
 	j.Events = s.numbered(`,"events":`, 64)
-	if s.has(`,"due":`) {
+	if s.Has(`,"due":`) {
 		j.Due, j.NotDue, j.Unknown = s.number(64), s.numbered(`,"not_due":`, 64), s.numbered(`,"unknown":`, 64)
-		if s.has(`,"late":{`) {
+		if s.Has(`,"late":{`) {
 			s.late(&j.Late)
 		}
 	}
-	s.want(`}`)
+	s.Want(`}`)
 	return j.tally(form)
 }
 
 // late parses a histogram whose steps are in order.
 func (s *scanner) late(l *Lateness) {
-	for from := 0; !s.bad && !s.has(`}`); {
+	for from := 0; !s.Bad && !s.Has(`}`); {
 		if from > 0 {
-			s.want(`,`)
+			s.Want(`,`)
 		}
 		name, step := s.text(), from
 		for step < len(LatenessSteps) && strconv.FormatInt(LatenessSteps[step], 10) != name {
 			step++
 		}
-		if s.bad = s.bad || step > len(LatenessSteps) || step == len(LatenessSteps) && name != "later"; s.bad {
+		if s.Bad = s.Bad || step > len(LatenessSteps) || step == len(LatenessSteps) && name != "later"; s.Bad {
 			return
 		}
 		l[step] = s.numbered(`:`, 64)
@@ -154,96 +150,76 @@ func (s *scanner) late(l *Lateness) {
 
 // list parses items to the list's end.
 func (s *scanner) list(item func()) {
-	for first := true; !s.bad && !s.has(`]`); first = false {
+	for first := true; !s.Bad && !s.Has(`]`); first = false {
 		if !first {
-			s.want(`,`)
+			s.Want(`,`)
 		}
 		item()
 	}
 }
 
-func (s *scanner) has(prefix string) bool {
-	if len(s.rest) < len(prefix) || string(s.rest[:len(prefix)]) != prefix {
-		return false
-	}
-	s.rest = s.rest[len(prefix):]
-	return true
-}
-
-func (s *scanner) want(prefix string) { s.bad = s.bad || !s.has(prefix) }
-
 func (s *scanner) member(name string) string {
-	s.want(name)
+	s.Want(name)
 	return s.text()
 }
 
 func (s *scanner) text() string {
-	s.want(`"`)
-	end := bytes.IndexByte(s.rest, '"')
-	if s.bad || end < 0 || bytes.ContainsFunc(s.rest[:end], func(r rune) bool { return r < ' ' }) {
-		s.bad = true
+	s.Want(`"`)
+	end := bytes.IndexByte(s.Rest, '"')
+	if s.Bad || end < 0 || bytes.ContainsFunc(s.Rest[:end], func(r rune) bool { return r < ' ' }) {
+		s.Bad = true
 		return ""
 	}
-	text := string(s.rest[:end])
-	s.rest = s.rest[end+1:]
+	text := string(s.Rest[:end])
+	s.Rest = s.Rest[end+1:]
 	return text
 }
 
 func (s *scanner) numbered(name string, bits int) uint64 {
-	s.want(name)
+	s.Want(name)
 	return s.number(bits)
 }
 
 // digits parses a number in the only form that JSON allows.
 func (s *scanner) digits() string {
 	n := 0
-	if len(s.rest) > 0 && s.rest[0] == '-' {
+	if len(s.Rest) > 0 && s.Rest[0] == '-' {
 		n++
 	}
 	from := n
-	for n < len(s.rest) && s.rest[n] >= '0' && s.rest[n] <= '9' {
+	for n < len(s.Rest) && s.Rest[n] >= '0' && s.Rest[n] <= '9' {
 		n++
 	}
-	if n == from || n > from+1 && s.rest[from] == '0' {
-		s.bad = true
+	if n == from || n > from+1 && s.Rest[from] == '0' {
+		s.Bad = true
 	}
-	text := string(s.rest[:n])
-	s.rest = s.rest[n:]
+	text := string(s.Rest[:n])
+	s.Rest = s.Rest[n:]
 	return text
 }
 
 func (s *scanner) number(bits int) uint64 {
 	n, err := strconv.ParseUint(s.digits(), 10, bits)
-	s.bad = s.bad || err != nil
+	s.Bad = s.Bad || err != nil
 	return n
 }
 
 func (s *scanner) signed(name string, bits int) int64 {
-	s.want(name)
+	s.Want(name)
 	n, err := strconv.ParseInt(s.digits(), 10, bits)
-	s.bad = s.bad || err != nil
+	s.Bad = s.Bad || err != nil
 	return n
-}
-
-func (s *scanner) time() (at time.Time) {
-	end := bytes.IndexByte(s.rest[min(1, len(s.rest)):], '"')
-	if s.bad || end < 0 || at.UnmarshalJSON(s.rest[:end+2]) != nil {
-		s.bad = true
-		return at
-	}
-	s.rest = s.rest[end+2:]
-	return at
 }
 
 func (s *scanner) lsn(name string) schemas.LSN {
 	lsn, err := schemas.ParseLSN(s.member(name))
-	s.bad = s.bad || err != nil
+	s.Bad = s.Bad || err != nil
 	return lsn
 }
 
 func (s *scanner) id() uuid.UUID {
 	text := s.text()
 	id, err := uuid.Parse(text)
-	s.bad = s.bad || err != nil || len(text) != 36
+	s.Bad = s.Bad || err != nil || len(text) != 36
 	return id
 }
