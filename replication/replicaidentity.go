@@ -104,12 +104,13 @@ func CheckDeletes(ctx context.Context, q Querier, relation uint32) error {
 	}
 	unfit, generated := []uint32{}, []uint32{} // not null in SQL
 	for _, f := range all {
-		if e := f.problem(); f.Kind != "r" || e == nil || slices.Contains(harmless, e.Reason) {
+		e := f.problem()
+		if f.Kind != "r" || e == nil || slices.Contains(harmless, e.Reason) {
 			continue
-		} else if e.Reason == generatedKey {
+		}
+		if unfit = append(unfit, f.OID); e.Reason == generatedKey {
 			generated = append(generated, f.OID)
 		}
-		unfit = append(unfit, f.OID)
 	}
 	if len(unfit) > 0 {
 		broken, err := readBroken(ctx, q, unfit, generated)

@@ -256,25 +256,18 @@ func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err erro
 // checkPublished lists what is not published, and what is wrong with publishing it. Without an audit it lists how publications of others
 // affect deletions.
 func (a *Applier) checkPublished(ctx context.Context, db replication.Querier, members []replication.Member, updates site.Updated, c *Change) (problems []error, err error) {
+	check := replication.CheckIdentity
 	if !a.AuditRequired {
-		for _, table := range c.Resolved.Published {
-			err := replication.CheckDeletes(ctx, db, table.OID)
-			var identity *replication.IdentityError
-			switch {
-			case errors.As(err, &identity):
-				problems = append(problems, identity)
-			case err != nil:
-				return nil, err
-			}
-		}
-		return problems, nil
+		check = replication.CheckDeletes
 	}
 	for _, table := range c.Resolved.Published {
-		c.tables = append(c.tables, table.OID)
-		if !updates.IsMember(members, table.OID) {
-			c.Publish = append(c.Publish, table.Name)
+		if a.AuditRequired {
+			c.tables = append(c.tables, table.OID)
+			if !updates.IsMember(members, table.OID) {
+				c.Publish = append(c.Publish, table.Name)
+			}
 		}
-		err := replication.CheckIdentity(ctx, db, table.OID)
+		err := check(ctx, db, table.OID)
 		var identity *replication.IdentityError
 		switch {
 		case errors.As(err, &identity):
