@@ -256,7 +256,7 @@ func foretellsDeletions(t *testing.T, tx pgx.Tx, name, later string) {
 	for _, publication := range []string{
 		"", "create publication theirs for table t", "create publication theirs for all tables", "create publication theirs for table t with (publish_via_partition_root)",
 		"create publication theirs for table t with (publish = insert)", "create publication theirs for table t with (publish_generated_columns = stored)",
-		"create publication theirs for table t (id)", "create publication theirs for table t (id, twice)", "create publication theirs for table t where (note > 'a')",
+		"create publication theirs for tables in schema public", "create publication theirs for table t (id)", "create publication theirs for table t (id, twice)", "create publication theirs for table t where (note > 'a')",
 		"create publication theirs for table t where (id > 0)",
 	} {
 		inner, err := tx.Begin(t.Context())

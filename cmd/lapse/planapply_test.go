@@ -260,6 +260,7 @@ func (e *drawnSite) drawTable(rt *rapid.T, w *drawnWorld) string {
 		"create rule r as on delete to %[1]s do also select 1", "create index on %[1]s (public.own(id))",
 		"alter table %[1]s add check (public.own(id) > 0)",
 		"create publication theirs for all tables", "create publication theirs for table %[1]s", "create publication theirs for table %[1]s where (keep > 0)", "create publication theirs for table %[1]s (keep)",
+		"create publication theirs for tables in schema shop, public",
 		"revoke delete on %[1]s from %[3]s", "revoke select on %[1]s from %[3]s", "revoke all on schema shop from public", "revoke all on schema public from public",
 		"alter table shop.%[2]s_old owner to %[4]s", "alter table shop.%[2]s_old set unlogged", "create view shop.%[2]s_view as select * from shop.%[2]s_old",
 		"create view shop.%[2]s_v as select * from %[1]s", "create table shop.%[2]s_i () inherits (%[1]s)",
