@@ -125,7 +125,7 @@ func TestAKilledExecutorsShardIsTakenOverWhenItsLeaseEnds(t *testing.T) {
 		}))
 		// Its last batch may have been on its way.
 		lease := time.Duration(one[float64](t, db, "select extract(epoch from lapse.lease_time())::float8") * float64(time.Second))
-		if took := first.Sub(killed); first.IsZero() || took < lease-5*time.Second || took > lease+15*time.Second {
+		if took := first.Sub(killed); first.IsZero() || took < lease-5*time.Second || took > 2*lease {
 			t.Errorf("the shard was taken over after %v, want about %v", took, lease)
 		}
 		if got := one[int64](t, db, "select sum(deleted)::bigint from lapse.batch_result"); got != 3000 {
@@ -289,7 +289,7 @@ func TestAnOpenBatchIsRolledBackInBoundedTimeWhenItCannotEnd(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begun); took > stopTime+5*time.Second {
+		if took := time.Since(begun); took > stopTime+20*time.Second {
 			t.Errorf("it took %v to stop", took)
 		}
 		if left := one[int](t, db, "select count(*) from sessions"); left != 55 {
