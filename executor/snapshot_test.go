@@ -17,7 +17,7 @@ import (
 func snapshots(t *testing.T, db *pgtest.DB) []string {
 	t.Helper()
 	rows, err := db.Connect(t).Query(t.Context(), `
-		select concat_ws(' ', s.policy, s.version, s.step, case when s.seen is not null then 'seen' end, s.due, s.overdue, s.held, s.quarantined, s.not_counted)
+		select concat_ws(' ', s.policy, s.version, s.step, case when s.seen is not null then 'seen' end, s.due, s.overdue, s.held, s.quarantined, 'over ' || s.oldest_over, s.not_counted)
 		  from lapse.snapshot s order by s.number`)
 	if err != nil {
 		t.Fatal(err)
@@ -52,13 +52,13 @@ func TestWhatIsDueIsCountedInASnapshot(t *testing.T) {
 		db.Exec(t, "update lapse.installation set audit_required = true")
 		takes()
 		takes()
-		want := []string{"p 1 begun", "p 1 taken seen", "p 1 counted 51 3 2 1"}
+		want := []string{"p 1 begun", "p 1 taken seen", "p 1 counted 51 3 2 1 over 2592000"}
 		if got := snapshots(t, db); !slices.Equal(got, want) {
 			t.Errorf("counted %q, want %q", got, want)
 		}
 		apply(t, db, policies(policy("p", "public.sessions", "latitude: 1 day")))
 		takes()
-		want = append(want, "p 2 begun", "p 2 taken seen", "p 2 counted 51 51 2 1")
+		want = append(want, "p 2 begun", "p 2 taken seen", "p 2 counted 51 51 2 1 over 2592000")
 		if got := snapshots(t, db); !slices.Equal(got, want) {
 			t.Errorf("for the next version counted %q, want %q", got, want)
 		}
@@ -105,7 +105,7 @@ func TestACountSeesItsSnapshotAndNothingLater(t *testing.T) {
 		db.Exec(t, "drop trigger deletes on lapse.snapshot")
 		count()
 		got := snapshots(t, db)
-		want := []string{"p 1 begun", "p 1 taken seen", "p 1 counted 5 5 0 0", "p 1 begun", "p 1 taken seen", "p 1 counted error 55P03"}
+		want := []string{"p 1 begun", "p 1 taken seen", "p 1 counted 5 5 0 0 over 604800", "p 1 begun", "p 1 taken seen", "p 1 counted error 55P03"}
 		if !slices.Equal(got, want) {
 			t.Errorf("counted %q, want %q", got, want)
 		}

@@ -24,7 +24,7 @@ var (
 	holdStates = relation(16506, "lapse", "hold_state", "id", "hold", "state", "enforced_until", "position", "changed_at", "changed_by", "reason",
 		"table_oid", "table_name", "columns")
 	snapshotTable = relation(16510, "lapse", "snapshot", "number", "snapshot", "step", "policy_id", "policy", "version", "at", "by", "seen", "cutoff",
-		"due", "overdue", "held", "quarantined", "not_counted")
+		"due", "overdue", "held", "quarantined", "oldest_over", "not_counted")
 	quarantineTable = relation(16508, "lapse", "quarantine_change", "number", "policy_id", "policy", "leaf", "name", "entered", "left_it", "changed_at", "changed_by")
 	restatedTable   = relation(16509, "lapse", "restated", "number", "what", "columns", "at")
 	holdTree        = relation(16507, "lapse", "hold_relation", "id", "hold", "relation", "name", "attached", "ended", "columns", "recorded_at")
@@ -87,10 +87,10 @@ func catalogEntries(write func(lsn schemas.LSN, seq uint32, c evidence.Content) 
 		"log-hold-effective":      holdStateRow("effective", ""),
 		"log-hold-gone":           goneRow(holdStates, holdStateRow("releasing", "2026-11-22 00:00:00+00").New),
 		"log-hold-relation":       insert(holdTree, row(3, 7, 16391, "public.sessions_2026_11", "t", "f", "[]", examplePlan)),
-		"log-snapshot-begun":      snapshotRow("begun", nil, nil, nil, nil, nil, nil, nil),
-		"log-snapshot-taken":      snapshotRow("taken", "744:750:745", examplePlan, nil, nil, nil, nil, nil),
-		"log-snapshot-counted":    snapshotRow("counted", nil, nil, 120, 0, 2, 1, nil),
-		"log-snapshot-notcounted": snapshotRow("counted", nil, nil, nil, nil, nil, nil, "it takes longer than 2m0s"),
+		"log-snapshot-begun":      snapshotRow("begun", nil, nil, nil, nil, nil, nil, nil, nil),
+		"log-snapshot-taken":      snapshotRow("taken", "744:750:745", examplePlan, nil, nil, nil, nil, nil, nil),
+		"log-snapshot-counted":    snapshotRow("counted", nil, nil, 120, 0, 2, 1, 43200, nil),
+		"log-snapshot-notcounted": snapshotRow("counted", nil, nil, nil, nil, nil, nil, nil, "it takes longer than 2m0s"),
 	} {
 		_, outcome := assemble(assembler(evidence.Standing{}), change)
 		all[name] = write(exampleTx().EndLSN, 0, outcome.Records[0])

@@ -17,7 +17,7 @@ func TestHowLateARowWentIsCountedInSteps(t *testing.T) {
 		return exampleTx().CommitTime.Add(-late).AddDate(0, 0, -30).UTC().Format("2006-01-02 15:04:05.000000+00")
 	}
 	day := 24 * time.Hour
-	last := len(evidence.LatenessSteps)
+	last := len(schemas.LatenessSteps)
 	for _, test := range []struct {
 		name, lastSeen string
 		step           int // -1: none

@@ -194,6 +194,10 @@ func (d drawn) snapshot() *SnapshotContent {
 	}
 	if d.IntN(2) == 0 {
 		s.Counted = &DueCounts{Due: d.Int64(), Held: d.Int64N(2)}
+		if d.IntN(2) == 0 {
+			over := d.Int64()
+			s.Counted.OldestOver = &over
+		}
 	}
 	return s
 }

@@ -137,10 +137,10 @@ func (s *scanner) late(l *Lateness) {
 			s.Want(`,`)
 		}
 		name, step := s.text(), from
-		for step < len(LatenessSteps) && strconv.FormatInt(LatenessSteps[step], 10) != name {
+		for step < len(schemas.LatenessSteps) && strconv.FormatInt(schemas.LatenessSteps[step], 10) != name {
 			step++
 		}
-		if s.Bad = s.Bad || step > len(LatenessSteps) || step == len(LatenessSteps) && name != "later"; s.Bad {
+		if s.Bad = s.Bad || step > len(schemas.LatenessSteps) || step == len(schemas.LatenessSteps) && name != "later"; s.Bad {
 			return
 		}
 		l[step] = s.numbered(`:`, 64)

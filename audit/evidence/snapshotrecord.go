@@ -32,6 +32,9 @@ type DueCounts struct {
 	Overdue     int64 `json:"overdue"`
 	Held        int64 `json:"held"`
 	Quarantined int64 `json:"quarantined"`
+	// OldestOver is the step that the lateness of the oldest due row exceeds, one of schemas.LatenessSteps or 0; nil if nothing was due, or if that is
+	// not known.
+	OldestOver *int64 `json:"oldest_over"`
 }
 
 // maxSeen bounds the length of a snapshot: more than three thousand concurrent transactions. A record must not be longer than MaxRecord,
@@ -51,6 +54,10 @@ func readSnapshot(change *replication.Change) *SnapshotContent {
 	parseUUID(c("snapshot"), &s.Snapshot)
 	if c("due") != "" {
 		s.Counted = &DueCounts{Due: numberOf(c("due")), Overdue: numberOf(c("overdue")), Held: numberOf(c("held")), Quarantined: numberOf(c("quarantined"))}
+		if c("oldest_over") != "" {
+			over := numberOf(c("oldest_over"))
+			s.Counted.OldestOver = &over
+		}
 	}
 	return s
 }
@@ -72,7 +79,11 @@ func (s *SnapshotContent) append(b []byte, form TextForm) []byte {
 		o.b = appendInt(append(o.b, `,"counted":{"due":`...), n.Due)
 		o.b = appendInt(append(o.b, `,"overdue":`...), n.Overdue)
 		o.b = appendInt(append(o.b, `,"held":`...), n.Held)
-		o.b = append(appendInt(append(o.b, `,"quarantined":`...), n.Quarantined), '}')
+		o.b = appendInt(append(o.b, `,"quarantined":`...), n.Quarantined)
+		if n.OldestOver != nil {
+			o.b = appendInt(append(o.b, `,"oldest_over":`...), *n.OldestOver)
+		}
+		o.b = append(o.b, '}')
 	}
 	o.text("not_counted", s.NotCounted)
 	return o.b

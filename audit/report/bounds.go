@@ -44,6 +44,7 @@ type snapshot struct {
 	before  bool  // it was counted before the period
 	within  bool
 	seen    visibility
+	oldest  *int64 // see evidence.DueCounts.OldestOver
 }
 
 // marked is a gap or a rewind. It concerns the time between the heartbeats around it.
@@ -173,7 +174,7 @@ func (b *Bounds) snapshot(leaf int64, c *evidence.SnapshotContent, before, withi
 	case "counted":
 		s.Counted, s.counted, s.before, s.within = At(c.At), leaf, before, within
 		if n := c.Counted; n != nil && s.taken >= 0 {
-			s.Due, s.Overdue, s.Held, s.Quarantined = n.Due, n.Overdue, n.Held, n.Quarantined
+			s.Due, s.Overdue, s.Held, s.Quarantined, s.oldest = n.Due, n.Overdue, n.Held, n.Quarantined, n.OldestOver
 		} else if s.NotCounted = c.NotCounted; s.NotCounted == "" {
 			s.NotCounted = "the log does not have its snapshot"
 		}

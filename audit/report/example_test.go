@@ -48,12 +48,12 @@ func example() *report.Report {
 	unknown := func(rows int64, why report.Reason) report.Timeliness {
 		l := report.Lateness{NotAssessed: why}
 		return report.Timeliness{
-			Other: rows, Why: why, P50: l, P95: l, Worst: l, OldestPresent: report.Lateness{NotAssessed: report.NotRecorded},
+			Other: rows, Why: why, P50: l, P95: l, Worst: l, OldestPresent: report.Lateness{NotAssessed: report.NoSnapshot},
 			PastDeadline: report.Figure{NotAssessed: why, AtLeast: one(0), AtMost: &rows},
 		}
 	}
 	told := func(past int64, p50, p95, worst report.Lateness, steps ...report.LateRows) report.Timeliness {
-		t := report.Timeliness{Steps: steps, P50: p50, P95: p95, Worst: worst, PastDeadline: n(past), OldestPresent: report.Lateness{NotAssessed: report.NotRecorded}}
+		t := report.Timeliness{Steps: steps, P50: p50, P95: p95, Worst: worst, PastDeadline: n(past), OldestPresent: report.Lateness{Over: one(3 * 60 * 60), UpTo: one(6 * 60 * 60)}}
 		for _, s := range steps {
 			t.Rows += s.Rows
 		}
@@ -208,7 +208,7 @@ func example() *report.Report {
 			{At: at(12, 5, 0), Halted: true, Alarm: true, By: "lapse", Reason: "a batch does not verify", Leaf: 30405}, {At: at(12, 9, 0), By: "bob", Reason: "forged by hand, see INC-9", Leaf: 30500},
 		}},
 		ByHand: report.List[report.HandEdit]{Items: []report.HandEdit{{At: at(12, 3, 59), What: "policy", Row: "gate", Op: "update", Policy: carts.Name, XID: 30899, Leaf: 30399}}},
-		Residue: report.Residue{VacuumHorizon: no(report.NotRecorded), Declared: report.List[report.Declaration]{Items: []report.Declaration{
+		Residue: report.Residue{VacuumHorizon: no(report.VacuumNotLogged), Declared: report.List[report.Declaration]{Items: []report.Declaration{
 			{At: report.At(time.Date(2026, 6, 3, 8, 0, 0, 0, time.UTC)), Leaf: 2}, {At: at(11, 8, 0), WALArchive: "14 days", Backups: "35 days, then overwritten", Leaf: 29000},
 		}}},
 	}

@@ -15,7 +15,7 @@ func (c *Count) Report() (*Report, error) {
 	r := &Report{
 		Kind: kind, Schema: Schema, Period: Period{From: At(b.question.From), To: At(b.question.To)}, Log: b.origins(), Only: slices.Sorted(slices.Values(b.question.Only)),
 		Coverage: c.coverage, Halts: c.halts, ByHand: c.byHand,
-		Residue: Residue{VacuumHorizon: NotAssessed(NotRecorded), Declared: c.declared},
+		Residue: Residue{VacuumHorizon: NotAssessed(VacuumNotLogged), Declared: c.declared},
 	}
 	r.Only = slices.Compact(r.Only)
 	r.Log.Records, r.Log.Routes = c.records, slices.Sorted(maps.Keys(c.routes))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"lapse/audit/evidence"
+	"lapse/schemas"
 )
 
 // Timeliness says how long after their due time rows were deleted, or had a column set. It covers the rows that the auditor judged ("evidence:
@@ -21,7 +22,7 @@ type Timeliness struct {
 	Worst Lateness `json:"worst"`
 	// PastDeadline is the number of rows that went later than their due time plus the latitude of the version that deleted them.
 	PastDeadline Figure `json:"past_deadline"`
-	// OldestPresent is the lateness of the oldest due row that still existed at the period's last count.
+	// OldestPresent is for how long the oldest due row had been due that still existed at the period's last count. Held rows are not due.
 	OldestPresent Lateness `json:"oldest_present"`
 }
 
@@ -76,15 +77,15 @@ func stepOver(i int) *int64 {
 	if i == 0 {
 		return nil
 	}
-	n := evidence.LatenessSteps[i-1]
+	n := schemas.LatenessSteps[i-1]
 	return &n
 }
 
 func stepUpTo(i int) *int64 {
-	if i == len(evidence.LatenessSteps) {
+	if i == len(schemas.LatenessSteps) {
 		return nil
 	}
-	n := evidence.LatenessSteps[i]
+	n := schemas.LatenessSteps[i]
 	return &n
 }
 
@@ -97,7 +98,7 @@ func (c *Count) timeliness(p *policy, r *Policy) Timeliness {
 		}
 		all.early, all.unknown, all.untold = all.early+l.early, all.unknown+l.unknown, all.untold+l.untold
 	}
-	t := Timeliness{Rows: all.early, OldestPresent: unknownLateness(NotRecorded)}
+	t := Timeliness{Rows: all.early, OldestPresent: c.oldestPresent(p)}
 	for i, n := range all.steps {
 		rows := int64(n)
 		t.Rows += rows
@@ -132,6 +133,29 @@ func (c *Count) timeliness(p *policy, r *Policy) Timeliness {
 	return t
 }
 
+// oldestPresent is how late the oldest row was at the period's last count.
+func (c *Count) oldestPresent(p *policy) Lateness {
+	switch {
+	case p.state == dropped:
+		return unknownLateness(NothingDue)
+	case !c.countedAtEnd(p):
+		return unknownLateness(NoSnapshot)
+	case p.end.Due == 0:
+		return unknownLateness(NothingDue)
+	case p.end.oldest == nil:
+		return unknownLateness(NotRecorded)
+	}
+	var l Lateness
+	step, exact := slices.BinarySearch(schemas.LatenessSteps[:], *p.end.oldest)
+	if exact {
+		step++
+	}
+	if l.UpTo = stepUpTo(step); *p.end.oldest > 0 {
+		l.Over = p.end.oldest
+	}
+	return l
+}
+
 // rank is a percentile of lateness. With a gap the number of missing rows is unknown: only the maximum then has a bound, the lower bound of the
 // latest row that was seen.
 func (t *Timeliness) rank(percent int64, missing Reason) Lateness {
@@ -163,9 +187,9 @@ func (t *Timeliness) at(n int64) int {
 	for i := range t.Steps {
 		if n -= t.Steps[i].Rows; n <= 0 {
 			if t.Steps[i].UpTo == nil {
-				return len(evidence.LatenessSteps)
+				return len(schemas.LatenessSteps)
 			}
-			return slices.Index(evidence.LatenessSteps[:], *t.Steps[i].UpTo)
+			return slices.Index(schemas.LatenessSteps[:], *t.Steps[i].UpTo)
 		}
 	}
 	return -1

@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -8,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"lapse/audit/evidence"
 	"lapse/audit/report"
+	"lapse/schemas"
 )
 
 // lateJudged is what a record says of rows that went so late, in seconds.
@@ -17,8 +18,8 @@ func lateJudged(late []int64) string {
 	steps := map[string]int{}
 	for _, s := range late {
 		name := "later"
-		if i, _ := slices.BinarySearch(evidence.LatenessSteps[:], s); i < len(evidence.LatenessSteps) {
-			name = strconv.FormatInt(evidence.LatenessSteps[i], 10)
+		if i, _ := slices.BinarySearch(schemas.LatenessSteps[:], s); i < len(schemas.LatenessSteps) {
+			name = strconv.FormatInt(schemas.LatenessSteps[i], 10)
 		}
 		steps[name]++
 	}
@@ -149,5 +150,26 @@ func TestWhatIsDeclaredIsSaidWithItsTime(t *testing.T) {
 	}
 	if got := newLog(t).beat(minute(2)).must(minute(0), minute(2)).Residue.Declared; got.Len() != 0 {
 		t.Errorf("nothing is declared: %+v", got)
+	}
+}
+
+func TestTheOldestRowStillThereIsOfTheLastCount(t *testing.T) {
+	t.Parallel()
+	counted := func(over string) string { return strings.Replace(counts(9, 9, 0, 0), "}", over+"}", 1) }
+	for count, want := range map[string]string{
+		counted(`,"oldest_over":0`):                  `{"up_to_seconds":60}`,
+		counted(`,"oldest_over":86400`):              `{"over_seconds":86400,"up_to_seconds":172800}`,
+		counted(`,"oldest_over":31536000`):           `{"over_seconds":31536000}`,
+		counted(""):                                  `{"not_assessed":"not_recorded"}`,
+		counts(0, 0, 3, 0):                           `{"not_assessed":"nothing_due"}`,
+		`,"not_counted":"it takes longer than 2m0s"`: `{"not_assessed":"no_snapshot"}`,
+	} {
+		l := quiet(t)
+		l.snapshot(minute(20), 1, "a", l.sees(), counted(`,"oldest_over":7776000`))
+		l.snapshot(minute(58), 1, "a", l.sees(), count)
+		r := l.beat(minute(59)).beat(minute(61)).must(minute(30), minute(60))
+		if got, err := json.Marshal(r.Policies[0].Timeliness.OldestPresent); err != nil || string(got) != want {
+			t.Errorf("of %s it says %s, want %s: %v", count, got, want, err)
+		}
 	}
 }

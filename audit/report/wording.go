@@ -43,20 +43,20 @@ func (a About) Title() string { return titles[a][0] }
 func (a About) Means() string { return titles[a][1] }
 
 var titles = map[About][2]string{
-	ClaimedNotObserved: {"Claimed and not observed", "Rows that a batch of the policy says it deleted, and that the write-ahead log does not have."},
+	ClaimedNotObserved: {"Claimed and not observed", "Rows that a batch of the policy says (claims) it deleted, and that the write-ahead log does not have."},
 	ObservedNotClaimed: {"Observed and not claimed", "Rows that went in a batch of the policy, and that the batch does not say it deleted."},
 	DeletedNotDue:      {"Deleted and not due", "Rows that the policy deleted before they were due, by their value in the write-ahead log."},
 	DeletedHeld:        {"Deleted under a hold", "Rows that the policy deleted while a legal hold was to keep them."},
-	Unverified:         {"Unverified", "Rows of the policy's tables that went under a claim that does not verify."},
+	Unverified:         {"Unverified", "Rows of the policy's tables that somebody deleted in the name of Lapse without its key: the claim to them does not verify."},
 	Overdue:            {"Overdue (past due and grace period)", "Rows at the last count of the period that should have gone by then, less held ones and those in quarantine."},
 	Gaps:               {"Gaps", "Stretches of the write-ahead log that nobody read."},
-	BelowFloor:         {"Deleted below a floor", "Rows that were deleted before they had the age that the floors of lapse.yaml keep."},
+	BelowFloor:         {"Deleted below a floor", "Rows that were deleted before they had the least age that lapse.yaml sets for their table, its floor."},
 	NoEndSnapshot:      {"No count at the end", "What was due was not counted in the last two days of the period."},
 	TablesUncovered:    {"Tables not covered", "A table of the policy, or a partition of it, was not published for a while, or is gone without a record of its rows."},
 	NotDescribed:       {"Not described", "The log has deletions of the policy and no record that says what it is."},
 	EditedByHand:       {"Edited by hand", "Rows of Lapse's own tables were changed by somebody who used no command."},
 	Restored:           {"Restored", "The database was put back to an earlier state: rows that were deleted came back."},
-	Quarantined:        {"In quarantine", "Rows that could not be deleted are set aside."},
+	Quarantined:        {"In quarantine", "Rows that could not be deleted are set aside. The log has their number only: lapse quarantine list says why, where the database is."},
 	DeletedLate:        {"Deleted late", "Rows went later than due time and grace period allow: while the policy waited to be armed, was paused, or was behind."},
 	NotArmed:           {"Not armed", "The policy did not delete at the end of the period: somebody has to arm it."},
 	WasPaused:          {"Paused", "The policy was paused for a while."},
@@ -78,7 +78,6 @@ const (
 	KeysNotInLog     Reason = "held_keys_not_in_log"
 	UsersNotJudged   Reason = "user_deletes_not_judged"
 	NoSnapshot       Reason = "no_snapshot"
-	NotCounted       Reason = "not_counted"
 	NoLatitude       Reason = "no_latitude"
 	QuarantineInside Reason = "quarantine_not_separable"
 	Truncated        Reason = "truncated"
@@ -87,7 +86,9 @@ const (
 	NoHistogram      Reason = "no_histogram_in_log"
 	BetweenSteps     Reason = "between_steps"
 	NotRecorded      Reason = "not_recorded"
+	VacuumNotLogged  Reason = "vacuum_not_logged"
 	NothingDeleted   Reason = "nothing_deleted"
+	NothingDue       Reason = "nothing_due"
 	NotStated        Reason = "not_stated_before_period"
 	FloorNotCompared Reason = "floor_not_compared"
 	ResultMissing    Reason = "result_missing"
@@ -97,24 +98,25 @@ const (
 func (r Reason) Text() string { return reasons[r] }
 
 var reasons = map[Reason]string{
-	EvidenceClaimed:  `The policy has "evidence: claimed": the log has no due time of a deleted row, only the batch's word.`,
+	EvidenceClaimed:  `The policy has "evidence: claimed": the log has no due time of a deleted row, only the policy's own word.`,
 	DropsNotSent:     "Partitions were dropped whole: the server publishes no row of them, only the dropping function's count.",
 	SomeUnknown:      "For some deleted rows the write-ahead log has no due time that can be read.",
-	KeysNotInLog:     "A legal hold touches tables of the policy, and the log does not have which rows are held, only a digest.",
+	KeysNotInLog:     "A legal hold touches tables of the policy. Which rows it holds would name people: the log has only a digest. The policy's deletions leave out held rows; that they did, only a look at the table shows.",
 	UsersNotJudged:   "The log says of a policy's deletions whether they were due, and of nobody else's.",
 	NoSnapshot:       "What was due was not counted at the time in question.",
-	NotCounted:       "The count was given up, and the snapshot says why.",
-	NoLatitude:       "The policy has no latitude: nothing says how late is too late.",
+	NoLatitude:       "The policy has no latitude (grace period): nothing says how late is too late.",
 	QuarantineInside: "Some rows are in quarantine, and the count does not say how many of those past due are.",
 	Truncated:        "A table was truncated: the write-ahead log does not say how many rows went.",
 	InGap:            "Nobody read a part of the write-ahead log in between.",
 	AcrossRewind:     "The database was put back to an earlier state in between.",
 	NoHistogram:      "For some deleted rows the log, of a former version, does not say how late they went.",
-	BetweenSteps:     "The log has lateness in steps, and the latitude lies between two of them.",
-	NotRecorded:      "No record of the log is about it.",
+	BetweenSteps:     "The log has lateness in steps, and the latitude (grace period) lies between two of them.",
+	NotRecorded:      "No record of the log has it.",
+	VacuumNotLogged:  "No record says when the bytes of a deleted row leave the table's file: vacuum frees them, and they are overwritten some time after. Ask the people who run the database when it last ran.",
 	NothingDeleted:   "Nothing was deleted.",
+	NothingDue:       "Nothing was due.",
 	NotStated:        "The log does not say how it was before the period.",
-	FloorNotCompared: "The log has the floor and not the age of each deleted row.",
+	FloorNotCompared: "The log has that least age, the floor, and not the age of each deleted row.",
 	Withheld:         "Numbers below five are not said, nor what would give one away.",
 	ResultMissing:    "A batch has no result of its own: how many rows it says it deleted is not known.",
 }

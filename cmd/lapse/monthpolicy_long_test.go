@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"lapse/audit/evidence"
 	"lapse/audit/report"
+	"lapse/schemas"
 )
 
 // policy is what a policy's part says.
@@ -82,20 +82,13 @@ func (c *recount) timeliness(p *report.Policy, path string, lates []int64, own i
 	}
 	c.want[path+"/rows"], c.want[path+"/rows_not_told"] = int64(len(lates)), 0
 	slices.Sort(lates)
-	step := func(late int64) int {
-		i := 0
-		for i < len(evidence.LatenessSteps) && late > evidence.LatenessSteps[i] {
-			i++
-		}
-		return i
-	}
 	shown, last := -1, -1
 	for _, late := range lates {
 		if i := step(late); i != last {
 			shown, last = shown+1, i
-			c.want[fmt.Sprintf("%s/steps[%d]/up_to_seconds", path, shown)] = evidence.LatenessSteps[i]
+			c.want[fmt.Sprintf("%s/steps[%d]/up_to_seconds", path, shown)] = schemas.LatenessSteps[i]
 			if i > 0 {
-				c.want[fmt.Sprintf("%s/steps[%d]/over_seconds", path, shown)] = evidence.LatenessSteps[i-1]
+				c.want[fmt.Sprintf("%s/steps[%d]/over_seconds", path, shown)] = schemas.LatenessSteps[i-1]
 			}
 		}
 		c.want[fmt.Sprintf("%s/steps[%d]/rows", path, shown)]++
@@ -110,12 +103,20 @@ func (c *recount) timeliness(p *report.Policy, path string, lates []int64, own i
 		}
 		i := step(lates[(len(lates)*percent+99)/100-1])
 		if i > 0 {
-			c.want[path+"/"+name+"/over_seconds"] = evidence.LatenessSteps[i-1]
+			c.want[path+"/"+name+"/over_seconds"] = schemas.LatenessSteps[i-1]
 		}
 		if !c.gapped {
-			c.want[path+"/"+name+"/up_to_seconds"] = evidence.LatenessSteps[i]
+			c.want[path+"/"+name+"/up_to_seconds"] = schemas.LatenessSteps[i]
 		}
 	}
+}
+
+// step is the index of the first step that is not exceeded.
+func step(late int64) (i int) {
+	for i < len(schemas.LatenessSteps) && late > schemas.LatenessSteps[i] {
+		i++
+	}
+	return i
 }
 
 func (c *recount) users(p *report.Policy, path string) {
@@ -161,6 +162,13 @@ func (c *recount) zero(p *report.Policy, path string, notDue, own int) {
 		s := &p.Snapshots.Items[n-1]
 		due := c.dueAt(p, s.Taken.Time())
 		overdue = due.overdue
+		if oldest := path + "/timeliness/oldest_present"; due.due > 0 {
+			i := step(due.oldest)
+			if i > 0 {
+				c.want[oldest+"/over_seconds"] = schemas.LatenessSteps[i-1]
+			}
+			c.want[oldest+"/up_to_seconds"] = schemas.LatenessSteps[i]
+		}
 		switch {
 		case due.overdue == 0:
 			c.want[line(report.Overdue)+"/value"] = 0
@@ -214,7 +222,10 @@ func (c *recount) inQuarantine(policy string, at time.Time) int64 {
 	return 0
 }
 
-type dueCount struct{ due, overdue, held, quarantined int64 }
+type dueCount struct {
+	due, overdue, held, quarantined int64
+	oldest                          int64 // seconds since the oldest of the due rows fell due
+}
 
 // dueAt counts the rows that were there at an instant, and due.
 func (c *recount) dueAt(p *report.Policy, at time.Time) (n dueCount) {
@@ -232,6 +243,7 @@ func (c *recount) dueAt(p *report.Policy, at time.Time) (n dueCount) {
 				continue
 			}
 			n.due++
+			n.oldest = max(n.oldest, int64((at.Sub(value.Add(term.after))+time.Second-1)/time.Second))
 			if p.Latitude == "" || !value.Add(term.after).Add(day).After(at) {
 				n.overdue++
 			}

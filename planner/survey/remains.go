@@ -76,10 +76,9 @@ func (r *Remains) TakeDown(ctx context.Context, q database.Querier, p *record.In
 
 // remains calls the survey function of a policy in a clean session.
 func remains(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.InForce, at time.Time, most int64, r *Remains) error {
-	after, known := dueAfter(p.Definition.Expire)
 	err := database.GivingWay(ctx, conn, q, func() error {
-		return conn.QueryRow(ctx, "select s.due, coalesce(s.held, 0), s.due_is = 'exact' and coalesce(s.held, 0) <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+functions.SurveyFunction(p.ID, p.Version)+"($1, $2, 0) s",
-			pgx.QueryExecModeDescribeExec, at, most, known, after).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
+		return conn.QueryRow(ctx, "select s.due, coalesce(s.held, 0), s.due_is = 'exact' and coalesce(s.held, 0) <= $2, "+fellDue("$3")+" from "+functions.SurveyFunction(p.ID, p.Version)+"($1, $2, 0) s",
+			pgx.QueryExecModeDescribeExec, at, most, dueAfter(p.Definition.Expire)).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
 	})
 	if err != nil {
 		return fmt.Errorf("count what is left under policy %s: %w", p.Name, err)
@@ -87,24 +86,29 @@ func remains(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.
 	return nil
 }
 
-// dueAfter returns how long after the instant that orders rows they fall due. known is false if that differs from row to row.
-func dueAfter(k expiry.Kind) (intervals []string, known bool) {
+// fellDue is when the oldest row of a survey s fell due, in SQL; after names the parameter with dueAfter's result. It is null if that is nil.
+func fellDue(after string) string {
+	return "s.oldest + (select sum(a::interval) from unnest(" + after + "::text[]) a)"
+}
+
+// dueAfter returns how long after the instant that orders rows they fall due; nil if that differs from row to row.
+func dueAfter(k expiry.Kind) (intervals []string) {
 	switch k := k.(type) {
 	case *expiry.Age:
-		return []string{k.After.String()}, true
+		return []string{k.After.String()}
 	case *expiry.Sidecar:
-		return []string{k.After.String()}, true
+		return []string{k.After.String()}
 	case *expiry.Epoch:
-		return []string{k.After.String()}, true
+		return []string{k.After.String()}
 	case *expiry.ISO8601:
-		return []string{k.After.String()}, true
+		return []string{k.After.String()}
 	case *expiry.NumberOrText:
-		return []string{k.After.String()}, true
+		return []string{k.After.String()}
 	case *expiry.Bucket:
-		return []string{k.Span.String(), k.After.String()}, true
+		return []string{k.Span.String(), k.After.String()}
 	case *expiry.Expression:
-		return []string{"0"}, true
+		return []string{"0"}
 	default:
-		return nil, false
+		return nil
 	}
 }

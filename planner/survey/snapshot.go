@@ -21,6 +21,8 @@ type Counted struct {
 	Overdue     int64 // for longer than the policy's latitude
 	Held        int64
 	Quarantined int64
+	// OldestOver is the step of schemas.LatenessSteps, or 0, that the lateness of the oldest due row exceeds; nil if nothing is due or it is not known.
+	OldestOver *int64
 }
 
 // Snapshot counts everything that is due under a policy, and publishes the three rows of lapse.snapshot: before the count, with the snapshot of the
@@ -43,11 +45,11 @@ func Snapshot(ctx context.Context, conn, control *pgx.Conn, p *record.InForce, e
 		err = cleaned
 	}
 	if why := notCounted(err, most); why != "" {
-		_, err := control.Exec(ctx, `select lapse.end_snapshot($1, null, null, null, null, $2)`, *id, why)
+		_, err := control.Exec(ctx, `select lapse.end_snapshot($1, null, null, null, null, null, $2)`, *id, why)
 		return true, err
 	}
 	if err == nil {
-		_, err = control.Exec(ctx, `select lapse.end_snapshot($1, $2, $3, $4, $5, null)`, *id, c.Due, c.Overdue, c.Held, c.Quarantined)
+		_, err = control.Exec(ctx, `select lapse.end_snapshot($1, $2, $3, $4, $5, $6, null)`, *id, c.Due, c.Overdue, c.Held, c.Quarantined, c.OldestOver)
 	}
 	if err != nil {
 		return true, fmt.Errorf("count what is due under policy %s: %w", p.Name, err)
@@ -99,16 +101,25 @@ func countSnapshot(ctx context.Context, conn, control *pgx.Conn, p *record.InFor
 	if err := conn.QueryRow(ctx, `select count(*) from lapse.quarantine q where q.policy_id = $1`, p.ID).Scan(&c.Quarantined); err != nil {
 		return c, err
 	}
-	count := func(latitude string, due, held *int64) error {
-		return database.GivingWay(ctx, conn, control, func() error {
-			return conn.QueryRow(ctx, "select s.due, coalesce(s.held, 0) from "+functions.SurveyFunction(p.ID, p.Version)+"($1::timestamptz - $2::text::interval, null, 0) s",
-				pgx.QueryExecModeDescribeExec, at, latitude).Scan(due, held)
+	count := func(latitude string) (due, held int64, oldest *time.Time, err error) {
+		err = database.GivingWay(ctx, conn, control, func() error {
+			return conn.QueryRow(ctx, "select s.due, coalesce(s.held, 0), "+fellDue("$3")+" from "+functions.SurveyFunction(p.ID, p.Version)+"($1::timestamptz - $2::text::interval, null, 0) s",
+				pgx.QueryExecModeDescribeExec, at, latitude, dueAfter(p.Definition.Expire)).Scan(&due, &held, &oldest)
 		})
+		return due, held, oldest, err
 	}
-	if err := count("0", &c.Due, &c.Held); err != nil || p.Spec.Latitude == "" {
-		c.Overdue = c.Due
+	var oldest *time.Time
+	if c.Due, c.Held, oldest, err = count("0"); err != nil {
 		return c, err
 	}
-	var held int64
-	return c, count(p.Spec.Latitude, &c.Overdue, &held)
+	if oldest != nil {
+		c.OldestOver = new(int64)
+		if step := schemas.LatenessStep(*oldest, at); step > 0 {
+			*c.OldestOver = schemas.LatenessSteps[step-1]
+		}
+	}
+	if c.Overdue = c.Due; p.Spec.Latitude != "" {
+		c.Overdue, _, _, err = count(p.Spec.Latitude)
+	}
+	return c, err
 }

@@ -17,6 +17,7 @@ create table lapse.snapshot (
   overdue     bigint,
   held        bigint,
   quarantined bigint,
+  oldest_over bigint,
   not_counted text check (octet_length(not_counted) <= 200),
   unique (snapshot, step)
 );
@@ -37,6 +38,7 @@ comment on column lapse.snapshot.due is 'How many rows were due and not held. Nu
 comment on column lapse.snapshot.overdue is 'How many of them had been due for longer than the latitude.';
 comment on column lapse.snapshot.held is 'How many more rows were due, but held.';
 comment on column lapse.snapshot.quarantined is 'How many rows were in quarantine: some of them may be held too, or not due any more.';
+comment on column lapse.snapshot.oldest_over is 'A step in seconds for which the oldest due row has been due, but not for the next one.';
 comment on column lapse.snapshot.not_counted is 'Why nothing was counted.';
 
 -- begin_snapshot records that a policy's snapshot is about to be taken. It returns null if there is a more recent one, or if no auditor
@@ -85,7 +87,7 @@ end
 $lapse$;
 comment on function lapse.take_snapshot is 'Records in which snapshot it is counted. For the executor.';
 
-create function lapse.end_snapshot(snapshot uuid, due bigint, overdue bigint, held bigint, quarantined bigint, not_counted text) returns void
+create function lapse.end_snapshot(snapshot uuid, due bigint, overdue bigint, held bigint, quarantined bigint, oldest_over bigint, not_counted text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -93,8 +95,8 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may count what is due', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  insert into lapse.snapshot (snapshot, step, policy_id, policy, version, due, overdue, held, quarantined, not_counted)
-  select s.snapshot, 'counted', s.policy_id, s.policy, s.version, end_snapshot.due, end_snapshot.overdue, end_snapshot.held, end_snapshot.quarantined,
+  insert into lapse.snapshot (snapshot, step, policy_id, policy, version, due, overdue, held, quarantined, oldest_over, not_counted)
+  select s.snapshot, 'counted', s.policy_id, s.policy, s.version, end_snapshot.due, end_snapshot.overdue, end_snapshot.held, end_snapshot.quarantined, end_snapshot.oldest_over,
          left(end_snapshot.not_counted, 200)
     from lapse.snapshot s
    where s.snapshot = end_snapshot.snapshot and s.step = 'begun';

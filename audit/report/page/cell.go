@@ -78,7 +78,7 @@ func seconds(f report.Figure, from place) Cell {
 	return c
 }
 
-// lateness makes the cell of a time between two bounds.
+// lateness makes the cell of a time between two bounds. There may be no rows.
 func lateness(l report.Lateness, from place) Cell {
 	var bounds []string
 	if l.Over != nil {
@@ -93,6 +93,8 @@ func lateness(l report.Lateness, from place) Cell {
 		return Cell{Text: said, From: string(from)}
 	case said != "":
 		return Cell{Text: notAssessed + " (" + said + ")", From: string(from)}
+	case l.NotAssessed == report.NothingDeleted || l.NotAssessed == report.NothingDue:
+		return Cell{Text: "none"}
 	default:
 		return Cell{Text: notAssessed}
 	}

@@ -39,7 +39,7 @@ func (m *maker) policy(i int) Section {
 		})
 	}
 	m.deleted(&s, p, at, i)
-	s.table(Table{Name: "policy-timeliness", Caption: "How long after their due time rows went, and what others did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if not assessed, why"}}, Rows: figures(p, at)})
+	s.table(Table{Name: "policy-timeliness", Caption: "How long after their due time rows went, and what others did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if there is none, why"}}, Rows: figures(p, at)})
 	steps := at.in("timeliness", "steps")
 	s.table(Table{
 		Name: "policy-lateness", Caption: "Rows that it deleted, by how late after their due time they went", Columns: []Column{{"over", true}, {"up to", true}, {"rows", true}},
@@ -254,7 +254,7 @@ func figures(p *report.Policy, at place) []Row {
 		after("95 of 100 went no later than", t.P95, late.in("p95")),
 		after("the latest", t.Worst, late.in("worst")),
 		plain("went later than due and grace period allow", t.PastDeadline, late.in("past_deadline")),
-		after("the oldest due row that is still there", t.OldestPresent, late.in("oldest_present")),
+		after("the oldest due row still there at the last count has been due for", t.OldestPresent, late.in("oldest_present")),
 		plain("deleted by others (users and unverified)", u.Deleted, users.in("deleted")),
 		plain("of them, rows that were due", u.Due, users.in("due")),
 		plain("of them, rows that were not due yet", u.NotDue, users.in("not_due")),
