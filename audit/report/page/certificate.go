@@ -20,7 +20,7 @@ const (
 // for a matter. matter is empty for a policy and for a run; the report is then of one policy. It refuses a report without any of these.
 func NewCertificate(r *report.Report, build, matter string) (*Document, error) {
 	m := &maker{Report: r, order: []int{}}
-	d := &Document{Build: build, Form: formCertificate, Lines: true, Verify: steps(r.Log.PublicKey)}
+	d := &Document{Build: build, Form: formCertificate, Lines: true, Verify: steps(r.Log.PublicKey, nil)}
 	root := place("")
 	d.Facts = []Fact{
 		{"Database", text(r.Log.Database, root.in("log", "database"))},

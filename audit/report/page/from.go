@@ -28,7 +28,7 @@ func New(r *report.Report, build string, witnesses []report.Witness) *Document {
 		return cmp.Compare(slices.Index(grades, r.Policies[a].Verdict), slices.Index(grades, r.Policies[b].Verdict))
 	})
 	d := &Document{
-		Title: "Retention report of " + plaintext.Line(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Words: glossary, Unknown: m.unknown(), Verify: steps(r.Log.PublicKey),
+		Title: "Retention report of " + plaintext.Line(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Words: glossary, Unknown: m.unknown(), Verify: steps(r.Log.PublicKey, witnesses),
 		Sections: []Section{m.zeroLines(), m.rollForward(), m.deletions()},
 	}
 	for _, i := range m.order {
@@ -84,7 +84,7 @@ func verdict(g report.Grade, at place, subject Cell, sentence, link string) Verd
 // witnessed says which witnesses have seen the log. The report's maker found that out: the log's records do not say it.
 func (m *maker) witnessed() Cell {
 	if len(m.witnesses) == 0 {
-		return Cell{Text: "none was named by who made this page; the first command below takes --witness"}
+		return Cell{Text: "the maker of this page named none; the first command below takes --witness"}
 	}
 	var all []string
 	for _, w := range m.witnesses {
@@ -177,7 +177,7 @@ func because(all []report.Finding) string {
 // What no report can know.
 const (
 	copiesUnknown = "Whether a deleted row is gone from backups, from archived write-ahead log, from replicas or from copies: deleted from the table is not erased from those."
-	countsUnknown = "Whether the counts of what was due are right: they are the executor’s word. Nothing in the write-ahead log shows a count."
+	countsUnknown = "Whether the counts of what was due are right: they are the word of the program that deletes. Nothing in the write-ahead log shows a count."
 )
 
 // unknown lists what the report does not know, each reason once.
@@ -255,13 +255,25 @@ func some(names []string) string {
 }
 
 // steps lists the commands that check the report.
-func steps(key string) []Step {
-	if key == "" || strings.ContainsAny(key, " \n'") {
+func steps(key string, witnesses []report.Witness) []Step {
+	if key == "" || !quotable(key) {
 		key = "NAME+HASH+KEY"
 	}
+	whole := Step{"That the log is whole and signed, from an export of it, with its public key. Ask the log’s owner for the key on another way than this file:", "lapse verify --dir EXPORT --public-key '" + key + "'"}
+	for i, w := range witnesses {
+		if i == 0 {
+			whole.Text = strings.TrimSuffix(whole.Text, ":") + ", and each witness for its own:"
+		}
+		if name := w.Name; quotable(name) {
+			whole.Command += " --witness '" + name + "+HASH+KEY'"
+		}
+	}
 	return []Step{
-		{"That the log is whole and signed, from an export of it, with its public key. Ask the log’s owner for the key on another way than this file:", "lapse verify --dir EXPORT --public-key '" + key + "'"},
+		whole,
 		{"That this report is what the log says, and that its tables say what its JSON says:", "lapse verify report.html --dir EXPORT"},
 		{"Without the log, that the owner of its key has signed this report:", "lapse verify report.html --public-key '" + key + "'"},
 	}
 }
+
+// quotable reports whether a shell takes the text as it is between single quotes.
+func quotable(text string) bool { return !strings.Contains(text, "'") && plaintext.Line(text) == text }

@@ -3,11 +3,13 @@ package page
 // glossary explains the words that a reader new to Lapse needs.
 var glossary = []Word{
 	{"log", "the record of all deletions that Lapse keeps; entries are only added, and a key signs them. The report is made of it alone."},
+	{"verdict", "of each policy, the worst that was found. Fail: a line that must be zero is not. Not assessed: nobody can say. Warn: somebody should know. Pass: none of these."},
 	{"write-ahead log", "PostgreSQL’s own record of every change, written whether somebody wants it or not. The checking program reads deletions there."},
 	{"checking program, or auditor", "lapse audit: it reads the write-ahead log, compares it with the claims, and writes the log. It deletes nothing."},
 	{"executor", "lapse run, or the part of lapse serve that deletes: it runs the policies, and counts what is due."},
-	{"claim", "what a batch of a policy writes down in the same transaction: that it deleted these rows, with a key’s proof."},
-	{"unverified", "of deletions: somebody wrote a claim to them that no key of Lapse proves."},
+	{"batch", "one transaction in which a policy deletes some of its rows."},
+	{"claim", "what a batch writes down in its own transaction: that it deleted these rows, with proof by a key."},
+	{"unverified", "of deletions: somebody wrote a claim to them, in the name of Lapse, that none of its keys proves."},
 	{"hold", "a legal hold: rows that must not be deleted while a matter is open."},
 	{"quarantine", "rows that are due and that could not be deleted, set aside with the reason, so that the others go on."},
 	{"latitude", "the grace period: how long after its due time a row may still be there before it counts as overdue."},

@@ -66,7 +66,7 @@ type Embedded struct {
 	Form      string
 	Signature string
 	Witnesses []report.Witness
-	unsigned  []byte // the page without the signature
+	unsigned  []byte // the page without the signature: the bytes that were signed
 }
 
 // Read takes a page apart. It checks nothing.
@@ -99,9 +99,6 @@ func Read(page []byte) (*Embedded, error) {
 	}
 	return e, nil
 }
-
-// Unsigned is the page without its signature: the bytes that were signed.
-func (e *Embedded) Unsigned() []byte { return e.unsigned }
 
 // IsPage reports whether a file is meant to be a page.
 func IsPage(file []byte) bool {

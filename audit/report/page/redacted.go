@@ -9,7 +9,7 @@ import (
 // NewRedacted makes a redacted report's document.
 func NewRedacted(r *report.Redacted, build string) *Document {
 	d := &Document{
-		Title: "Retention report, redacted", Build: build, Form: formReport, Words: glossary, Verify: steps(r.Log.PublicKey),
+		Title: "Retention report, redacted", Build: build, Form: formReport, Words: glossary, Verify: steps(r.Log.PublicKey, nil),
 		Unknown: []string{
 			"Names of policies, tables and people, reasons, holds, and the transactions of each line: they are in the report that is not redacted.",
 			"Numbers from 1 to 4: they are shown as “<5”. A total that would give one away is the range that follows from its parts as they are shown.",

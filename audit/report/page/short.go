@@ -189,7 +189,7 @@ func (m *maker) stillThere() Answer {
 		open = append(open, "whether those rows are still there")
 	}
 	a := answer("Is anything still there that should be gone?", yes, found, open, Link{"zero", "Lines that must be zero"})
-	counts := "by the executor’s counts"
+	counts := "by the counts of the program that deletes"
 	if first := m.oldestCount(); yes && first != "" {
 		counts += ", the oldest of " + moment(first) + " UTC"
 	}

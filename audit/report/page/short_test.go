@@ -22,7 +22,7 @@ func TestTheFirstQuestionsAreAnsweredOverAllPolicies(t *testing.T) {
 	if is := words(d); is != "Yes, Yes, Not known, Something, " {
 		t.Errorf("of the example: %s", is)
 	}
-	for i, want := range []string{"2 rows gone under a claim that does not verify (carts", "public.sessions 41", "by the executor’s counts", "LIT-2026-4: 2 keys of public.sessions", "In this order"} {
+	for i, want := range []string{"2 rows deleted in the name of Lapse without its key (carts", "public.sessions 41", "by the counts of the program that deletes", "LIT-2026-4: 2 keys of public.sessions", "In this order"} {
 		if !strings.Contains(d.Short[i].Text, want) {
 			t.Errorf("%s: %s", d.Short[i].Question, d.Short[i].Text)
 		}
@@ -32,6 +32,8 @@ func TestTheFirstQuestionsAreAnsweredOverAllPolicies(t *testing.T) {
 	}
 	if first := d.Short[4].Items; len(first) < 3 || !strings.Contains(strings.Join(first, ""), "docs/alarm.md") {
 		t.Errorf("what to do: %q", first)
+	} else if who := strings.Join(first, " "); !strings.Contains(who, "The people who run the database: ") || !strings.Contains(who, "The policy’s owner (web team): ") {
+		t.Errorf("and by whom: %q", first)
 	}
 
 	quiet := r.Policies[3] // passes
@@ -70,7 +72,7 @@ func TestWhatToDoBeginsWithRowsThatMayBeGoneWrongly(t *testing.T) {
 	if items := d.Short[4].Items; len(items) != 2 || !strings.Contains(items[0], "(b-forged)") {
 		t.Errorf("%q", items)
 	}
-	if is := d.Short[2]; is.Word != "Yes" || !strings.Contains(is.Text, "counts, the oldest of 2026-10-30 04:05:06 UTC;") {
+	if is := d.Short[2]; is.Word != "Yes" || !strings.Contains(is.Text, "deletes, the oldest of 2026-10-30 04:05:06 UTC;") {
 		t.Errorf("%s %s", is.Word, is.Text)
 	}
 }
@@ -118,7 +120,7 @@ func TestASentenceNamesWhatOthersDeletedAndWhatIsNotAssessed(t *testing.T) {
 			{Grade: report.Warn, About: report.Quarantined, Count: 1},
 		},
 	}
-	const want = "7,997 rows deleted, and 33 by others; 3 rows gone under a claim that does not verify; nobody can say whether rows under a legal hold were deleted; and 1 warning."
+	const want = "7,997 rows deleted, and 33 by others; 3 rows deleted in the name of Lapse without its key; nobody can say whether rows under a legal hold were deleted; and 1 warning."
 	if is := sentence(p); is != want {
 		t.Errorf("%s", is)
 	}
@@ -127,12 +129,12 @@ func TestASentenceNamesWhatOthersDeletedAndWhatIsNotAssessed(t *testing.T) {
 func TestEveryFindingThatFailsOrIsOpenHasSomethingToDo(t *testing.T) {
 	t.Parallel()
 	for about := range asked {
-		if whatToDo(&report.Finding{Grade: report.Unknown, About: about}) == "" {
+		if whatToDo(&report.Finding{Grade: report.Unknown, About: about}, &report.Policy{}).what == "" {
 			t.Errorf("%s has nothing to do", about)
 		}
 	}
 	for about := range wrong {
-		if whatToDo(&report.Finding{Grade: report.Fail, About: about}) == "" {
+		if whatToDo(&report.Finding{Grade: report.Fail, About: about}, &report.Policy{}).what == "" {
 			t.Errorf("%s has nothing to do", about)
 		}
 	}

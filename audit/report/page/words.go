@@ -8,14 +8,14 @@ import (
 
 // asked names what is unknown if a line, or something else, was not assessed.
 var asked = map[report.About]string{
-	report.ClaimedNotObserved: "whether all rows are gone that its batches claim",
-	report.ObservedNotClaimed: "whether more rows went in its batches than they claim",
+	report.ClaimedNotObserved: "whether all rows are gone that it says it deleted",
+	report.ObservedNotClaimed: "whether more rows went with its deletions than it says",
 	report.DeletedNotDue:      "whether rows were deleted before they were due",
 	report.DeletedHeld:        "whether rows under a legal hold were deleted",
-	report.Unverified:         "whether rows went under claims that do not verify",
+	report.Unverified:         "whether rows were deleted in the name of Lapse without its key",
 	report.Overdue:            "whether rows are still there that should be gone",
 	report.Gaps:               "what was deleted in a part of the write-ahead log that nobody read",
-	report.BelowFloor:         "whether rows were deleted below a floor",
+	report.BelowFloor:         "whether rows went before the least age that is set for their table",
 	report.NoEndSnapshot:      "how much was due at the end",
 	report.TablesUncovered:    "what became of rows while a table was not covered",
 	report.NotDescribed:       "what the policy is",
@@ -23,13 +23,13 @@ var asked = map[report.About]string{
 
 // wrong names the rows of a line that is not zero.
 var wrong = map[report.About]string{
-	report.ClaimedNotObserved: "claimed as deleted that the write-ahead log does not have",
-	report.ObservedNotClaimed: "gone in its batches that they do not claim",
+	report.ClaimedNotObserved: "that it says it deleted, and that the write-ahead log does not have",
+	report.ObservedNotClaimed: "gone with its deletions that it does not list",
 	report.DeletedNotDue:      "deleted before they were due",
 	report.DeletedHeld:        "deleted under a legal hold",
-	report.Unverified:         "gone under a claim that does not verify",
+	report.Unverified:         "deleted in the name of Lapse without its key",
 	report.Overdue:            "still there that should be gone",
-	report.BelowFloor:         "deleted below a floor",
+	report.BelowFloor:         "gone before the least age that is set for their table",
 }
 
 // said describes a finding as part of a sentence.
