@@ -87,7 +87,7 @@ func (v *verifier) report(ctx context.Context, name string, file []byte) error {
 	case !r.Report.FromLog && !r.Report.Signed:
 		err = invalid(errors.New("the report agrees with itself only: compare it with the log (--dir, or where the topics are), or name the log's key with --public-key"))
 	case !r.Report.SameByte && !r.Report.Signed:
-		err = invalid(fmt.Errorf("its numbers are right, and nobody has compared its words, which lapse %s wrote: use that one, or write the report again", r.Report.Build))
+		err = invalid(fmt.Errorf("what it shows of its JSON is right; that it shows everything, its words and its looks nobody has compared, since lapse %s wrote it: use that one, or write the report again", r.Report.Build))
 	default:
 		r.Verifies = true
 	}
@@ -181,8 +181,12 @@ func (c *reportChecker) page(file []byte, e *page.Embedded) error {
 	if e.Build == build() {
 		return c.fault("it is not the page that this lapse writes of its JSON: they differ from %s on", place(file, again))
 	}
-	c.result.NotChecked = append(c.result.NotChecked, "the words of the page beside its values: another build wrote it, lapse "+e.Build)
-	return nil
+	c.result.NotChecked = append(c.result.NotChecked, "the words and looks of the page beside its values: another build wrote it, lapse "+e.Build)
+	lacking, first, err := page.Lacking(file, again)
+	if lacking > 0 {
+		c.result.NotChecked = append(c.result.NotChecked, fmt.Sprintf("%s that this lapse shows and the page does not, such as %s", counted(uint64(lacking), "value"), first))
+	}
+	return err
 }
 
 // place is the position at which two texts begin to differ.
@@ -327,7 +331,7 @@ func (c *reportChecker) print() (err error) {
 	case r.Verifies:
 		line("verifies: %s of the log %s, from %s to before %s", kind, r.Log, of.From, of.To)
 	default:
-		line("nothing wrong was found: %s of the log %s, from %s to before %s", kind, r.Log, of.From, of.To)
+		line("not verified: %s of the log %s, from %s to before %s", kind, r.Log, of.From, of.To)
 	}
 	if r.Fault == nil && of.Build != "" {
 		line("page        its values are those of its JSON%s", map[bool]string{true: "; this lapse writes the same page, byte for byte"}[of.SameByte])

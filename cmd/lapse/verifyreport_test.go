@@ -169,7 +169,7 @@ func TestAReportVerifiesAndFailsAfterOneEditedDigit(t *testing.T) {
 	}
 	other = bytes.ReplaceAll(other, []byte("What is not known"), []byte("What is known"))
 	name = p.elsewhere.write("other.html", string(other))
-	says(t, p.elsewhere.exits(exitInvalid, append([]string{"verify", name}, log...)...), "nobody has compared its words")
+	says(t, p.elsewhere.exits(exitInvalid, append([]string{"verify", name}, log...)...), "its words and its looks nobody has compared")
 }
 
 func parsed(t *testing.T, canonical []byte) *report.Report {
@@ -249,6 +249,46 @@ func TestARedactedReportVerifiesByItsSignature(t *testing.T) {
 		m.write(name, text)
 		if said := m.exits(map[bool]int{true: exitInvalid, false: exitPerson}[name == "empty.html" || name == "new.json"], "verify", name, "--public-key", key.Public()); strings.Contains(said, "verifies:") {
 			t.Errorf("%s: %s", name, said)
+		}
+	}
+}
+
+// The owner of a log who wants the page to look better edits what no value is compared with: with a signature that fails, and without one lapse
+// verifies nothing.
+func TestAPageThatIsMadeToLookBetterDoesNotVerify(t *testing.T) {
+	t.Parallel()
+	canonical, err := os.ReadFile("../../audit/report/testdata/example.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := parsed(t, canonical)
+	key, err := tree.NewKey(bytes.Repeat([]byte{7}, 32), r.Log.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := page.New(r, "some build", nil).Signed(canonical, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMachine(t, "")
+	m.write("report.html", string(file))
+	says(t, m.lapse("verify", "report.html", "--public-key", key.Public()), "verifies: report")
+	for name, edit := range map[string][2]string{
+		"a title":      {"<title>Retention report of", "<title>Verified: retention report of"},
+		"hidden lines": {"</style>", ".fail { display: none }</style>"},
+		"a row less":   {`<li class="fail">`, `<li class="pass">`},
+		"another word": {"In short", "Verified"},
+		"a form":       {`<meta name="form" content="report" />`, `<meta name="form" content="certificate" />`},
+		"a script":     {"</main>", "<script>document.title = 'verified'</script></main>"},
+	} {
+		forged := strings.Replace(string(file), edit[0], edit[1], 1)
+		if forged == string(file) {
+			t.Errorf("%s: there is nothing to replace", name)
+		}
+		m.write("forged.html", forged)
+		says(t, m.exits(exitPerson, "verify", "forged.html", "--public-key", key.Public()), "does not verify: ")
+		if code, said := m.answers("verify", "forged.html"); code == 0 || strings.HasPrefix(said, "verifies") {
+			t.Errorf("%s: without a key and a log it exits with %d: %s", name, code, said)
 		}
 	}
 }

@@ -19,8 +19,11 @@ import (
 type shown struct{ from, text string }
 
 // CompareValues compares the values on a page of any build with the page's JSON: numbers, names, instants and verdicts. It does not compare
-// sentences, which only the page's own build can write again.
+// sentences and styles, which only the page's own build can write again, but refuses what no build writes.
 func CompareValues(page, canonical []byte) error {
+	if err := checkMarkup(page); err != nil {
+		return err
+	}
 	var in any
 	d := json.NewDecoder(bytes.NewReader(canonical))
 	d.UseNumber()
@@ -70,7 +73,7 @@ func lookUp(in any, pointer string) (any, bool) {
 func addUp(list []any, first, last, pointer string) (any, bool) {
 	from, err := strconv.Atoi(first)
 	to, err2 := strconv.Atoi(last)
-	if err != nil || err2 != nil || from < 0 || to >= len(list) {
+	if err != nil || err2 != nil || from < 0 || from > to || to >= len(list) {
 		return nil, false
 	}
 	var sum int64
@@ -93,7 +96,7 @@ func says(text string, value any) bool {
 		n, err := x.Int64()
 		number, of, _ := strings.Cut(text, " ")
 		return err == nil && strings.ReplaceAll(number, ",", "") == string(x) &&
-			(slices.Contains([]string{"", "keys", "more"}, of) || text == seconds(report.Number(n), "").Text)
+			(slices.Contains([]string{"", "keys", "more"}, of) || text == seconds(report.Number(n), "").Text) || err == nil && n > 0 && text == step(n)
 	case string:
 		if text == plaintext.Line(x) || text == gradeWords[report.Grade(x)] && text != "" {
 			return true
@@ -128,6 +131,9 @@ func eachValue(page []byte, take func(s shown) error) error {
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
+			if what := foreign(t); what != "" {
+				return fmt.Errorf("no lapse wrote it like this: it has %s", what)
+			}
 			switch {
 			case inValue > 0:
 				inValue++
