@@ -1,5 +1,11 @@
 package report
 
+import (
+	"cmp"
+
+	"lapse/audit/evidence"
+)
+
 // About is the subject of a figure or a finding.
 type About string
 
@@ -101,7 +107,7 @@ var reasons = map[Reason]string{
 	EvidenceClaimed:  `The policy has "evidence: claimed": the log has no due time of a deleted row, only the policy's own word.`,
 	DropsNotSent:     "Partitions were dropped whole: the server publishes no row of them, only the dropping function's count.",
 	SomeUnknown:      "For some deleted rows the write-ahead log has no due time that can be read.",
-	KeysNotInLog:     "A legal hold touches tables of the policy. Which rows it holds would name people: the log has only a digest. The policy's deletions leave out held rows; that they did, only a look at the table shows.",
+	KeysNotInLog:     "A legal hold touches tables of the policy. Which rows it holds would name people: the log has only a digest. Only a look at the table shows whether they are there.",
 	UsersNotJudged:   "The log says of a policy's deletions whether they were due, and of nobody else's.",
 	NoSnapshot:       "What was due was not counted at the time in question.",
 	NoLatitude:       "The policy has no latitude (grace period): nothing says how late is too late.",
@@ -119,4 +125,15 @@ var reasons = map[Reason]string{
 	FloorNotCompared: "The log has that least age, the floor, and not the age of each deleted row.",
 	Withheld:         "Numbers below five are not said, nor what would give one away.",
 	ResultMissing:    "A batch has no result of its own: how many rows it says it deleted is not known.",
+}
+
+// Cause explains the reason of a gap or a rewind.
+func Cause(reason string) string { return cmp.Or(causes[evidence.Reason(reason)], reason) }
+
+var causes = map[evidence.Reason]string{
+	evidence.ReasonSlot:         "its place in the write-ahead log was lost (slot)",
+	evidence.ReasonPublications: "what is published was changed (publications)",
+	evidence.ReasonTopic:        "a topic lost records (topic)",
+	evidence.ReasonAccepted:     "a person accepted a database with another past (accepted)",
+	evidence.ReasonTimeline:     "a standby took over that had not received everything (timeline)",
 }

@@ -2,7 +2,11 @@
 
 package main
 
-import "time"
+import (
+	"time"
+
+	"lapse/schemas"
+)
 
 // rowChange is a row of the shadow table.
 type rowChange struct {
@@ -57,4 +61,12 @@ func (o *october) present(relation string, at time.Time) map[int64]time.Time {
 		}
 	}
 	return rows
+}
+
+// step is the index of the first step that is not exceeded.
+func step(late int64) (i int) {
+	for i < len(schemas.LatenessSteps) && late > schemas.LatenessSteps[i] {
+		i++
+	}
+	return i
 }

@@ -111,14 +111,6 @@ func (c *recount) timeliness(p *report.Policy, path string, lates []int64, own i
 	}
 }
 
-// step is the index of the first step that is not exceeded.
-func step(late int64) (i int) {
-	for i < len(schemas.LatenessSteps) && late > schemas.LatenessSteps[i] {
-		i++
-	}
-	return i
-}
-
 func (c *recount) users(p *report.Policy, path string) {
 	deleted := c.in(func(x *rowChange) bool { return x.op == "DELETE" && !x.byLapse() && x.relation == p.Name })
 	unverified := c.in(func(x *rowChange) bool { return x.forged() && x.relation == p.Name })

@@ -7,6 +7,7 @@ import (
 // Document is the content of a page. HTML and CSV are made from it, so that they agree.
 type Document struct {
 	Title    string
+	Lead     string   // what the page is
 	Build    string   // the build of Lapse that made it
 	Form     string   // see Embedded.Again
 	Facts    []Fact   // about the whole report: period, limits, witnesses

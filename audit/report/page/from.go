@@ -28,7 +28,7 @@ func New(r *report.Report, build string, witnesses []report.Witness) *Document {
 		return cmp.Compare(slices.Index(grades, r.Policies[a].Verdict), slices.Index(grades, r.Policies[b].Verdict))
 	})
 	d := &Document{
-		Title: "Retention report of " + plaintext.Line(r.Log.Database), Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Words: glossary, Unknown: m.unknown(), Verify: steps(r.Log.PublicKey, witnesses),
+		Title: "Retention report of " + plaintext.Line(r.Log.Database), Lead: purpose, Build: build, Form: formReport, Witnesses: witnesses, Facts: m.facts(), Short: m.short(), Words: glossary, Unknown: m.unknown(), Verify: steps(r.Log.PublicKey, witnesses),
 		Sections: []Section{m.zeroLines(), m.rollForward(), m.deletions()},
 	}
 	for _, i := range m.order {
@@ -56,8 +56,8 @@ func (m *maker) facts() []Fact {
 		{"Period", period(m.Period)},
 		{"Policies", Cell{Text: m.tally()}},
 		{"Log", text(l.Name, root.in("log", "name"))},
-		{"It begins after", opening(l.Opening, noOpening)},
-		{"and ends with", checkpoint(&l.Closing)},
+		{"Log before it", opening(l.Opening, noOpening)},
+		{"Log at its end", checkpoint(&l.Closing)},
 		{"Witnesses", m.witnessed()},
 	}
 }

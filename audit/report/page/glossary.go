@@ -1,7 +1,12 @@
 package page
 
+// purpose is a report's first paragraph.
+const purpose = "Lapse deletes rows of a database when a policy says that they are due. This page is made of its signed log, which has what PostgreSQL itself recorded of " +
+	"deletions in the policies’ tables, no matter by whom. It says nothing that is not in the log."
+
 // glossary explains the words that a reader new to Lapse needs.
 var glossary = []Word{
+	{"policy", "a rule that says when rows of a table are due, which is when their time is over, and what Lapse does with them then."},
 	{"log", "the record of all deletions that Lapse keeps; entries are only added, and a key signs them. The report is made of it alone."},
 	{"verdict", "of each policy, the worst that was found. Fail: a line that must be zero is not. Not assessed: nobody can say. Warn: somebody should know. Pass: none of these."},
 	{"write-ahead log", "PostgreSQL’s own record of every change, written whether somebody wants it or not. The checking program reads deletions there."},

@@ -159,9 +159,13 @@ const day = 24 * time.Hour
 // mostBars is the largest number of bars in a chart: for longer periods a bar stands for several consecutive days.
 const mostBars = 124
 
-// bars makes the chart of the period's days; nil if nothing was deleted.
+// bars makes the chart of the period's days; nil if all bars would be empty.
 func (m *maker) bars(id, title string, byDay map[string]*Bar) *Bars {
-	if len(byDay) == 0 {
+	total := int64(0)
+	for _, bar := range byDay {
+		total += sumOf(bar.Parts)
+	}
+	if total == 0 {
 		return nil
 	}
 	var all []Bar

@@ -39,22 +39,23 @@ func (m *maker) policy(i int) Section {
 		})
 	}
 	m.deleted(&s, p, at, i)
-	s.table(Table{Name: "policy-timeliness", Caption: "How long after their due time rows went, and what others did to its table", Columns: []Column{{Name: "what"}, {"value", true}, {Name: "if there is none, why"}}, Rows: figures(p, at)})
+	s.table(Table{Name: "policy-timeliness", Caption: "How long after their due time rows went", Columns: figureColumns, Rows: timeliness(&p.Timeliness, at.in("timeliness"))})
 	steps := at.in("timeliness", "steps")
 	s.table(Table{
-		Name: "policy-lateness", Caption: "Rows that it deleted, by how late after their due time they went", Columns: []Column{{"over", true}, {"up to", true}, {"rows", true}},
+		Name: "policy-lateness", Caption: "Rows that it deleted, by how late after their due time they went", Columns: []Column{{Name: "over"}, {Name: "up to"}, {"rows", true}},
 		Rows: rows(p.Timeliness.Steps, func(j int, x *report.LateRows) []Cell {
 			bound := func(s *int64, from place) Cell {
 				if s == nil {
 					return Cell{Text: "–"}
 				}
-				c := seconds(report.Number(*s), "")
-				c.From = string(from)
+				c := count(*s, from)
+				c.Text = step(*s)
 				return c
 			}
 			return []Cell{bound(x.Over, steps.in(j, "over_seconds")), bound(x.UpTo, steps.in(j, "up_to_seconds")), count(x.Rows, steps.in(j, "rows"))}
 		}),
 	})
+	s.table(Table{Name: "policy-others", Caption: "What others did to its table, and what is in quarantine", Columns: figureColumns, Rows: others(p, at)})
 	s.changes(p, at)
 	return s
 }
@@ -197,10 +198,14 @@ func (m *maker) deleted(s *Section, p *report.Policy, at place, i int) {
 	at = at.in("deleted")
 	byDay := map[string]*Bar{}
 	for j := range d.Days {
-		byDay[d.Days[j].Day] = &Bar{Label: d.Days[j].Day, Parts: []int64{d.Days[j].ByRow, d.Days[j].ByDrop}}
+		byDay[d.Days[j].Day] = &Bar{Label: d.Days[j].Day, Parts: []int64{d.Days[j].ByRow + d.Days[j].Soft, d.Days[j].ByDrop}}
 	}
-	if bars := m.bars(fmt.Sprintf("days-%d", i+1), "Rows that it deleted, by day", byDay); bars != nil {
-		s.Blocks = append(s.Blocks, Block{Bars: bars, Keys: [2]string{"by row", "by dropping partitions"}})
+	title, keys := "Rows that it deleted, by day", [2]string{"by row", "by dropping partitions"}
+	if d.Soft > 0 {
+		title, keys[0] = "Rows that it deleted or overwrote, by day", "by row, or overwritten"
+	}
+	if bars := m.bars(fmt.Sprintf("days-%d", i+1), title, byDay); bars != nil {
+		s.Blocks = append(s.Blocks, Block{Bars: bars, Keys: keys})
 	}
 	total := Row{"sum", append([]Cell{{Text: "all"}}, deletedCells(d.ByRow, d.ByDrop, d.Soft, d.Cascaded, at)...)}
 	by := func(what, caption string, out []Row) {
@@ -239,22 +244,30 @@ func assessed(what string, f report.Figure, c Cell) Row {
 	return Row{Cells: []Cell{{Text: what}, c, {Text: f.NotAssessed.Text()}}}
 }
 
-// figures makes the table of the policy's other figures.
-func figures(p *report.Policy, at place) []Row {
-	t, u, q := &p.Timeliness, &p.Users, &p.Quarantine
-	late, users, in := at.in("timeliness"), at.in("users"), at.in("quarantine")
-	plain := func(what string, f report.Figure, at place) Row { return assessed(what, f, figure(f, at)) }
+var figureColumns = []Column{{Name: "what"}, {"value", true}, {Name: "if there is none, why"}}
+
+// timeliness makes the table of how late rows went.
+func timeliness(t *report.Timeliness, at place) []Row {
 	after := func(what string, l report.Lateness, at place) Row {
 		return Row{Cells: []Cell{{Text: what}, lateness(l, at), {Text: l.NotAssessed.Text()}}}
 	}
 	return []Row{
-		plain("deleted, and the log says how late", report.Number(t.Rows), "").from(late.in("rows")),
-		{Cells: []Cell{{Text: "deleted, and it does not"}, count(t.Other, late.in("rows_not_told")), {Text: t.Why.Text()}}},
-		after("half of all went no later than", t.P50, late.in("p50")),
-		after("95 of 100 went no later than", t.P95, late.in("p95")),
-		after("the latest", t.Worst, late.in("worst")),
-		plain("went later than due and grace period allow", t.PastDeadline, late.in("past_deadline")),
-		after("the oldest due row still there at the last count has been due for", t.OldestPresent, late.in("oldest_present")),
+		{Cells: []Cell{{Text: "rows whose lateness the log has"}, count(t.Rows, at.in("rows")), {}}},
+		{Cells: []Cell{{Text: "rows whose lateness it does not have"}, count(t.Other, at.in("rows_not_told")), {Text: t.Why.Text()}}},
+		after("median: half of all went no later", t.P50, at.in("p50")),
+		after("95 of 100 went no later", t.P95, at.in("p95")),
+		after("the latest", t.Worst, at.in("worst")),
+		assessed("went later than due and grace period allow", t.PastDeadline, figure(t.PastDeadline, at.in("past_deadline"))),
+		after("still there at the last count: the oldest due row, due for", t.OldestPresent, at.in("oldest_present")),
+	}
+}
+
+// others makes the table of what others did, and of the quarantine.
+func others(p *report.Policy, at place) []Row {
+	u, q := &p.Users, &p.Quarantine
+	users, in := at.in("users"), at.in("quarantine")
+	plain := func(what string, f report.Figure, at place) Row { return assessed(what, f, figure(f, at)) }
+	return []Row{
 		plain("deleted by others (users and unverified)", u.Deleted, users.in("deleted")),
 		plain("of them, rows that were due", u.Due, users.in("due")),
 		plain("of them, rows that were not due yet", u.NotDue, users.in("not_due")),
@@ -277,7 +290,7 @@ func (r Row) from(at place) Row {
 // changes makes the tables of the policy's changes.
 func (s *Section) changes(p *report.Policy, at place) {
 	s.table(Table{Name: "policy-versions", Caption: "Versions: in force at the start, or made in the period", Columns: []Column{
-		{"version", true},
+		{Name: "version"},
 		{Name: "made (UTC)"},
 		{Name: "by"},
 		{Name: "reason"},
@@ -336,7 +349,7 @@ func (s *Section) counts(p *report.Policy, at place) {
 		}
 	})})
 	s.table(Table{Name: "policy-floors", Caption: "Floors of lapse.yaml, below which nothing is deleted", Columns: []Column{
-		{"version", true},
+		{Name: "version"},
 		{Name: "table"},
 		{Name: "at least"},
 		{"deleted below it", true},

@@ -9,7 +9,7 @@ import (
 // NewRedacted makes a redacted report's document.
 func NewRedacted(r *report.Redacted, build string) *Document {
 	d := &Document{
-		Title: "Retention report, redacted", Build: build, Form: formReport, Words: glossary, Verify: steps(r.Log.PublicKey, nil),
+		Title: "Retention report, redacted", Lead: purpose, Build: build, Form: formReport, Words: glossary, Verify: steps(r.Log.PublicKey, nil),
 		Unknown: []string{
 			"Names of policies, tables and people, reasons, holds, and the transactions of each line: they are in the report that is not redacted.",
 			"Numbers from 1 to 4: they are shown as “<5”. A total that would give one away is the range that follows from its parts as they are shown.",
@@ -21,8 +21,8 @@ func NewRedacted(r *report.Redacted, build string) *Document {
 	d.Facts = []Fact{
 		{"Period", period(r.Period)},
 		{"Log", text(r.Log.Name, root.in("log", "name"))},
-		{"It begins after", opening(r.Log.Opening, noOpening)},
-		{"and ends with", checkpoint(&r.Log.Closing)},
+		{"Log before it", opening(r.Log.Opening, noOpening)},
+		{"Log at its end", checkpoint(&r.Log.Closing)},
 		{"Gaps", count(r.Gaps, root.in("gaps"))},
 		{"Restores", count(r.Restores, root.in("restores"))},
 	}

@@ -154,7 +154,7 @@ func (m *maker) deletedByOthers() Answer {
 	}
 	var found []string
 	if rows > 0 {
-		found = append(found, fmt.Sprintf("%s: %s by users and %s unverified (%s)", counted(rows, "row"), plaintext.Number(rows-unverified), plaintext.Number(unverified), some(from)))
+		found = append(found, fmt.Sprintf("%s: %s by users, and %s in the name of Lapse without its key (%s)", counted(rows, "row"), plaintext.Number(rows-unverified), plaintext.Number(unverified), some(from)))
 	}
 	if truncates > 0 {
 		found = append(found, counted(truncates, "truncation")+", and the write-ahead log does not say of how many rows")
@@ -171,7 +171,7 @@ func (m *maker) deletedByOthers() Answer {
 		a.Tone = Warn
 	}
 	if n := m.Coverage.Unproven.Len(); n > 0 {
-		a.Text = strings.TrimSpace(a.Text + fmt.Sprintf(" In %s somebody wrote into the ledger what no key verifies.", counted(n, "transaction")))
+		a.Text = strings.TrimSpace(a.Text + fmt.Sprintf(" In %s somebody claimed deletions in the name of Lapse that none of its keys proves.", counted(n, "transaction")))
 		a.Links = append(a.Links, Link{"coverage", "Coverage"})
 		if a.Tone == Pass {
 			a.Tone = Warn

@@ -140,6 +140,19 @@ func TestEveryFindingThatFailsOrIsOpenHasSomethingToDo(t *testing.T) {
 	}
 }
 
+func TestTheFirstCommandNamesTheWitnesses(t *testing.T) {
+	t.Parallel()
+	r, _ := example(t)
+	d := New(r, "test", []report.Witness{{Name: "w.example.com/1"}, {Name: "x'; reboot; '"}})
+	first := d.Verify[0]
+	if !strings.HasSuffix(first.Command, "' --witness 'w.example.com/1+HASH+KEY'") || !strings.HasSuffix(first.Text, "and each witness for its own:") {
+		t.Errorf("%s %s", first.Text, first.Command)
+	}
+	if none := New(r, "test", nil).Verify[0]; strings.Contains(none.Command, "--witness") || strings.Contains(none.Text, "witness") {
+		t.Errorf("without a witness: %s %s", none.Text, none.Command)
+	}
+}
+
 func TestThePageExplainsItsWordsAndLeavesNoHeadingEmpty(t *testing.T) {
 	t.Parallel()
 	r, _ := example(t)

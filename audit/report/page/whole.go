@@ -36,7 +36,7 @@ func (m *maker) people() Section {
 func (m *maker) holds(s *Section) {
 	root := place("")
 	s.table(Table{Name: "holds", Caption: "Legal holds that were in force in the period, or ended in it", Columns: []Column{
-		{"hold", true},
+		{Name: "hold"},
 		{Name: "matter"},
 		{Name: "table"},
 		{Name: "what is held"},
@@ -67,7 +67,7 @@ func (m *maker) holds(s *Section) {
 		})...)
 	}
 	s.table(Table{Name: "hold-changes", Caption: "What became of holds", Columns: []Column{
-		{"hold", true},
+		{Name: "hold"},
 		{Name: "at (UTC)"},
 		{Name: "state"},
 		{Name: "enforced until (UTC)"},
@@ -127,7 +127,7 @@ func (m *maker) coverage() Section {
 		named("times that the database’s clock was set back", count(c.SetBack, at.in("clock_set_back"))),
 		named("records of kinds that this report does not know", count(c.Unread, at.in("records_of_other_kinds"))),
 	}})
-	s.table(Table{Name: "gaps", Caption: "Gaps", Columns: []Column{
+	s.table(Table{Name: "gaps", Caption: "Gaps: from and to as history, timeline and position of the write-ahead log", Columns: []Column{
 		{Name: "found (UTC)"},
 		{Name: "why"},
 		{Name: "topic"},
@@ -136,7 +136,7 @@ func (m *maker) coverage() Section {
 		{"record of the log", true},
 	}, Rows: listed(&c.Gaps, at.in("gaps"), func(g *report.Gap, at place) []Cell {
 		return []Cell{
-			instant(g.At, at.in("at")), text(g.Reason, at.in("reason")), text(g.Topic, at.in("topic")), text(g.From, at.in("from")), text(g.To, at.in("to")),
+			instant(g.At, at.in("at")), cause(g.Reason), text(g.Topic, at.in("topic")), text(g.From, at.in("from")), text(g.To, at.in("to")),
 			ref(g.Leaf, at.in("leaf")),
 		}
 	})})
@@ -161,10 +161,13 @@ func (m *maker) coverage() Section {
 	return s
 }
 
+// cause makes the cell of the cause of a gap or a restore.
+func cause(reason string) Cell { return Cell{Text: plaintext.Line(report.Cause(reason))} }
+
 // rewinds makes the table of restores.
 func (m *maker) rewinds(s *Section) {
 	root := place("")
-	s.table(Table{Name: "rewinds", Caption: "Restores: the database went back to an earlier state", Columns: []Column{
+	s.table(Table{Name: "rewinds", Caption: "Restores: the database went back to an earlier state; positions as history, timeline and position of the write-ahead log", Columns: []Column{
 		{Name: "at (UTC)"},
 		{Name: "why"},
 		{Name: "never happened: from"},
@@ -173,7 +176,7 @@ func (m *maker) rewinds(s *Section) {
 		{"record of the log", true},
 	}, Rows: listed(&m.Rewinds, root.in("rewinds"), func(r *report.Rewind, at place) []Cell {
 		return []Cell{
-			instant(r.At, at.in("at")), text(r.Reason, at.in("reason")), text(r.From, at.in("from")), text(r.To, at.in("to")), count(r.Users, at.in("deleted_by_users")),
+			instant(r.At, at.in("at")), cause(r.Reason), text(r.From, at.in("from")), text(r.To, at.in("to")), count(r.Users, at.in("deleted_by_users")),
 			ref(r.Leaf, at.in("leaf")),
 		}
 	})})

@@ -23,8 +23,8 @@ var asked = map[report.About]string{
 
 // wrong names the rows of a line that is not zero.
 var wrong = map[report.About]string{
-	report.ClaimedNotObserved: "that it says it deleted, and that the write-ahead log does not have",
-	report.ObservedNotClaimed: "gone with its deletions that it does not list",
+	report.ClaimedNotObserved: "that the policy says it deleted, and that the write-ahead log does not have as deleted",
+	report.ObservedNotClaimed: "gone with the policy’s deletions that it does not list",
 	report.DeletedNotDue:      "deleted before they were due",
 	report.DeletedHeld:        "deleted under a legal hold",
 	report.Unverified:         "deleted in the name of Lapse without its key",
