@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -188,7 +189,11 @@ func (d *Draft) share(ctx context.Context, s *shared, made *copies, wanted []str
 
 // open opens a session, and makes the copies in it.
 func (d *Draft) open(ctx context.Context, made *copies, wanted []string) (*DraftTx, error) {
-	if made.once.Do(func() { made.script, made.names, made.err = schemas.DraftSQL(d.Roles, wanted...) }); made.err != nil {
+	made.once.Do(func() {
+		made.script, made.names, made.err = schemas.DraftSQL(d.Roles, wanted...)
+		made.script += functions.Inspect
+	})
+	if made.err != nil {
 		return nil, made.err
 	}
 	conn, err := d.Connect(ctx)

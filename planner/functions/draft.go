@@ -1,6 +1,7 @@
 package functions
 
 import (
+	_ "embed"
 	"fmt"
 	"strings"
 
@@ -10,7 +11,12 @@ import (
 // DraftSurvey is the name of the survey function of a draft.
 const DraftSurvey = "pg_temp.survey"
 
-// DraftSurvey returns the script that makes the survey function of a draft on table.
+// Inspect is the script that makes the function with which a draft's functions check their table.
+//
+//go:embed inspect.sql
+var Inspect string
+
+// DraftSurvey returns the script that makes the survey function of a draft on table. It calls Inspect's function.
 func (d *Definition) DraftSurvey(table uint32, trusts bool) (string, error) {
 	if err := d.checkNames(); err != nil {
 		return "", err
@@ -19,25 +25,16 @@ func (d *Definition) DraftSurvey(table uint32, trusts bool) (string, error) {
 	for _, j := range d.Joined() {
 		joined = append(joined, fmt.Sprint(j.OID))
 	}
-	inspect, err := fill("draft.sql.tmpl", map[string]any{
-		"Table": d.Table, "Root": table, "Name": schemas.Literal(d.Table), "Trusted": trusts, "Soft": d.Soft != nil, "Joined": strings.Join(joined, ", "), "Reads": false,
-	})
-	if err != nil {
-		return "", err
-	}
-	survey, err := d.surveyText("pg_temp", DraftSurvey, "pg_temp.inspect()", "", d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
-	return inspect + survey + "grant execute on function " + DraftSurvey + SurveyArguments + " to public;\n", err
+	inspect := fmt.Sprintf("pg_temp.inspect(%d, %s, array[%s]::oid[], %t, %t, false)",
+		table, schemas.Literal(d.Table), strings.Join(joined, ", "), d.Soft != nil, trusts)
+	survey, err := d.surveyText("pg_temp", DraftSurvey, inspect, "", d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
+	return survey + "grant execute on function " + DraftSurvey + SurveyArguments + " to public;\n", err
 }
 
 // DraftMatch returns the script that makes the function name, which compares a table's rows with the condition of a hold, or with its
-// keys.
+// keys. It calls Inspect's function.
 func DraftMatch(name, table string, oid uint32, where string, keys bool) (string, error) {
-	inspect, err := fill("draft.sql.tmpl", map[string]any{
-		"Table": table, "Root": oid, "Name": schemas.Literal(table), "Reads": true, "Trusted": false, "Soft": false, "Joined": "",
+	return fill("match.sql.tmpl", map[string]any{
+		"Name": name, "Table": table, "Root": oid, "Literal": schemas.Literal(table), "Keys": keys, "Where": where,
 	})
-	if err != nil {
-		return "", err
-	}
-	match, err := fill("match.sql.tmpl", map[string]any{"Name": name, "Table": table, "Keys": keys, "Where": where})
-	return inspect + match, err
 }

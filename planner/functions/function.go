@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-//go:embed find.sql.tmpl delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl draft.sql.tmpl look.sql.tmpl match.sql.tmpl
+//go:embed find.sql.tmpl delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl look.sql.tmpl match.sql.tmpl
 var functionTexts embed.FS
 
 // BodyQuote encloses the functions' bodies.
