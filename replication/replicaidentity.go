@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -59,48 +60,54 @@ func (e *IdentityError) Error() string {
 // of the table itself, which is all that partitions made later are sure to have. What changes later
 // is not noticed here: Join checks under its lock, and the doctor checks again.
 func CheckIdentity(ctx context.Context, q Querier, relation uint32) error {
-	facts, err := readFacts(ctx, q, relation)
+	found, err := CheckIdentities(ctx, q, []uint32{relation})
+	if refused := found[relation]; err == nil && refused != nil {
+		return refused
+	}
+	return err
+}
+
+// CheckIdentities is CheckIdentity of many tables, in two statements. It returns the errors of those that have one.
+func CheckIdentities(ctx context.Context, q Querier, relations []uint32) (map[uint32]*IdentityError, error) {
+	all, err := readFacts(ctx, q, relations)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(facts) == 0 {
-		return &IdentityError{Table: fmt.Sprintf("oid %d", relation), Reason: noTable, Fix: "name a table that exists"}
-	}
-	var first *IdentityError
-	note := func(e *IdentityError) {
-		switch {
+	found, known := map[uint32]*IdentityError{}, map[uint32]bool{}
+	note := func(table uint32, e *IdentityError) {
+		switch first := found[table]; {
 		case e == nil:
 		case first == nil:
-			first = e
+			found[table] = e
 		default:
 			first.Others++
 		}
 	}
-	for _, f := range facts {
-		note(f.problem())
+	for _, f := range all {
+		known[f.Table] = true
+		note(f.Table, f.problem())
 	}
-	if first != nil {
-		return first
+	for _, table := range relations {
+		if !known[table] {
+			note(table, &IdentityError{Table: fmt.Sprintf("oid %d", table), Reason: noTable, Fix: "name a table that exists"})
+		}
 	}
-	filtered, err := readFilters(ctx, q, facts)
+	filtered, err := readFilters(ctx, q, slices.DeleteFunc(all, func(f facts) bool { return found[f.Table] != nil }))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, e := range filtered {
-		note(e)
+	for _, f := range filtered {
+		note(f.table, f.IdentityError)
 	}
-	if first != nil {
-		return first
-	}
-	return nil
+	return found, nil
 }
 
-// CheckDeletes returns an *IdentityError if deletions in the table, or in a partition, fail because of a publication of
-// others. It is for a table that Lapse does not publish; CheckIdentity asks for more.
-func CheckDeletes(ctx context.Context, q Querier, relation uint32) error {
-	all, err := readFacts(ctx, q, relation)
+// CheckDeletes returns the errors of tables whose deletions, or those of a partition, fail because of a publication of others. It is for
+// tables that Lapse does not publish; CheckIdentities asks for more.
+func CheckDeletes(ctx context.Context, q Querier, relations []uint32) (map[uint32]*IdentityError, error) {
+	all, err := readFacts(ctx, q, relations)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	unfit, generated := []uint32{}, []uint32{} // not null in SQL
 	for _, f := range all {
@@ -112,29 +119,34 @@ func CheckDeletes(ctx context.Context, q Querier, relation uint32) error {
 			generated = append(generated, f.OID)
 		}
 	}
+	found := map[uint32]*IdentityError{}
+	note := func(table uint32, e *IdentityError) {
+		if found[table] == nil {
+			e.Theirs = true
+			found[table] = e
+		}
+	}
 	if len(unfit) > 0 {
 		broken, err := readBroken(ctx, q, unfit, generated)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, f := range all {
 			if slices.Contains(broken, f.OID) {
-				e := f.problem()
-				e.Theirs = true
-				return e
+				note(f.Table, f.problem())
 			}
 		}
 	}
 	filtered, err := readFilters(ctx, q, all)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, e := range filtered {
-		if e.Theirs = true; e.Reason != filteredByUs {
-			return e
+	for _, f := range filtered {
+		if f.Reason != filteredByUs {
+			note(f.table, f.IdentityError)
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // harmless are the reasons that keep a table out of Lapse's publications though its deletions would not fail in one.
@@ -163,6 +175,7 @@ select distinct t.oid
 
 // facts are the properties of one table or partition that CheckIdentity judges.
 type facts struct {
+	Table       uint32 // the one that was asked about
 	OID         uint32
 	Name        string
 	Kind        string // pg_class.relkind
@@ -181,19 +194,19 @@ type facts struct {
 
 // readFacts follows the catalog down to the partitions: pg_partition_tree would lock each of
 // them, and wait for every other lock.
-func readFacts(ctx context.Context, q Querier, relation uint32) ([]facts, error) {
+func readFacts(ctx context.Context, q Querier, relations []uint32) ([]facts, error) {
 	const query = `
-with recursive tree as (
-    select c.oid
-      from pg_catalog.pg_class c
-     where c.oid = $1
+with recursive tree(top, oid) as (
+    select c.oid, c.oid
+      from unnest($1::oid[]) as r(oid)
+      join pg_catalog.pg_class c on c.oid = r.oid
      union
-    select i.inhrelid
+    select tree.top, i.inhrelid
       from tree
       join pg_catalog.pg_class c on c.oid = tree.oid and c.relkind = 'p'
       join pg_catalog.pg_inherits i on i.inhparent = c.oid
 )
-select c.oid,
+select t.top, c.oid,
        format('%I.%I', n.nspname, c.relname),
        c.relkind::text, c.relpersistence::text, c.relreplident::text,
        c.oid < 16384 or n.nspname in ('pg_catalog', 'information_schema'),
@@ -221,14 +234,11 @@ select c.oid,
          and case when c.relreplident = 'i' and c.relkind <> 'p' then i.indisreplident else i.indisprimary end
        group by i.indexrelid, i.indimmediate, i.indisvalid, i.indisready, i.indislive, x.relname
   ) k on true
- order by c.oid <> $1, n.nspname, c.relname`
-	rows, err := q.Query(ctx, query, relation)
-	if err != nil {
-		return nil, fmt.Errorf("read the replica identity of table with oid %d: %w", relation, err)
-	}
+ order by t.top, c.oid <> t.top, n.nspname, c.relname`
+	rows, _ := q.Query(ctx, query, relations) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[facts])
 	if err != nil {
-		return nil, fmt.Errorf("read the replica identity of table with oid %d: %w", relation, err)
+		return nil, fmt.Errorf("read the replica identity of tables: %w", err)
 	}
 	return all, nil
 }
@@ -287,7 +297,8 @@ func (f facts) problem() *IdentityError {
 // filtersQuery finds row filters and column lists of the publications that some relations are in. It checks a filter in its
 // stored form: only the columns that it names count.
 const filtersQuery = `
-select format('%I.%I', n.nspname, c.relname),
+select t.oid,
+       format('%I.%I', n.nspname, c.relname),
        quote_ident(p.pubname),
        p.pubname = any($2),
        coalesce(f.outside, false) and c.relreplident <> 'f',
@@ -321,41 +332,50 @@ select format('%I.%I', n.nspname, c.relname),
        where a.attrelid = r.prrelid and a.attnum = any(r.prattrs::int2[])
   ) l
  where c.relkind = 'r'
- order by 1, 2`
+ order by 2, 3`
+
+// filtered is a filter that makes deletions of a table fail, or hides them.
+type filtered struct {
+	table uint32 // as in facts
+	*IdentityError
+}
 
 // readFilters looks for publications, ours and others', that leave out rows or columns in a way that makes deletions
 // fail or hides them. PostgreSQL 15 and later.
-func readFilters(ctx context.Context, q Querier, all []facts) ([]*IdentityError, error) {
+func readFilters(ctx context.Context, q Querier, all []facts) ([]filtered, error) {
 	version, err := serverVersion(ctx, q)
-	if err != nil || version < 150000 {
+	if err != nil || version < 150000 || len(all) == 0 {
 		return nil, err
 	}
-	var oids []uint32
+	tables := map[uint32][]uint32{} // by relation
 	for _, f := range all {
-		oids = append(oids, f.OID)
+		tables[f.OID] = append(tables[f.OID], f.Table)
 	}
-	rows, err := q.Query(ctx, filtersQuery, oids, Publications())
-	if err != nil {
-		return nil, fmt.Errorf("read row filters and column lists: %w", err)
-	}
+	rows, _ := q.Query(ctx, filtersQuery, slices.Collect(maps.Keys(tables)), Publications()) // CollectRows has its error
 	type filter struct {
-		Table, Publication  string
+		Relation            uint32
+		Name, Publication   string
 		Ours, Rows, Columns bool
 	}
 	filters, err := pgx.CollectRows(rows, pgx.RowToStructByPos[filter])
 	if err != nil {
 		return nil, fmt.Errorf("read row filters and column lists: %w", err)
 	}
-	var found []*IdentityError
+	var found []filtered
 	for _, f := range filters {
-		fix := fmt.Sprintf("alter publication %s set table … without it", f.Publication)
+		var reason identityReason
 		switch {
 		case f.Ours:
-			found = append(found, &IdentityError{Table: f.Table, Reason: filteredByUs, Fix: fix})
+			reason = filteredByUs
 		case f.Rows:
-			found = append(found, &IdentityError{Table: f.Table, Reason: filteredRows, Fix: fix})
+			reason = filteredRows
 		case f.Columns:
-			found = append(found, &IdentityError{Table: f.Table, Reason: filteredColumns, Fix: fix})
+			reason = filteredColumns
+		default:
+			continue
+		}
+		for _, table := range tables[f.Relation] {
+			found = append(found, filtered{table, &IdentityError{Table: f.Name, Reason: reason, Fix: fmt.Sprintf("alter publication %s set table … without it", f.Publication)}})
 		}
 	}
 	return found, nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
 	"lapse/planner/change"
@@ -166,9 +165,8 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 		return nil, err
 	}
 	updates := changes.updated()
-	checks, checking := make([]checked, len(changes)), a.far("checking")
+	checks := make([]checked, len(changes))
 	for i := range changes {
-		checking(i+1, len(changes))
 		c := &changes[i]
 		var refused yamldoc.Errors
 		if a.Arm {
@@ -181,10 +179,17 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 		if c.Resolved == nil {
 			continue
 		}
-		found := &checks[i]
-		found.Change = c
-		if found.published, err = a.checkPublished(ctx, db, members, updates, c); err != nil {
-			return nil, err
+		checks[i].Change = c
+	}
+	if err := a.checkPublished(ctx, db, members, updates, checks); err != nil {
+		return nil, err
+	}
+	checking := a.far("checking")
+	for i := range checks {
+		checking(i+1, len(checks))
+		found, c := &checks[i], checks[i].Change
+		if c == nil {
+			continue
 		}
 		if found.tries, err = a.checkDeleter(ctx, c); err != nil {
 			return nil, err
@@ -241,93 +246,4 @@ func (c *Change) sayUnarmed() {
 // nothingApplied says what happened to a file's other policies when one was refused.
 func nothingApplied(mistakes yamldoc.Errors) error {
 	return fmt.Errorf("%w\nnothing of the file was applied: fix this, or remove the policy from the file, and apply it again", mistakes)
-}
-
-// Fit is resolve.Fit: it asks replication, which decides what can be published.
-func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err error) {
-	err = replication.CheckIdentity(ctx, tx, table)
-	var identity *replication.IdentityError
-	if errors.As(err, &identity) {
-		return identity.Error(), nil
-	}
-	return "", err
-}
-
-// checkPublished lists what is not published, and what is wrong with publishing it. Without an audit it lists how publications of others
-// affect deletions.
-func (a *Applier) checkPublished(ctx context.Context, db replication.Querier, members []replication.Member, updates site.Updated, c *Change) (problems []error, err error) {
-	check := replication.CheckIdentity
-	if !a.AuditRequired {
-		check = replication.CheckDeletes
-	}
-	for _, table := range c.Resolved.Published {
-		if a.AuditRequired {
-			c.tables = append(c.tables, table.OID)
-			if !updates.IsMember(members, table.OID) {
-				c.Publish = append(c.Publish, table.Name)
-			}
-		}
-		err := check(ctx, db, table.OID)
-		var identity *replication.IdentityError
-		switch {
-		case errors.As(err, &identity):
-			problems = append(problems, identity)
-		case err != nil:
-			return nil, err
-		}
-	}
-	if len(c.Publish) == 0 || a.Conn == nil {
-		return problems, nil
-	}
-	owners, err := a.checkOwners(ctx, c)
-	return append(problems, owners...), err
-}
-
-// checkOwners finds the tables that this login may not publish: it needs their owners' rights, and the use of their schemas.
-func (a *Applier) checkOwners(ctx context.Context, c *Change) (problems []error, err error) {
-	rows, err := a.Conn.Query(ctx, `
-		select format('%I.%I', n.nspname, c.relname), quote_ident(o.rolname), o.rolsuper, quote_ident(session_user), quote_ident(n.nspname),
-		       pg_has_role(session_user, o.oid, 'usage')
-		  from pg_class c
-		  join pg_namespace n on n.oid = c.relnamespace
-		  join pg_roles o on o.oid = c.relowner
-		 where c.oid = any ($1) and format('%I.%I', n.nspname, c.relname) = any ($2)
-		   and not (pg_has_role(session_user, o.oid, 'usage') and has_schema_privilege(session_user, n.oid, 'usage'))
-		 order by 1`, c.tables, c.Publish)
-	if err != nil {
-		return nil, fmt.Errorf("ask who owns the tables of policy %s: %w", c.Policy, err)
-	}
-	var table, owner, login, schema string
-	var super, owns bool
-	_, err = pgx.ForEachRow(rows, []any{&table, &owner, &super, &login, &schema, &owns}, func() error {
-		problem := &access.GrantError{
-			Why: fmt.Sprintf("table %s belongs to %s, and only its owner may publish it", table, owner), SQL: fmt.Sprintf("grant %s to %s", owner, login),
-		}
-		switch {
-		case owns:
-			problem = &access.GrantError{
-				Why: fmt.Sprintf("%s may not use schema %s, and so may not publish table %s", login, schema, table), SQL: fmt.Sprintf("grant usage on schema %s to %s", schema, login),
-			}
-		case super:
-			problem = &access.GrantError{
-				Why: fmt.Sprintf("table %s belongs to %s, a superuser, and only its owner may publish it", table, owner),
-				SQL: fmt.Sprintf("alter table %s owner to ROLE, or `lapse apply` of this file", table), Apart: true,
-			}
-		}
-		problems = append(problems, problem)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("ask who owns the tables of policy %s: %w", c.Policy, err)
-	}
-	return problems, nil
-}
-
-// updated are the tables whose inserts and updates are published once the changes are in force.
-func (cs Changes) updated() site.Updated {
-	all := site.Updated{}
-	for i := range cs {
-		all[cs[i].PublishesChangesOf()] = true
-	}
-	return all
 }

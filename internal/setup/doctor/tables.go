@@ -132,17 +132,22 @@ var template = regexp.MustCompile(`\b(COLUMNS|INDEX|CHILD|PARENT)\b`)
 
 // identitiesFound asks what is published for the policy as `lapse apply` does.
 func (e *examination) identitiesFound(ctx context.Context, p *record.InForce, i *run.Inspection) (found []Finding, err error) {
-	check := replication.CheckIdentity
+	check := replication.CheckIdentities
 	if !e.audited() {
 		check = replication.CheckDeletes
 	}
-	for _, r := range i.Published {
-		err := check(ctx, e.Conn, r.OID)
-		var identity *replication.IdentityError
+	tables := make([]uint32, len(i.Published))
+	for n, r := range i.Published {
+		tables[n] = r.OID
+	}
+	problems, err := check(ctx, e.Conn, tables)
+	if err != nil {
+		return nil, err
+	}
+	for _, table := range tables {
+		identity := problems[table]
 		switch {
-		case err == nil:
-		case !errors.As(err, &identity):
-			return found, err
+		case identity == nil:
 		case identity.Theirs:
 			found = append(found, Finding{Grade: Fail, Text: identity.Error()})
 		case strings.Contains(identity.Error(), "unlogged") && slices.ContainsFunc(i.Unlogged, func(u database.Relation) bool { return u.Name == identity.Table }):
