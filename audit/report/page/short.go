@@ -200,8 +200,14 @@ func (m *maker) stillThere() Answer {
 // oldestCount is when the last count of a policy was taken, of the policy that was not counted for the longest time; "" if none was counted.
 func (m *maker) oldestCount() (oldest report.Instant) {
 	for _, i := range m.order {
-		if end := m.Policies[i].RollForward.End; end != nil && end.Counted != "" && (oldest == "" || end.Taken < oldest) {
-			oldest = end.Taken
+		last := report.Instant("")
+		for _, s := range m.Policies[i].Snapshots.Items {
+			if s.Counted != "" && s.NotCounted == "" {
+				last = s.Taken
+			}
+		}
+		if last != "" && (oldest == "" || last < oldest) {
+			oldest = last
 		}
 	}
 	return oldest

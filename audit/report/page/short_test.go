@@ -66,7 +66,7 @@ func TestWhatToDoBeginsWithRowsThatMayBeGoneWrongly(t *testing.T) {
 	forged.Findings = []report.Finding{{Grade: report.Fail, About: report.Unverified}}
 	five := int64(5)
 	late.Zero = []report.ZeroLine{{About: report.Overdue, Figure: report.Number(five)}}
-	late.RollForward.End = &report.Snapshot{Taken: "2026-10-30T04:05:06Z", Counted: "2026-10-30T04:06:00Z"}
+	late.Snapshots.Add(report.Snapshot{Taken: "2026-10-30T04:05:06Z", Counted: "2026-10-30T04:06:00Z"})
 	r.Policies = []report.Policy{late, forged}
 	d := New(r, "test", nil)
 	if items := d.Short[4].Items; len(items) != 2 || !strings.Contains(items[0], "(b-forged)") {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"lapse/audit/report"
+	"lapse/internal/plaintext"
 )
 
 // asked names what is unknown if a line, or something else, was not assessed.
@@ -28,7 +29,7 @@ var wrong = map[report.About]string{
 	report.DeletedNotDue:      "deleted before they were due",
 	report.DeletedHeld:        "deleted under a legal hold",
 	report.Unverified:         "deleted in the name of Lapse without its key",
-	report.Overdue:            "still there that should be gone",
+	report.Overdue:            "still there at the last count that should have been gone",
 	report.BelowFloor:         "gone before the least age that is set for their table",
 }
 
@@ -39,6 +40,10 @@ func said(f *report.Finding) string {
 		return asked[f.About]
 	case f.Count > 0 && wrong[f.About] != "":
 		return counted(f.Count, "row") + " " + wrong[f.About]
+	case f.About == report.DeletedLate:
+		return plaintext.Number(f.Count) + " of them later than due time and grace period allow"
+	case f.About == report.Quarantined:
+		return counted(f.Count, "row") + " in quarantine"
 	}
 	return lower(f.About.Title())
 }
