@@ -218,3 +218,17 @@ func TestABatchThatTakesTooLongIsHalved(t *testing.T) {
 		}
 	})
 }
+
+// A publication that others make after `lapse apply` can make every delete fail, and PostgreSQL's message cannot be repeated.
+func TestARefusalBecauseOfAPublicationSaysWhoKnowsMore(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{schemas.SQLStateNotInPrerequisiteState, schemas.SQLStateInvalidColumnReference} {
+		err := stripped("delete a batch", &pgconn.PgError{Code: state, Message: "key 4711"})
+		if text := err.Error(); !strings.Contains(text, "a publication has the table") || !strings.Contains(text, "`lapse doctor`") || strings.Contains(text, "4711") {
+			t.Errorf("%s says %q", state, text)
+		}
+		if got := grade(&pgconn.PgError{Code: state}, circumstances{own: true}); got != StopPolicy {
+			t.Errorf("%s stops %v", state, got)
+		}
+	}
+}

@@ -36,6 +36,7 @@ const (
 	SQLStateDuplicateObject          = "42710"
 	SQLStateUndefinedFunction        = "42883"
 	SQLStateUndefinedTable           = "42P01"
+	SQLStateInvalidColumnReference   = "42P10"
 	SQLStateDuplicateTable           = "42P07" // also for an index
 	SQLStateTooManyConnections       = "53300"
 	SQLStateConfigurationLimit       = "53400"
