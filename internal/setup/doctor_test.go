@@ -186,6 +186,15 @@ func TestTheDoctorWorksWhereNothingIsInstalledAndForAnybody(t *testing.T) {
 		}) {
 			t.Errorf("got %+v", found)
 		}
+		if db.Major >= 15 { // another index as the replica identity would not help
+			db.Exec(t, "create publication theirs for table "+db.Name+"_app.t where (at is not null)")
+			if found := p.examined("postgres", access.OneLogin("postgres"), 0); !slices.ContainsFunc(found, func(f doctor.Finding) bool {
+				return f.Grade == doctor.Fail && strings.Contains(f.Text, "a publication filters its rows") && strings.Contains(f.Advice, "alter publication theirs") && len(f.Fix) == 0
+			}) {
+				t.Errorf("got %+v", found)
+			}
+			db.Exec(t, "drop publication theirs")
+		}
 		for _, c := range []struct {
 			plant, check, says string
 			grade              doctor.Grade

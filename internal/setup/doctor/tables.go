@@ -153,6 +153,10 @@ func (e *examination) identitiesFound(ctx context.Context, p *record.InForce, i 
 		case strings.Contains(identity.Error(), "unlogged") && slices.ContainsFunc(i.Unlogged, func(u database.Relation) bool { return u.Name == identity.Table }):
 		case template.MatchString(identity.Fix) || !strings.HasPrefix(identity.Fix, "alter table "):
 			f := Finding{Grade: Fail, Text: fmt.Sprintf("the deletes of %s cannot be published: %s", identity.Table, identity.Reason), Advice: identity.Fix}
+			if !template.MatchString(identity.Fix) { // a publication or an index is to be mended, and no other identity helps
+				found = append(found, f)
+				continue
+			}
 			if f.Fix, err = e.uniqueIndex(ctx, identity.Table); err != nil {
 				return found, err
 			}
