@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
+	"lapse/internal/setup/access"
 	"lapse/internal/setup/apply"
 	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
@@ -223,12 +224,30 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	mistakes = append(mistakes, unfit...)
+	mistakes = lacking(plans, append(mistakes, unfit...))
 	if len(mistakes) == 0 {
 		return plans, refused
 	}
 	mistakes = mistakes.Sorted(file.Names)
 	return blame(plans, mistakes), errors.Join(mistakes, refused)
+}
+
+// mayNotApply is the warning of a policy that this login lacks rights to apply.
+const mayNotApply = "this login may not apply it: `lapse apply` as a superuser gives it what it lacks, and so does the script of `lapse apply --grants`"
+
+// lacking makes one warning of what only this login lacks, such as right after init: the file has no mistake there, and apply says each right.
+func lacking(plans []plan, mistakes yamldoc.Errors) yamldoc.Errors {
+	return slices.DeleteFunc(mistakes, func(m *yamldoc.Error) bool {
+		var grant *access.GrantError
+		at := slices.IndexFunc(plans, func(p plan) bool { return string(p.Policy) == m.Policy })
+		if at < 0 || !errors.As(m, &grant) || grant.Apart {
+			return false
+		}
+		if s := plans[at].Survey; !slices.Contains(s.Warnings, mayNotApply) {
+			s.Warnings = append(s.Warnings, mayNotApply)
+		}
+		return true
+	})
 }
 
 // surveyChanges surveys the changes that a file makes. It returns errors for rows that do not fit next to the plans.
