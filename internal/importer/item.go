@@ -88,9 +88,12 @@ func Text(system string, items []Item) File {
 	if f.Policies == 0 {
 		begin = "policies: []\n"
 	}
-	f.Text = []byte(head + begin + body.String())
+	f.Text = []byte(editorLine + head + begin + body.String())
 	return f
 }
+
+// editorLine tells an editor with the YAML language server where the packages have the schema of policy files.
+const editorLine = "# yaml-language-server: $schema=/usr/share/lapse/policies.schema.json\n"
 
 // isSecond reports whether the table already has a policy, and adds a note.
 func (i *Item) isSecond(tables map[string]schemas.PolicyName) bool {
