@@ -33,9 +33,9 @@ The statements of pg_cron's jobs are parsed by PostgreSQL and never run, so -f n
 server with the DDL will do. A superuser's login sees the jobs of all roles.
 
 Exit codes: 0 everything was carried over; 3 something was not, or not in the same way.`,
-		Example: `  lapse import --from pg_cron --database postgres://postgres@db/app -o policies.yaml
-  lapse import --from pg_cron -f jobs.json --database postgres://postgres@db/app
-  lapse plan -f policies.yaml`,
+		Example: `  lapse import --from pg_cron --database postgres://postgres@127.0.0.1/app -o jobs.yaml
+  lapse import --from pg_cron -f jobs.json --database postgres://postgres@127.0.0.1/app
+  lapse plan -f jobs.yaml --database postgres://postgres@127.0.0.1/app`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) })

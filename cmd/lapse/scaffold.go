@@ -30,9 +30,9 @@ table's owner. Nothing rewrites the table, and nothing waits for its lock longer
 
 Running it twice changes nothing. --drop removes triggers and functions and leaves the data; --drop-columns also removes what was
 added to the table, and the sidecar. Columns that were there before stay.`,
-		Example: `  lapse scaffold --table app.sessions --option expires_at --after "90 days" --refresh
-  lapse scaffold --table app.sessions --option sidecar --after "30 days" --execute
-  lapse scaffold --table app.sessions --option sidecar --drop --execute`,
+		Example: `  lapse scaffold --table shop.carts --option expires_at --after "90 days" --refresh
+  lapse scaffold --table shop.carts --option sidecar --after "30 days" --execute
+  lapse scaffold --table shop.carts --option sidecar --drop --execute`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {

@@ -32,7 +32,7 @@ given: nothing would keep their rows any more.
 The topics and the keys stay: they are the proof of what was deleted. The roles stay too, because they belong to the cluster; the output says how
 to drop those that Lapse made.`,
 		Example: `  lapse uninstall > uninstall.sql
-  lapse uninstall --execute --yes --reason "moved to another system"`,
+  lapse uninstall --execute --database postgres://postgres@127.0.0.1/app --reason "moved to another system"`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) (err error) {

@@ -137,8 +137,7 @@ func (y *year) write(users, deleted int) {
 // transactions writes so many of users, and after every so many of them a batch of so many rows.
 func (y *year) transactions(users, every, batch int) {
 	const policies = 100
-	y.record(&evidence.OriginContent{Slot: "lapse", Keys: []string{evidencetest.RowsKey.Fingerprint()}, Consistent: y.lsn, PublicKey: y.key.Public(), RowsKeys: y.route.RowsKeys, HashKey: y.route.HashKey}, y.lsn, 0)
-	y.record(&evidence.RouteContent{Route: y.route, At: y.at}, y.lsn, 1)
+	y.begin()
 	for i := range users {
 		y.transaction(evidence.User, fmt.Sprintf("public.t%d", i%policies), 1, nil)
 		y.at = y.at.Add(y.pause)
@@ -155,6 +154,11 @@ func (y *year) transactions(users, every, batch int) {
 			y.sign()
 		}
 	}
+}
+
+func (y *year) begin() {
+	y.record(&evidence.OriginContent{Slot: "lapse", Keys: []string{evidencetest.RowsKey.Fingerprint()}, Consistent: y.lsn, PublicKey: y.key.Public(), RowsKeys: y.route.RowsKeys, HashKey: y.route.HashKey}, y.lsn, 0)
+	y.record(&evidence.RouteContent{Route: y.route, At: y.at}, y.lsn, 1)
 }
 
 func (y *year) transaction(cause evidence.Cause, table string, size int, claim *schemas.Claim) {

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"lapse/audit/evidence"
+	"lapse/internal/evidencetest"
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+// exampleTables are those that the examples of the help name.
+const exampleStory = `
+	set timezone = 'UTC';
+	create schema shop;
+	create table public.sessions (id bigint primary key, last_seen timestamptz not null);
+	create table public.logins (session bigint references public.sessions);
+	create table public.visits (site bigint, day int, at timestamptz not null, primary key (site, day));
+	create table public.tokens (id bigint primary key, expires_at timestamptz not null);
+	create table shop.orders (id bigint primary key, customer bigint not null, closed_at timestamptz);
+	create table shop.orders_v2 (like shop.orders including all);
+	create table shop.items (id bigint primary key, kind text not null);
+	create table shop.carts (id bigint primary key);
+	insert into public.sessions select n, now() - interval '90 days' from generate_series(1, 50) n union all select 4711, now() - interval '90 days';
+	insert into public.logins values (4711);
+	insert into public.visits values (4711, 7, now() - interval '2 years');
+	insert into shop.orders select n, n % 9, now() - interval '1 year' from generate_series(1001, 1020) n;
+	insert into shop.items values (1, 'recalled');
+	create schema cron;
+	create table cron.job (jobid bigint, schedule text, command text, database text, username text, active boolean, jobname text);
+	insert into cron.job values (1, '0 3 * * *', $$delete from public.tokens where expires_at < now()$$, current_database(), 'postgres', true, 'tokens')`
+
+// examplePolicyFile has the policies that the examples name. A version of it has another period.
+const examplePolicyFile = `policies:
+  - name: sessions-30d
+    table: public.sessions
+    expire: { column: last_seen, after: %d days }
+    state: armed
+  - name: visits-1y
+    table: public.visits
+    expire: { column: at, after: 1 year }
+  - name: orders-7y
+    table: shop.orders
+    expire: { column: closed_at, after: 7 years }
+`
+
+// notRun are the examples that are not run, each with the reason.
+var notRun = map[string]string{
+	"lapse verify --known verified.json --save verified.json --ask": "it asks witnesses: TestAskingAWitnessFindsAnOlderExport",
+}
+
+// exampleEnds are the examples that do not end with 0: the story has a row in quarantine and no executor that runs, and these commands say so.
+var exampleEnds = map[string]int{
+	"lapse doctor": exitPerson, "lapse status": exitPerson, "lapse quarantine list": exitPerson, "lapse run": exitPerson,
+}
+
+// story is where the examples are run: a database, a folder of files, and what the made-up names of an example stand for.
+type story struct {
+	t        *testing.T
+	m        *machine
+	db       *pgtest.DB
+	stands   *strings.Replacer
+	public   string            // the log's public key, of now
+	prepares map[string]func() // what has to be there before each example of a command and of those below it
+}
+
+const exampleDays = 80 // from September on
+
+const examplePublic = "app.example.com/lapse+1f2e3d4c+AWVhc3R..."
+
+var exampleURL = regexp.MustCompile(`postgres://(\w+)@[\w.]+/app`)
+
+// Each line of a command's examples is run as it stands, by a shell, in one database: a line that comes to the help is run too.
+func TestEveryExampleOfTheHelpRuns(t *testing.T) {
+	t.Parallel()
+	s := newStory(t)
+	ran, last := 0, []*cobra.Command{}
+	var each func(cmd *cobra.Command)
+	each = func(cmd *cobra.Command) {
+		if cmd.Name() == "uninstall" && len(last) == 0 {
+			last = append(last, cmd)
+			return
+		}
+		for line := range strings.Lines(cmd.Example) {
+			if line = strings.TrimSpace(line); notRun[line] == "" {
+				s.run(cmd, line)
+				ran++
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			each(sub)
+		}
+	}
+	each(newRoot(&app{}))
+	for _, cmd := range last {
+		each(cmd)
+	}
+	if ran < 80 {
+		t.Errorf("only %d examples were run", ran)
+	}
+}
+
+func newStory(t *testing.T) *story {
+	t.Helper()
+	s := &story{t: t, db: pgtest.New(t, pgtest.Newest(t))}
+	app := s.db.NewRole(t, "app")
+	s.db.Exec(t, exampleStory, `alter database `+s.db.Name+` set timezone = 'UTC'`, `grant create on schema public, shop to `+app, `alter schema shop owner to `+app)
+	for _, table := range []string{"public.sessions", "public.logins", "public.visits", "public.tokens", "shop.orders", "shop.orders_v2", "shop.items", "shop.carts"} {
+		s.db.Exec(t, `alter table `+table+` owner to `+app)
+	}
+	settings := fmt.Sprintf("database: %q\nkeys: keys\nsink: dir:sink\n", s.db.As("lapse"))
+	s.m = newMachine(t, settings)
+	m := s.m
+	m.env = append(m.env, "PATH="+filepath.Dir(m.bin)+":"+os.Getenv("PATH"), "LAPSE_HTTP=127.0.0.1:0")
+	m.write("app.yaml", settings)
+	m.write("billing.yaml", settings)
+	m.write("customers.csv", "3\n4\n")
+	if err := os.MkdirAll(filepath.Join(m.dir, ".config", "fish", "completions"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.lapse("init", "--database", s.db.URL, "--keys", "keys")
+	s.db.Exec(t, `grant `+app+` to lapse`)
+	m.lapse("keys", "rotate", "--epoch", "2025-02")
+	for _, days := range []int{32, 31, 30} {
+		m.lapse("apply", "--database", s.db.URL, "--yes", "--arm", "-f", m.write("policies.yaml", fmt.Sprintf(examplePolicyFile, days)))
+	}
+	m.lapse("audit", "--once")
+	m.answers("run", "--once")
+	m.lapse("audit", "--once")
+	for _, key := range []string{"1001", "1002", "1003"} {
+		m.lapse("hold", "place", "--table", "shop.orders", "--keys", key, "--matter", "2026-14", "--reason", "claim")
+	}
+	m.lapse("events", "--export", "last-month")
+	var jobs string
+	if err := s.db.Connect(t).QueryRow(t.Context(), `select json_agg(j) from cron.job j`).Scan(&jobs); err != nil {
+		t.Fatal(err)
+	}
+	m.write("jobs.json", jobs)
+	public := s.archive()
+	s.prepares = map[string]func(){
+		"lapse quarantine": s.quarantine,
+		"lapse run":        func() { m.lapse("audit", "--once") },
+		"lapse prove":      func() { m.lapse("audit", "--once"); m.lapse("events", "--export", "evidence") },
+		"lapse verify":     s.verifiable,
+		"lapse uninstall":  s.noHolds,
+	}
+	archive := "report --dir archive --public-key " + public + " "
+	s.stands = strings.NewReplacer(
+		// A log of that month is in an archive: the one that has just begun cannot answer for it.
+		"report --last ", archive+"--last ", "report --month ", archive+"--month ", "report --dir ./evidence ", archive,
+		"report.html --dir ./evidence --public-key "+examplePublic, "report.html --dir archive --public-key "+public,
+		"-o report.json --public-key "+examplePublic, "-o report.json --public-key "+public,
+		"0198f1d0-0000-7000-8000-000000000002", uuid.UUID{3, exampleDays - 1}.String(),
+		"127.0.0.1:7432", "127.0.0.1:0", "127.0.0.1:7433", "127.0.0.1:0",
+	)
+	return s
+}
+
+// archive writes an export of a log of autumn 2026, and returns the log's public key.
+func (s *story) archive() string {
+	s.t.Helper()
+	dir := filepath.Join(s.m.dir, "archive")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	y := yearOf(s.t, dir, yearLog)
+	y.at = time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
+	for month := range 4 {
+		y.keys[schemas.EpochOf(y.at.AddDate(0, month, 0))] = evidencetest.RowsKey
+	}
+	y.route.RowsKeys = evidence.RowsKeysOf(y.keys)
+	y.begin()
+	beat := &evidence.Heartbeat{History: 1, Timeline: 1, ServerStart: y.at}
+	for day := range exampleDays {
+		y.transaction(evidence.User, "public.sessions", 1, nil)
+		y.transaction(evidence.System, "public.sessions", 7, &schemas.Claim{
+			Batch: uuid.UUID{2, byte(day)}, Policy: "sessions-30d", PolicyVersion: 1, Run: uuid.UUID{3, byte(day)}, Cutoff: y.at, StartedAt: y.at, Functions: schemas.Digest{1},
+		})
+		beat.Nonce, beat.Former, beat.At = uuid.UUID{4, byte(day)}, beat.Nonce, y.at.Add(time.Hour)
+		y.lsn += 0x1000
+		y.record(&evidence.CoverageContent{Heartbeat: beat}, y.lsn, 0)
+		y.sign()
+		y.at = y.at.Add(24 * time.Hour)
+	}
+	return y.close()
+}
+
+// quarantine has a row of each policy in quarantine.
+func (s *story) quarantine() {
+	s.db.Exec(s.t, `
+		delete from lapse.quarantine;
+		insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, relation, constraint_name, retry_at)
+		select policy_id, leaf::regclass, sha256(leaf::bytea), key, '23503', 'public.logins', 'logins_session_fkey', now() + interval '1 day'
+		  from (select distinct id as policy_id, name as policy from lapse.policy) p
+		  join (values ('sessions-30d', 'public.sessions', array['4711']), ('visits-1y', 'public.visits', array['4711', '7'])) r (policy, leaf, key) using (policy)`)
+}
+
+// noHolds releases what the examples hold: an uninstall would forget it.
+func (s *story) noHolds() {
+	var holds int
+	if err := s.db.Connect(s.t).QueryRow(s.t.Context(), `select max(id) from lapse.hold`).Scan(&holds); err != nil {
+		s.t.Fatal(err)
+	}
+	for hold := range holds {
+		s.m.answers("hold", "release", strconv.Itoa(hold+1), "--now", "--reason", "over") // one that is over already stays so
+	}
+}
+
+// verifiable has the log's public key stand for the one of the examples: a key that is rotated is another.
+func (s *story) verifiable() {
+	s.t.Helper()
+	var listed struct {
+		Result struct {
+			PublicKey string `json:"public_key"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal([]byte(s.m.lapse("keys", "list", "--json")), &listed); err != nil {
+		s.t.Fatal(err)
+	}
+	s.public = listed.Result.PublicKey
+}
+
+// runsOn says whether a line ends only when it is stopped.
+func runsOn(path, line string) bool {
+	switch path {
+	case "lapse serve":
+		return true
+	case "lapse audit", "lapse run":
+		return !strings.Contains(line, " --once") && !strings.Contains(line, " --now ")
+	}
+	return strings.Contains(line, " --follow") || strings.Contains(line, " --watch")
+}
+
+// run runs an example of a command. The command that it gives may be another one.
+func (s *story) run(of *cobra.Command, line string) {
+	s.t.Helper()
+	path, end := of.CommandPath(), 0
+	if rest, is := strings.CutPrefix(line, "lapse "); is {
+		if given, _, err := of.Root().Find(arguments(rest)); err == nil {
+			path = given.CommandPath()
+		}
+	}
+	for of, prepare := range s.prepares {
+		if strings.HasPrefix(path+" ", of+" ") {
+			prepare()
+		}
+	}
+	given := exampleURL.ReplaceAllStringFunc(strings.ReplaceAll(s.stands.Replace(line), examplePublic, s.public), func(url string) string { return s.db.As(exampleURL.FindStringSubmatch(url)[1]) })
+	code, out := s.shell(given, runsOn(path, line))
+	if code == exitInvalid && strings.Contains(out, "there is no terminal to ask on") {
+		code, out = s.shell(given+" --yes", false)
+	}
+	if !strings.Contains(line, " --watch") {
+		end = exampleEnds[path]
+	}
+	if code != end {
+		s.t.Errorf("an example of %s ends with %d, and not with %d:\n$ %s\n%s", path, code, end, line, last([]byte(out), 2000))
+	}
+}
+
+// shell runs a line as a person's shell would. One that runs on is stopped as soon as it has written something.
+func (s *story) shell(line string, runsOn bool) (code int, out string) {
+	s.t.Helper()
+	var written output
+	sh := exec.CommandContext(s.t.Context(), "bash", "-c", line)
+	sh.Dir, sh.Env, sh.Stdout, sh.Stderr = s.m.dir, s.m.env, &written, &written
+	if err := sh.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = sh.Wait(); close(ended) }()
+	if runsOn {
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+		defer cancel()
+		if err := eventually(ctx, func() (bool, error) { return written.len() > 0, nil }); err != nil {
+			s.t.Errorf("$ %s\nwrites nothing: %v", line, err)
+		}
+		_ = sh.Process.Signal(syscall.SIGTERM)
+	}
+	select {
+	case <-ended:
+	case <-time.After(2 * time.Minute):
+		_ = sh.Process.Signal(syscall.SIGQUIT)
+		<-ended
+		s.t.Errorf("$ %s\ndoes not end", line)
+	}
+	return sh.ProcessState.ExitCode(), written.text()
+}
+
+// output is what a program writes while it runs.
+type output struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.Write(p)
+}
+
+func (o *output) len() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.Len()
+}
+
+func (o *output) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.String()
+}
