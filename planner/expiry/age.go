@@ -82,12 +82,13 @@ func (a *Age) Bound(cutoff string) Bound {
 	return b
 }
 
-// Due is the bound alone if that is exact, so that nothing is computed for each row; "is true" keeps PostgreSQL from using an index for it,
-// because the conditions that a batch's shape adds must choose the index. Otherwise a case guards it so that no value can raise an error:
+// Due is the bound alone if that is exact, so that nothing is computed for each row; "coalesce" keeps PostgreSQL from using an index for it,
+// because the conditions that a batch's shape adds must choose the index, and from reading the index's ends to guess how many rows meet it,
+// as "is true" would not. Otherwise a case guards it so that no value can raise an error:
 // PostgreSQL evaluates a case in order, but the parts of an AND in any order.
 func (a *Age) Due(cutoff, bound string) string {
 	if b := a.Bound(cutoff); b.Exact {
-		return "(" + b.condition(bound) + ") is true"
+		return "coalesce(" + b.condition(bound) + ", false)"
 	}
 	return "case when " + a.within(bound) + " then " + a.Instant() + " + interval " + schemas.Literal(a.After.String()) + " <= " + cutoff +
 		" else false end"

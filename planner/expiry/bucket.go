@@ -113,7 +113,7 @@ func (b *Bucket) Bound(cutoff string) Bound {
 // Due is the bound alone, or guarded, as Age's is.
 func (b *Bucket) Due(cutoff, bound string) string {
 	if limit := b.Bound(cutoff); limit.Exact {
-		return "(" + limit.condition(bound) + ") is true"
+		return "coalesce(" + limit.condition(bound) + ", false)"
 	}
 	return "case when " + b.within(bound) + " then " + b.Instant() + " + interval " + schemas.Literal(b.Span.String()) +
 		" + interval " + schemas.Literal(b.After.String()) + " <= " + cutoff + " else false end"

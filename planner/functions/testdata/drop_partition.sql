@@ -1,7 +1,7 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_9_2, in place of 42e51aea
+@@ lapse.delete_9_2, in place of 1e6a08d2
 9+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
-+  due     text := 't.tableoid = $3 and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true';
++  due     text := 't.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)';
 +  after_1 timestamp without time zone := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
 +                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else ' and t."at" >= ''4713-01-01 BC''' end;
@@ -70,7 +70,7 @@ begin
   end if;
   while part.why is null and page < pages loop
     execute 'select count(*) as rows, count(d.due) as due, min(d.due) as oldest, max(d.due) as newest
-  from (select case when (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true' || kept || ' then (t."at" at time zone ''UTC'') end as due
+  from (select case when coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)' || kept || ' then (t."at" at time zone ''UTC'') end as due
           from only ' || place.leaf || ' as t
          where t.ctid >= $4 and t.ctid < $5 and t.tableoid = $3) d'
       into counted using claim.cutoff, bound, claim.target, format('(%s,0)', page)::tid, format('(%s,0)', page + 2048)::tid;
@@ -131,15 +131,15 @@ begin
   return lapse.leave_drop(claim, work, part.why);
 end
 $lapse$;
-@@ lapse.due_9_2, in place of 0b1ae629
+@@ lapse.due_9_2, in place of 20392286
 1+  bound  timestamp without time zone := (cutoff - interval '30 days') at time zone 'UTC';
 1+  for place in select * from lapse.candidates(9, 2, 'at', bound::timestamp,
 1+   and t."at" > ' || quote_literal(((sight.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone';
 1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
-+   and t.tableoid = $3 and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true' || low || stays || '
++   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)' || low || stays || '
 + order by t."at"
-@@ lapse.find_9_2, in place of 1f598737
+@@ lapse.find_9_2, in place of 74d60fb7
 1+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 10+  places  timestamp without time zone[];
 +  last_1  timestamp without time zone;
@@ -151,7 +151,7 @@ $lapse$;
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
 1+' || case when picks then 'select t.ctid as at, t."at" as k1
 2+ where t."at" <= $2
-+   and t.tableoid = $3 and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true' else 'select t."at" as k1
++   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)' else 'select t."at" as k1
 2+ where t."at" <= $2' end || kept || after || '
 + order by t."at" limit $4 + 1
 1+      into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
@@ -159,17 +159,17 @@ $lapse$;
 +      into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+    tail := ' and t."at" <= $2 and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';
 1+    tail := ' and (t."at" = $10) is true' || tail;
-2+   and ((t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true) is true' || kept || tail || '
+2+   and (coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.survey_9_2, in place of 6faa9aef
+@@ lapse.survey_9_2, in place of 5a511a33
 1+  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
-+   and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true';
++   and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)';
 1+  execute 'explain (verbose, format json) select (t."at" at time zone ''UTC'') ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''' into whole using at_cutoff, bound;
 1+  from (select (t."at" at time zone ''UTC'') as due ' || rest || '
 1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
-+   and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true
++   and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)
 + order by t."at"
 1+      execute 'select (t."at" at time zone ''UTC'') ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
 20+  -- Local times that are not in UTC are whole hours from now when they are written. How far the newest is from now, where an index has it.

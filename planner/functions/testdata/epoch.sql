@@ -1,5 +1,5 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_1_2, in place of 04886bb6
+@@ lapse.delete_1_2, in place of 6132a2ba
 9+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
 +  due     text := 't.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end';
 +  after_1 integer := place.cursor[1];
@@ -11,7 +11,7 @@
 +    else 't."at" <= $2 and t."at" <= $10' || after end;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.due_1_2, in place of cc6ceb61
+@@ lapse.due_1_2, in place of 24338602
 1+  bound  bigint := ((floor(extract(epoch from cutoff - interval '00:00:00')) + 1))::bigint;
 2+  for place in select * from lapse.candidates(1, 2, '', null,
 +                                              null, quiet) loop
@@ -20,7 +20,7 @@
 3+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || low || stays || '
 + order by t."at"
-@@ lapse.find_1_2, in place of 1f598737
+@@ lapse.find_1_2, in place of 74d60fb7
 1+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
 10+  places  integer[];
 +  last_1  integer;
@@ -42,7 +42,7 @@
 1+    tail := ' and (t."at" = $10) is true' || tail;
 2+   and (case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.survey_1_2, in place of 8a4c6f13
+@@ lapse.survey_1_2, in place of 81e18faa
 1+  bound   bigint := ((floor(extract(epoch from at_cutoff - interval '00:00:00')) + 1))::bigint;
 2+  rest    text := source || 't."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end';

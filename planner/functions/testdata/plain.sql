@@ -19,7 +19,7 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 1, 3, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff - interval '30 days';
-  due     text := 't.tableoid = $3 and (t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true';
+  due     text := 't.tableoid = $3 and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)';
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
   slice   text := case when place.lower is null then '' else ' and t."last_seen" > $8' end
@@ -154,7 +154,7 @@ begin
 select t.ctid as at, t."last_seen" as k1
   from only ' || place.name || ' as t
  where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
-   and t.tableoid = $3 and (t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true' || low || stays || '
+   and t.tableoid = $3 and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)' || low || stays || '
  order by t."last_seen"
  limit $4
 ) s)' into due using cutoff, bound, place.leaf, 1;
@@ -226,7 +226,7 @@ begin
 ' || case when picks then 'select t.ctid as at, t."last_seen" as k1
   from only ' || place.leaf || ' as t
  where t."last_seen" <= $2
-   and t.tableoid = $3 and (t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true' else 'select t."last_seen" as k1
+   and t.tableoid = $3 and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)' else 'select t."last_seen" as k1
   from only ' || place.leaf || ' as t
  where t."last_seen" <= $2' end || kept || slice || after || '
  order by t."last_seen" limit $4 + 1
@@ -273,7 +273,7 @@ begin
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.tableoid = $3
-   and ((t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true) is true' || kept || '
+   and (coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)) is true' || kept || '
    and (true' || slice || ') is true' || tail || '
 ) d'
     into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
@@ -309,7 +309,7 @@ declare
   source  text := 'from public.sessions as t
  where ';
   rest    text := source || 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
-   and (t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true';
+   and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)';
   spared  text;
   counted bigint := 0;
   whole   jsonb;
@@ -361,7 +361,7 @@ begin
 select t.ctid as at, t."last_seen" as k1
   from only ' || place || ' as t
  where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
-   and (t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'') is true
+   and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)
  order by t."last_seen"
  limit $3';
     execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;

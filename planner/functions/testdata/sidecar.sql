@@ -22,7 +22,7 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 7, 1, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
-  due     text := 't.tableoid = $3 and r."ten""ant" = case when t.ctid is not null then t."tenant" end and r."id" = case when t.ctid is not null then t."id" end and (r."until" <= $2 and r."until" >= ''4713-01-01 BC'') is true';
+  due     text := 't.tableoid = $3 and r."ten""ant" = case when t.ctid is not null then t."tenant" end and r."id" = case when t.ctid is not null then t."id" end and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false)';
   aim     lapse.aim;
   deletion text; before lapse.tally; gone bigint := 0; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
@@ -74,7 +74,7 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_7_1, in place of f46092a7
+@@ lapse.due_7_1, in place of 5a737e77
 1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
 1+  bound  timestamp with time zone := cutoff - interval '1 day';
 0+  seen   bigint;
@@ -84,7 +84,7 @@ $lapse$;
 4-
 6+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
 +select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
-+       t.tableoid = $3 and (r."until" <= $2 and r."until" >= ''4713-01-01 BC'') is true as due
++       t.tableoid = $3 and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) as due
 +  from public."Reg" as r
 +  left join only ' || place.name || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
 + where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || low || stays || '
@@ -120,7 +120,7 @@ begin
   -- The first due rows in the order, of so many candidates and no more.
   execute 'with seen as materialized (
 select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
-       t.tableoid = $3 and (r."until" <= $2 and r."until" >= ''4713-01-01 BC'') is true as due
+       t.tableoid = $3 and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) as due
   from public."Reg" as r
   left join only ' || place.leaf || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
  where r."until" <= $2' || kept || after || '
@@ -139,19 +139,19 @@ select array_agg(d.at), count(*),
   return aim;
 end
 $lapse$;
-@@ lapse.survey_7_1, in place of 6759258b
+@@ lapse.survey_7_1, in place of d5145e17
 1+  bound   timestamp with time zone := at_cutoff - interval '1 day';
 0+  join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
 2+  rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
-+   and (r."until" <= $2 and r."until" >= ''4713-01-01 BC'') is true';
++   and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false)';
 1+  lock table only public.carts, only public."Reg" in access share mode;
 1+  execute 'explain (verbose, format json) select r."until" ' || source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
-+   and (r."until" <= $2 and r."until" >= ''4713-01-01 BC'') is true' into whole using at_cutoff, bound;
++   and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false)' into whole using at_cutoff, bound;
 1+  from (select r."until" as due ' || rest || '
 5+select s.at, s.k1, s.k2, s.k3
 +  from (
 +select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
-+       t.tableoid is not null and (r."until" <= $2 and r."until" >= ''4713-01-01 BC'') is true as due
++       t.tableoid is not null and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) as due
 +  from public."Reg" as r
 +  left join only ' || place || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
 + where r."until" <= $2 and r."until" >= ''4713-01-01 BC''

@@ -20,7 +20,7 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 10, 1, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff - interval '30 days';
-  due     text := 't.tableoid = $3 and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true and ((t."dele""ted''at" IS NULL))';
+  due     text := 't.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))';
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
   slice   text := case when place.lower is null then '' else ' and t."at" > $8' end
@@ -83,12 +83,12 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_10_1, in place of d744e226
+@@ lapse.due_10_1, in place of bc5cce80
 1+  for place in select * from lapse.candidates(10, 1, 'at', bound::timestamp,
 4-
 1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
-+   and t.tableoid = $3 and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true and ((t."dele""ted''at" IS NULL))' || low || stays || '
++   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))' || low || stays || '
 + order by t."at"
 -- Finds the next rows of public.docs for lapse.delete_10_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable
 -- function write, lock or set nothing, and lapse.pin gives it its settings back where code of the table's may have run. The batch's one
@@ -135,7 +135,7 @@ begin
 ' || case when picks then 'select t.ctid as at, t."at" as k1
   from only ' || place.leaf || ' as t
  where t."at" <= $2 and (t."dele""ted''at" IS NULL)
-   and t.tableoid = $3 and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true and ((t."dele""ted''at" IS NULL))' else 'select t."at" as k1
+   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))' else 'select t."at" as k1
   from only ' || place.leaf || ' as t
  where t."at" <= $2 and (t."dele""ted''at" IS NULL)' end || kept || slice || after || '
  order by t."at" limit $4 + 1
@@ -182,7 +182,7 @@ begin
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.tableoid = $3
-   and ((t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true and ((t."dele""ted''at" IS NULL))) is true' || kept || '
+   and (coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))) is true' || kept || '
    and (true' || slice || ') is true' || tail || '
 ) d'
     into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
@@ -194,14 +194,14 @@ select t.ctid as at
   return aim;
 end
 $lapse$;
-@@ lapse.survey_10_1, in place of 3fa93875
+@@ lapse.survey_10_1, in place of dda05f0c
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
-+   and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true and ((t."dele""ted''at" IS NULL))';
++   and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))';
 1+  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)' into whole using at_cutoff, bound;
 1+  from (select t."at" as due ' || rest || '
 1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
-+   and (t."at" <= $2 and t."at" >= ''4713-01-01 BC'') is true and ((t."dele""ted''at" IS NULL))
++   and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))
 + order by t."at"
 1+      execute 'select t."at" ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
 1+      join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'at' and not s.inherited

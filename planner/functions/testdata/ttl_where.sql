@@ -83,7 +83,7 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_5_1, in place of 79b265ca
+@@ lapse.due_5_1, in place of 9c006bcd
 1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
 1+  bound  timestamp with time zone := cutoff;
 0+  seen   bigint;
@@ -211,7 +211,7 @@ select t.ctid as at
   return aim;
 end
 $lapse$;
-@@ lapse.survey_5_1, in place of f3dab41e
+@@ lapse.survey_5_1, in place of fd1b8c6e
 1+  bound   timestamp with time zone := at_cutoff;
 1+   and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))';
 1+  execute 'explain (verbose, format json) select t."last_seen" ' || source || 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''

@@ -9,7 +9,7 @@ set local datestyle = 'ISO, YMD';
 -- Whether a row is due at this moment, by the condition of the policy, or is deleted softly.
 create or replace function "public"."lapse_due_docs"(t "public"."docs") returns boolean
 language sql stable
-return not (t."dele""ted'at" IS NULL) or ((t."at" <= (now() - interval '720:00:00') and t."at" >= '4713-01-01 BC') is true) is true;
+return not (t."dele""ted'at" IS NULL) or (coalesce(t."at" <= (now() - interval '720:00:00') and t."at" >= '4713-01-01 BC', false)) is true;
 
 -- The table without the rows that are due. Those who may read the table may read it.
 create or replace view "public"."docs_live" with (security_barrier = true) as

@@ -9,7 +9,7 @@ set local datestyle = 'ISO, YMD';
 -- Whether a row is due at this moment, by the condition of the policy.
 create or replace function "public"."lapse_due_sessions"(t "public"."sessions") returns boolean
 language sql stable
-return ((t."last_seen" <= (now() - interval '720:00:00') and t."last_seen" >= '4713-01-01 BC') is true) is true;
+return (coalesce(t."last_seen" <= (now() - interval '720:00:00') and t."last_seen" >= '4713-01-01 BC', false)) is true;
 
 -- The table without the rows that are due. Those who may read the table may read it.
 create or replace view "public"."sessions_live" with (security_barrier = true, security_invoker = true) as
