@@ -81,12 +81,13 @@ func newProgram(own, shared []schemas.Function, may func(name, grantee string) b
 }
 
 // functionVersions identifies the catalog rows of the functions $1: any change to a function makes another row version. Batches do
-// not reuse plans, and for "proname = any ($1)" the planner would search its statistics of all names for each of these.
+// not reuse plans, and for "proname = any ($1)" the planner would search its statistics of all names for each of these; what a
+// subquery returns it does not know.
 const functionVersions = `
-	select coalesce(string_agg(concat(p.oid, ' ', p.xmin, ' ', p.ctid), ',' order by v.place, p.oid), '')
-	  from pg_namespace n, unnest($1::name[]) with ordinality v(name, place), lateral (
-	       select p.oid, p.xmin, p.ctid from pg_proc p where p.proname = v.name and p.pronamespace = n.oid offset 0) p
-	 where n.nspname = 'lapse'`
+	select coalesce(string_agg(concat(p.oid, ' ', p.xmin, ' ', p.ctid), ',' order by p.oid), '')
+	  from pg_proc p
+	 where p.proname = any (array(select unnest($1::name[])))
+	   and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')`
 
 // TamperedError says that a function is not what this program makes.
 type TamperedError struct{ Function, What string }
@@ -100,7 +101,7 @@ var ErrFunctionsChanged = errors.New("a function of schema lapse was changed whi
 
 // heldCursors finds cursors that outlive their transaction. PostgreSQL evaluates their query at COMMIT, outside every function and with
 // the rights of the session's login. No function of Lapse opens one.
-const heldCursors = `exists (select from pg_cursors c where c.is_holdable)`
+const heldCursors = `exists (select from pg_cursor() c where c.is_holdable)`
 
 // ErrCursorLeft says that code inside a batch left something to run at COMMIT. The batch is rolled back.
 var ErrCursorLeft = errors.New("code inside a batch left a cursor that would be read at COMMIT, with this login's rights: find out who put it there, see docs/security.md")
