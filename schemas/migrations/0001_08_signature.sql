@@ -192,13 +192,14 @@ begin
     raise exception 'the column of % that the policy sets has come into foreign key %', name, key using errcode = 'LP011';
   end if;
   touched := array(select r.relation from lapse.reach(array[examine.leaf]) r where r.deletes and not soft order by r.relation);
-  select coalesce(array_agg(distinct s.relation), '{}') || root,
+  select coalesce(array_agg(distinct s.relation), '{}'),
          coalesce(array_agg(distinct s.relation) filter (where s.part = 'beyond'), '{}'),
          coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_proc'::regclass), '{}'),
          coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_operator'::regclass), '{}'),
          coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_type'::regclass), '{}')
     into relations, parents, functions, operators, types
     from lapse.surroundings(targets, soft) s;
+  relations := array(select distinct r.oid from unnest(relations || root) r(oid) order by r.oid);
   functions := functions || array(select distinct t.tgfoid from unnest(relations) v(oid) join pg_trigger t on t.tgrelid = v.oid order by t.tgfoid);
   types := array(select lapse.parts(types));
   signature := lapse.signature(relations, parents, functions, operators, types);

@@ -373,7 +373,7 @@ declare
   wrong record;
   sql   text;
 begin
-  if not exists (select from lapse.enforced_holds()) then
+  if not exists (select from lapse.hold) or not exists (select from lapse.enforced_holds()) then
     return null;
   end if;
   own := array(
