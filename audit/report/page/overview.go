@@ -59,7 +59,7 @@ func zeroCell(about report.About, f report.Figure, at place) Cell {
 	return c
 }
 
-const rollForwardLead = "It runs between two counts, each made in one snapshot of the database, and not between the ends of the period: " +
+const rollForwardLead = "It runs between two counts, each of one moment of the database, and not between the ends of the period: " +
 	"due and held at the start, with what fell due less what was refreshed, less the deletions, is due and held at the end. " +
 	"“Fell due less refreshed” is derived from the others. It has the rows that fell due, less those that were given a later due time, " +
 	"and the rows that others deleted before they were due."

@@ -333,7 +333,7 @@ func (s *Section) changes(p *report.Policy, at place) {
 
 // counts makes the tables of the executor's counts and of the floors.
 func (s *Section) counts(p *report.Policy, at place) {
-	s.table(Table{Name: "policy-snapshots", Caption: "Counts of what was due: the executor’s word", Columns: []Column{
+	s.table(Table{Name: "policy-snapshots", Caption: "Counts of what was due: the word of the program that deletes", Columns: []Column{
 		{Name: "taken (UTC)"},
 		{"version", true},
 		{"due", true},
