@@ -84,7 +84,7 @@ func verdict(g report.Grade, at place, subject Cell, sentence, link string) Verd
 // witnessed says which witnesses have seen the log. The report's maker found that out: the log's records do not say it.
 func (m *maker) witnessed() Cell {
 	if len(m.witnesses) == 0 {
-		return Cell{Text: "the maker of this page named none; the first command below takes --witness"}
+		return Cell{Text: "none was named when this page was made: it does not say that anybody else has seen this log"}
 	}
 	var all []string
 	for _, w := range m.witnesses {
@@ -131,6 +131,9 @@ func sentence(p *report.Policy) string {
 	if p.Deleted.Soft > 0 {
 		deleted = counted(p.Deleted.Rows, "row") + " deleted and " + counted(p.Deleted.Soft, "row") + " overwritten"
 	}
+	if n := p.Deleted.Cascaded; n > 0 {
+		deleted += ", with " + counted(n, "row") + " of other tables by cascade"
+	}
 	deleted += byOthers(&p.Users)
 	if len(p.Findings) == 0 {
 		return deleted + "; every line that must be zero is zero."
@@ -138,10 +141,15 @@ func sentence(p *report.Policy) string {
 	return deleted + "; " + because(p.Findings) + "."
 }
 
-// byOthers describes, as part of a sentence, what others deleted from the policy's table.
+// byOthers describes, as part of a sentence, what others deleted from the policy's table. The rows that went in the name of Lapse without its
+// key are a finding of their own.
 func byOthers(u *report.Users) string {
 	text, n := "", u.Deleted.Least()
 	switch {
+	case u.Deleted.Value != nil && u.Unverified.Value != nil:
+		if n -= u.Unverified.Least(); n > 0 {
+			text = fmt.Sprintf(", and %s by users", plaintext.Number(n))
+		}
 	case u.Deleted.Value != nil && n > 0:
 		text = fmt.Sprintf(", and %s by others", plaintext.Number(n))
 	case n > 0:
@@ -176,8 +184,9 @@ func because(all []report.Finding) string {
 
 // What no report can know.
 const (
-	copiesUnknown = "Whether a deleted row is gone from backups, from archived write-ahead log, from replicas or from copies: deleted from the table is not erased from those."
-	countsUnknown = "Whether the counts of what was due are right: they are the word of the program that deletes. Nothing in the write-ahead log shows a count."
+	personsUnknown = "Who deleted the rows that no policy deleted, and whether these were due: the write-ahead log names transactions, not logins."
+	copiesUnknown  = "Whether a deleted row is gone from backups, from archived write-ahead log, from replicas or from copies: deleted from the table is not erased from those."
+	countsUnknown  = "Whether the counts of what was due are right: they are the word of the program that deletes. Nothing in the write-ahead log shows a count."
 )
 
 // unknown lists what the report does not know, each reason once.
@@ -213,6 +222,9 @@ func (m *maker) unknown() []string {
 	}
 	if n := m.Coverage.Gaps.Len(); n > 0 {
 		all = append(all, fmt.Sprintf("What was deleted in %s, which nobody read.", counted(n, "gap")))
+	}
+	if rows, truncates := m.others(); rows+truncates > 0 {
+		all = append(all, personsUnknown)
 	}
 	return append(all,
 		copiesUnknown,
@@ -259,10 +271,10 @@ func steps(key string, witnesses []report.Witness) []Step {
 	if key == "" || !quotable(key) {
 		key = "NAME+HASH+KEY"
 	}
-	whole := Step{"That the log is whole and signed, from an export of it, with its public key. Ask the log’s owner for the key on another way than this file:", "lapse verify --dir EXPORT --public-key '" + key + "'"}
+	whole := Step{"That the log is whole and signed, from an export of it, with its public key. EXPORT is the folder that lapse events --export makes. Get the key from the log’s owner too, in another way than by this file, and compare the two:", "lapse verify --dir EXPORT --public-key '" + key + "'"}
 	for i, w := range witnesses {
 		if i == 0 {
-			whole.Text = strings.TrimSuffix(whole.Text, ":") + ", and each witness for its own:"
+			whole.Text = strings.TrimSuffix(whole.Text, ":") + ". Ask each witness for its own:"
 		}
 		if name := w.Name; quotable(name) {
 			whole.Command += " --witness '" + name + "+HASH+KEY'"

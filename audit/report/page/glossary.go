@@ -12,6 +12,7 @@ var glossary = []Word{
 	{"write-ahead log", "PostgreSQL’s own record of every change, written whether somebody wants it or not. The checking program reads deletions there."},
 	{"checking program, or auditor", "lapse audit: it reads the write-ahead log, compares it with the claims, and writes the log. It deletes nothing."},
 	{"batch", "one transaction in which a policy deletes some of its rows."},
+	{"cascade", "PostgreSQL deletes rows of other tables too if they refer to a deleted row and their foreign key says so."},
 	{"claim", "what a batch writes down in its own transaction: that it deleted these rows, with proof by a key."},
 	{"unverified", "of deletions: somebody wrote a claim to them, in the name of Lapse, that none of its keys proves."},
 	{"hold", "a legal hold: rows that must not be deleted while a matter is open."},

@@ -76,12 +76,17 @@ var rollForwardColumns = []Column{
 	{"in quarantine at the end", true},
 }
 
+// noRollForward is said where no policy was counted twice in the period.
+const noRollForward = "There is none: it runs between two counts of a policy’s due rows in the period, and no policy has two. "
+
 // rollForward makes one table of all policies' balances.
 func (m *maker) rollForward() Section {
+	twice := false
 	t := &Table{Name: "rollforward", Caption: "Rows that were due, from the first count of the period to the last", Columns: rollForwardColumns}
 	for _, i := range m.order {
 		p, at := &m.Policies[i], policyAt(i).in("roll_forward")
 		f := &p.RollForward
+		twice = twice || f.NotAssessed != report.NoSnapshot
 		t.Rows = append(t.Rows, Row{Cells: []Cell{
 			text(p.Name, policyAt(i).in("name")),
 			figure(f.DueStart, at.in("due_at_start")),
@@ -94,7 +99,11 @@ func (m *maker) rollForward() Section {
 			figure(f.QuarantineEnd, at.in("quarantined_at_end")),
 		}})
 	}
-	return Section{ID: "rollforward", Title: "Roll-forward", Blocks: []Block{{Table: t}}, Lead: rollForwardLead}
+	lead := rollForwardLead
+	if !twice && len(m.order) > 0 {
+		t.Fold, lead = true, noRollForward+lead
+	}
+	return Section{ID: "rollforward", Title: "Roll-forward", Blocks: []Block{{Table: t}}, Lead: lead}
 }
 
 // deletions makes the table of the whole database's deletions.

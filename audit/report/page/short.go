@@ -118,6 +118,9 @@ func (m *maker) deletedWrongly() Answer {
 		open = append(open, fmt.Sprintf("whether others deleted rows under a legal hold (%s)", some(held)))
 	}
 	a := answer("Was anything deleted that should not have been?", yes, found, open, Link{"zero", "Lines that must be zero"})
+	if certain, _ := m.lines(report.DeletedNotDue, report.DeletedHeld, report.BelowFloor); yes && len(certain) == 0 {
+		a.Word = "Possibly" // nobody knows whether rows that went without a claim that proves it were due
+	}
 	if rows, _ := m.others(); rows > 0 {
 		a.Text = strings.TrimSpace(a.Text + " Of rows that others deleted the log does not say whether they were due.")
 	}

@@ -19,7 +19,7 @@ func TestTheFirstQuestionsAreAnsweredOverAllPolicies(t *testing.T) {
 	t.Parallel()
 	r, _ := example(t)
 	d := New(r, "test", nil)
-	if is := words(d); is != "Yes, Yes, Not known, Something, " {
+	if is := words(d); is != "Possibly, Yes, Not known, Something, " {
 		t.Errorf("of the example: %s", is)
 	}
 	for i, want := range []string{"2 rows deleted in the name of Lapse without its key (carts", "public.sessions 41", "by the counts of the program that deletes", "LIT-2026-4: 2 keys of public.sessions", "In this order"} {
@@ -36,7 +36,20 @@ func TestTheFirstQuestionsAreAnsweredOverAllPolicies(t *testing.T) {
 		t.Errorf("and by whom: %q", first)
 	}
 
+	early := r.Policies[3]
+	early.Zero = []report.ZeroLine{{About: report.DeletedNotDue, Figure: report.Number(1)}}
+	r.Policies = append(r.Policies, early)
+	if is := words(New(r, "test", nil)); !strings.HasPrefix(is, "Yes, ") {
+		t.Errorf("of a row that was not due: %s", is)
+	}
+
 	quiet := r.Policies[3] // passes
+	for i := range r.Policies {
+		r.Policies[i].RollForward.NotAssessed = report.NoSnapshot
+	}
+	if s := New(r, "test", nil).Sections[1]; !strings.HasPrefix(s.Lead, noRollForward) || !s.Blocks[0].Table.Fold {
+		t.Errorf("of policies that were counted once: %q", s.Lead)
+	}
 	r.Policies, r.Tables, r.Coverage.Gaps, r.Coverage.Unproven = []report.Policy{quiet}, nil, report.List[report.Gap]{}, report.List[report.Transaction]{}
 	r.Holds = report.List[report.Hold]{}
 	if is := words(New(r, "test", nil)); is != "No, No, No, Nothing, Nothing" {
@@ -113,14 +126,14 @@ func TestACellSaysFirstThatItWasNotAssessed(t *testing.T) {
 func TestASentenceNamesWhatOthersDeletedAndWhatIsNotAssessed(t *testing.T) {
 	t.Parallel()
 	p := &report.Policy{
-		Verdict: report.Fail, Deleted: report.Deleted{Rows: 7997}, Users: report.Users{Deleted: report.Number(33)},
+		Verdict: report.Fail, Deleted: report.Deleted{Rows: 7997, Cascaded: 799}, Users: report.Users{Deleted: report.Number(33), Unverified: report.Number(3)},
 		Findings: []report.Finding{
 			{Grade: report.Fail, About: report.Unverified, Count: 3},
 			{Grade: report.Unknown, About: report.DeletedHeld, Why: report.KeysNotInLog},
 			{Grade: report.Warn, About: report.Quarantined, Count: 1},
 		},
 	}
-	const want = "7,997 rows deleted, and 33 by others; 3 rows deleted in the name of Lapse without its key; nobody can say whether rows under a legal hold were deleted; and 1 warning."
+	const want = "7,997 rows deleted, with 799 rows of other tables by cascade, and 30 by users; 3 rows deleted in the name of Lapse without its key; nobody can say whether rows under a legal hold were deleted; and 1 warning."
 	if is := sentence(p); is != want {
 		t.Errorf("%s", is)
 	}
@@ -145,7 +158,7 @@ func TestTheFirstCommandNamesTheWitnesses(t *testing.T) {
 	r, _ := example(t)
 	d := New(r, "test", []report.Witness{{Name: "w.example.com/1"}, {Name: "x'; reboot; '"}})
 	first := d.Verify[0]
-	if !strings.HasSuffix(first.Command, "' --witness 'w.example.com/1+HASH+KEY'") || !strings.HasSuffix(first.Text, "and each witness for its own:") {
+	if !strings.HasSuffix(first.Command, "' --witness 'w.example.com/1+HASH+KEY'") || !strings.HasSuffix(first.Text, ". Ask each witness for its own:") {
 		t.Errorf("%s %s", first.Text, first.Command)
 	}
 	if none := New(r, "test", nil).Verify[0]; strings.Contains(none.Command, "--witness") || strings.Contains(none.Text, "witness") {
@@ -167,7 +180,7 @@ func TestThePageExplainsItsWordsAndLeavesNoHeadingEmpty(t *testing.T) {
 	}
 	for _, want := range []string{
 		"<dt>quarantine</dt>", "<dt>latitude</dt>", "the checking program (lapse audit)", "Legal holds: none. Halts of all policies: none.", "Gaps: none.", "<li>none</li>",
-		`title="` + report.ClaimedNotObserved.Means() + `"`, "on another way than this file",
+		`title="` + report.ClaimedNotObserved.Means() + `"`, "in another way than by this file",
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page does not say %q", want)

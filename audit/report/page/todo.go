@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,11 +22,11 @@ const (
 
 // todo is what to do about a finding, depending on its reason if that matters.
 var todo = map[report.About]task{
-	report.ClaimedNotObserved: {operators, "compare the transactions listed with the policy’s runs: rows that it says it deleted may still be there."},
-	report.ObservedNotClaimed: {operators, "find out what else deletes rows in the transactions listed: a trigger or a rule of the table."},
-	report.DeletedNotDue:      {operators, "stop deletion with lapse pause --all until the transactions listed say why rows went too early."},
+	report.ClaimedNotObserved: {operators, "compare the transactions in the policy’s part below with the policy’s runs: rows that it says it deleted may still be there."},
+	report.ObservedNotClaimed: {operators, "find out what else deletes rows in the transactions in the policy’s part below: a trigger or a rule of the table."},
+	report.DeletedNotDue:      {operators, "stop deletion with lapse pause --all until the transactions in the policy’s part below say why rows went too early."},
 	report.DeletedHeld:        {operators, "stop deletion with lapse pause --all, and tell the person who placed the hold."},
-	report.Unverified:         {operators, "read docs/alarm.md, and find out who ran the transactions listed."},
+	report.Unverified:         {operators, "read docs/alarm.md, and find out who ran the transactions in the policy’s part below."},
 	report.Overdue:            {operators, "find out why lapse status shows the policy behind: it is paused, too slow, or its deletions fail."},
 	report.Gaps:               {operators, "read in docs/runbook.md why a part of the write-ahead log was lost, and ask who deleted rows in that time."},
 	report.BelowFloor:         {owner, "compare the policy’s interval with the floor of its table in lapse.yaml."},
@@ -38,7 +39,7 @@ var todoWhy = map[report.Reason]task{
 	report.EvidenceClaimed:  {owner, "set evidence: due in the policy, so that the write-ahead log has each deleted row’s due time."},
 	report.DropsNotSent:     {owner, "delete by row where this has to be known: of a dropped partition the server publishes no row."},
 	report.SomeUnknown:      {operators, "look for rows without a due time that can be read, and for changes of the table’s replica identity."},
-	report.KeysNotInLog:     {reader, "ask the person who placed the hold to compare the held rows with the table: the log has no key of a held row."},
+	report.KeysNotInLog:     {reader, "ask the person who placed the hold (its matter and login are in the table of holds) to compare the held rows with the table: the log has no key of a held row."},
 	report.NoSnapshot:       todo[report.NoEndSnapshot],
 	report.NoLatitude:       {owner, "set latitude: in the policy, the grace period, so that it is said how late is too late."},
 	report.QuarantineInside: {operators, "look at the rows with lapse quarantine list, and mend why they cannot be deleted."},
@@ -97,8 +98,8 @@ func whatToDo(f *report.Finding, p *report.Policy) task {
 	if !found || f.Grade != report.Unknown {
 		t = todo[f.About]
 	}
-	if t.who == owner && p.Owner != "" {
-		t.who += " (" + plaintext.Line(p.Owner) + ")"
+	if t.who == owner {
+		t.who += " (" + cmp.Or(plaintext.Line(p.Owner), "it names none") + ")"
 	}
 	return t
 }
