@@ -56,7 +56,7 @@ func (m *maker) facts() []Fact {
 		{"Period", period(m.Period)},
 		{"Policies", Cell{Text: m.tally()}},
 		{"Log", text(l.Name, root.in("log", "name"))},
-		{"Log before it", opening(l.Opening, noOpening)},
+		{"Log before the period", opening(l.Opening, noOpening)},
 		{"Log at its end", checkpoint(&l.Closing)},
 		{"Witnesses", m.witnessed()},
 	}

@@ -21,7 +21,7 @@ func NewRedacted(r *report.Redacted, build string) *Document {
 	d.Facts = []Fact{
 		{"Period", period(r.Period)},
 		{"Log", text(r.Log.Name, root.in("log", "name"))},
-		{"Log before it", opening(r.Log.Opening, noOpening)},
+		{"Log before the period", opening(r.Log.Opening, noOpening)},
 		{"Log at its end", checkpoint(&r.Log.Closing)},
 		{"Gaps", count(r.Gaps, root.in("gaps"))},
 		{"Restores", count(r.Restores, root.in("restores"))},
