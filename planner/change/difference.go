@@ -113,7 +113,7 @@ func (c *comparison) load(ctx context.Context, db database.DB) error {
 
 // policy compares one entry of the file.
 func (c *comparison) policy(ctx context.Context, db database.DB, p policyfile.Policy) error {
-	kept, err := c.kept(ctx, db, p)
+	kept, entry, err := c.kept(ctx, db, p)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (c *comparison) policy(ctx context.Context, db database.DB, p policyfile.Po
 		c.changes = append(c.changes, *kept)
 		return nil
 	}
-	resolved, err := resolve.Resolve(ctx, db, p, c.fit)
+	resolved, err := entry.Resolve(ctx, db, p, c.fit)
 	var problems policyfile.Problems
 	switch {
 	case errors.As(err, &problems) && kept != nil && kept.Careful():
@@ -137,29 +137,30 @@ func (c *comparison) policy(ctx context.Context, db database.DB, p policyfile.Po
 	return nil
 }
 
-// kept is the change of a policy in force judged by the record alone; nil if the record does not suffice.
-func (c *comparison) kept(ctx context.Context, db database.DB, p policyfile.Policy) (*Change, error) {
+// kept is the change of a policy in force judged by the record alone; nil if the record does not suffice. It also returns the entry if it
+// was read.
+func (c *comparison) kept(ctx context.Context, db database.DB, p policyfile.Policy) (*Change, *resolve.Entry, error) {
 	before := c.inForce[p.Name]
 	if before == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	e, problems, err := resolve.ReadEntry(ctx, db, p)
-	if err != nil || len(problems) > 0 {
-		return nil, err // the problems are reported again, with the table's
+	e, err := resolve.ReadEntry(ctx, db, p)
+	if err != nil || len(e.Problems) > 0 {
+		return nil, e, err // the problems are reported with the table's
 	}
 	next := e.OnRecord(before.Current())
 	if waiting := before.Waiting(); next == nil && waiting != nil {
 		next = e.OnRecord(waiting.Current())
 	}
 	if next == nil {
-		return nil, nil
+		return nil, e, nil
 	}
 	if _, problem, err := resolve.CheckArithmetic(ctx, db, &next.Definition); err != nil || problem != "" {
-		return nil, err
+		return nil, e, err
 	}
 	change := c.change(&p, next)
 	change.careful = true
-	return &change, nil
+	return &change, e, nil
 }
 
 // resolved records the change of a policy whose table is fit.

@@ -23,7 +23,7 @@ func DraftDifference(ctx context.Context, d *database.Draft, file *policyfile.Fi
 
 // SurveyDraft surveys a policy that is not applied.
 func SurveyDraft(ctx context.Context, d *database.Draft, ask survey.Ask, r *resolve.Resolved) (*survey.Survey, error) {
-	survey, err := survey.Draft(ctx, d, ask, r.Version())
+	survey, err := survey.Draft(ctx, d, ask, r.Version(), r.Around)
 	if r.Spec.Moves == policyfile.MovesDetect {
 		survey.Warnings = append(survey.Warnings, movesCost(survey.Table))
 	}
@@ -34,11 +34,15 @@ func SurveyDraft(ctx context.Context, d *database.Draft, ask survey.Ask, r *reso
 // Survey counts what the file's version would delete and, at the same cutoff, what the version in force would: nil if there is none, or if it is
 // the same. It holds no lock on the table when it returns.
 func Survey(ctx context.Context, d *database.Draft, ask survey.Ask, c *Change) (next, former *survey.Survey, err error) {
-	if next, err = survey.Draft(ctx, d, ask, c.Next); err != nil || c.before == nil || c.isVersion == c.before.Version {
+	var around *database.Around
+	if c.Resolved != nil {
+		around = c.Resolved.Around
+	}
+	if next, err = survey.Draft(ctx, d, ask, c.Next, around); err != nil || c.before == nil || c.isVersion == c.before.Version {
 		return next, nil, err
 	}
 	ask.At = next.At
-	former, err = survey.Draft(ctx, d, ask, c.former)
+	former, err = survey.Draft(ctx, d, ask, c.former, nil)
 	return next, former, err
 }
 

@@ -13,6 +13,7 @@ import (
 type foundFunctions struct {
 	named    map[string][]schemas.FoundFunction
 	deleters map[uint32]string // by the owner of the tables
+	judged   map[versionKey]bool
 }
 
 // findFunctions reads them out of the system catalog.
@@ -25,7 +26,7 @@ func findFunctions(ctx context.Context, q database.Querier) (*foundFunctions, er
 	if err != nil {
 		return nil, fmt.Errorf("read the functions of policies: %w", err)
 	}
-	f := &foundFunctions{named: map[string][]schemas.FoundFunction{}, deleters: map[uint32]string{}}
+	f := &foundFunctions{named: map[string][]schemas.FoundFunction{}, deleters: map[uint32]string{}, judged: map[versionKey]bool{}}
 	for _, is := range all {
 		f.named[is.Name] = append(f.named[is.Name], is)
 	}
@@ -46,6 +47,14 @@ func findFunctions(ctx context.Context, q database.Querier) (*foundFunctions, er
 // are reports whether the functions of a version on record exist and are as this program writes them. They are dropped with their owner, and
 // their owner can change them.
 func (f *foundFunctions) are(d *functions.Definition) bool {
+	key := versionKey{d.ID, d.Version}
+	if _, judged := f.judged[key]; !judged {
+		f.judged[key] = f.compare(d)
+	}
+	return f.judged[key]
+}
+
+func (f *foundFunctions) compare(d *functions.Definition) bool {
 	expected, err := functions.Of(d, schemas.Roles{})
 	if err != nil {
 		return true // they cannot be written: see checkArithmetic

@@ -159,17 +159,13 @@ func ReadInterval(ctx context.Context, db DB, text string) (i Interval, problem 
 		return i, fmt.Sprintf("%q has no unit: write for instance %q", text, strings.TrimSpace(text)+" days"), nil
 	}
 	err = Attempt(ctx, db, func(tx pgx.Tx) error {
-		var finite bool
-		if err := tx.QueryRow(ctx, `select isfinite($1::text::interval)`, text).Scan(&finite); err != nil {
+		var v pgtype.Interval // null has no end
+		if err := tx.QueryRow(ctx, `select case when isfinite(i) then i end from (select $1::text::interval) s(i)`, text).Scan(&v); err != nil {
 			return err
 		}
-		if !finite {
+		if !v.Valid {
 			problem = fmt.Sprintf("%q has no end", text)
 			return nil
-		}
-		var v pgtype.Interval
-		if err := tx.QueryRow(ctx, `select $1::text::interval`, text).Scan(&v); err != nil {
-			return err
 		}
 		var refusal error
 		if i, refusal = intervalOf(v); refusal != nil {

@@ -19,6 +19,8 @@ import (
 
 // Entry is a policy of the file as PostgreSQL reads its texts, without any check of its table.
 type Entry struct {
+	Problems policyfile.Problems // texts that PostgreSQL cannot read
+
 	policy policyfile.Policy // latitude in PostgreSQL's spelling
 	table  string            // schema.table, quoted as in SQL; "" if it is no name
 	expire expiry.Kind       // its columns without numbers and types
@@ -26,25 +28,27 @@ type Entry struct {
 	floors []functions.Floor
 }
 
-// ReadEntry reads a policy's texts. Texts that PostgreSQL cannot read are among the problems.
-func ReadEntry(ctx context.Context, db database.DB, p policyfile.Policy) (e *Entry, problems policyfile.Problems, err error) {
+// ReadEntry reads a policy's texts.
+func ReadEntry(ctx context.Context, db database.DB, p policyfile.Policy) (e *Entry, err error) {
 	err = database.Pinned(ctx, db, func(tx pgx.Tx) error {
-		e, problems, err = readEntryIn(ctx, tx, &p)
+		e, err = readEntryIn(ctx, tx, &p)
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read policy %s: %w", p.Name, err)
+		return nil, fmt.Errorf("read policy %s: %w", p.Name, err)
 	}
-	return e, problems, nil
+	return e, nil
 }
 
-func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (e *Entry, wrong policyfile.Problems, err error) {
-	e = &Entry{policy: *p}
-	complain := func(key, problem string) { wrong = append(wrong, policyfile.Problem{Key: key, Text: problem}) }
+func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (*Entry, error) {
+	e := &Entry{policy: *p}
+	complain := func(key, problem string) {
+		e.Problems = append(e.Problems, policyfile.Problem{Key: key, Text: problem})
+	}
 	every, latitude := expiry.Interval{Microseconds: leastEvery}, expiry.Interval{}
 	kind, problems, err := expiry.Read(ctx, tx, p.Expire)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	e.expire = kind
 	for _, problem := range problems {
@@ -62,7 +66,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (e *Entry
 		}
 		i, problem, err := expiry.ReadInterval(ctx, tx, duration.text)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if problem != "" {
 			complain(duration.key, problem)
@@ -79,7 +83,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (e *Entry
 	}
 	floors, unreadable, err := readFloors(ctx, tx, p.Floors)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	e.floors = floors
 	for _, problem := range unreadable {
@@ -88,7 +92,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (e *Entry
 	if p.Latitude != "" {
 		e.policy.Latitude = latitude.String()
 	}
-	return e, wrong, e.readTable(ctx, tx)
+	return e, e.readTable(ctx, tx)
 }
 
 // leastEvery is the shortest interval between runs, in microseconds: an executor does not look more often.

@@ -24,6 +24,7 @@ type Resolved struct {
 	Index      string              // the index that serves, "" if not every leaf has one
 	Build      []index.Step        // how apply first makes it, if the policy says index: create
 	Warnings   []string
+	Around     *database.Around // what a survey need not read again; nil where it reads more than this found
 
 	Spec record.Spec
 }
@@ -39,6 +40,7 @@ type resolution struct {
 	p  *policyfile.Policy
 	r  *Resolved
 
+	entry    *Entry // nil: not read
 	fit      Fit
 	problems policyfile.Problems
 	warnings []string

@@ -19,8 +19,13 @@ import (
 // Resolve compares a policy with the database. It changes nothing. Its error is policyfile.Problems, every one with the fix, or a
 // failed query.
 func Resolve(ctx context.Context, db database.DB, p policyfile.Policy, fit Fit) (*Resolved, error) {
+	return (*Entry)(nil).Resolve(ctx, db, p, fit)
+}
+
+// Resolve is Resolve of a policy whose texts were read into e; nil if they were not.
+func (e *Entry) Resolve(ctx context.Context, db database.DB, p policyfile.Policy, fit Fit) (*Resolved, error) {
 	r := &Resolved{Policy: p}
-	s := &resolution{p: &p, r: r, fit: fit}
+	s := &resolution{p: &p, r: r, entry: e, fit: fit}
 	err := database.Pinned(ctx, db, func(tx pgx.Tx) error {
 		s.tx = tx
 		return s.resolve(ctx)
@@ -55,11 +60,14 @@ func (s *resolution) resolve(ctx context.Context) error {
 		return err
 	}
 	r.Definition = functions.Definition{Name: p.Name, Batch: p.Batch, SearchPath: p.Triggers.SearchPath, Action: p.Action.Kind}
-	e, problems, err := readEntryIn(ctx, s.tx, p)
-	if err != nil {
-		return err
+	e := s.entry
+	if e == nil {
+		var err error
+		if e, err = readEntryIn(ctx, s.tx, p); err != nil {
+			return err
+		}
 	}
-	s.problems = append(s.problems, problems...)
+	s.problems = append(s.problems, e.Problems...)
 	r.Definition.Expire, r.Schedule, r.Policy.Latitude = e.expire, e.when, e.policy.Latitude
 	if p.Table == "" { // as above
 		return nil
@@ -128,6 +136,7 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	}
 	blocking, err := database.FindBlocking(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
 	r.Warnings = append(append(r.Warnings, children...), blocking...)
+	r.Around = &database.Around{Cascades: r.Cascades, Warnings: slices.Concat(pace, children, blocking)}
 	for _, j := range r.Definition.Joined() {
 		if !slices.ContainsFunc(r.Cascades, func(c database.Relation) bool { return c.OID == j.OID }) {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("rows of %s stay when their rows of %s go: a foreign key from it with on delete cascade takes them along",

@@ -199,8 +199,9 @@ type surveyor struct {
 	window     *schedule.Window
 	owner      string // of the catalog, where the survey is a draft's
 	table      uint32
-	trusts     bool // code that would run was found by apply, and is trusted
-	refused    bool // counting needs a right that it has not
+	around     *database.Around // nil: not read
+	trusts     bool             // code that would run was found by apply, and is trusted
+	refused    bool             // counting needs a right that it has not
 	zones      []*time.Location
 	survey     Survey
 	accepted   int64   // rows that a person let go: the next run is not judged
@@ -301,28 +302,37 @@ func (s *surveyor) warn(ctx context.Context, q database.Querier, leaves []databa
 	if err := s.localZones(ctx, q); err != nil {
 		return err
 	}
+	around := s.around
+	if around == nil {
+		var err error
+		if around, err = s.lookAround(ctx, q, leaves); err != nil {
+			return err
+		}
+	}
+	err := s.warnOfDraft(ctx, q, slices.Concat(leaves, around.Cascades))
+	s.survey.Warnings = append(s.survey.Warnings, around.Warnings...)
+	return err
+}
+
+func (s *surveyor) lookAround(ctx context.Context, q database.Querier, leaves []database.Relation) (*database.Around, error) {
 	oids := []uint32{s.table}
 	for _, l := range leaves {
 		oids = append(oids, l.OID)
 	}
 	cascades, err := database.CascadeLeaves(ctx, q, oids)
 	if err != nil {
-		return err
-	}
-	if err := s.warnOfDraft(ctx, q, slices.Concat(leaves, cascades)); err != nil {
-		return err
+		return nil, err
 	}
 	pace, err := database.WarnOfPace(ctx, q, s.limits.Pace == policyfile.PaceUnlimited, s.definition.Table, leaves, s.definition.Soft != nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	unindexed, err := index.Unindexed(ctx, q, s.table, leaves, cascades)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	blocking, err := database.FindBlocking(ctx, q, s.table, leaves, cascades)
-	s.survey.Warnings = slices.Concat(s.survey.Warnings, pace, unindexed, blocking)
-	return err
+	return &database.Around{Cascades: cascades, Warnings: slices.Concat(pace, unindexed, blocking)}, err
 }
 
 // measure takes the speed from the ledger: rows by the time that batches took, without the pauses between them.
