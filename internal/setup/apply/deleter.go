@@ -3,30 +3,40 @@ package apply
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/setup/access"
 	"lapse/internal/setup/site"
+	"lapse/planner/database"
 	"lapse/planner/resolve"
 	"lapse/schemas"
 )
 
-// checkDeleter checks whether the deleter of the table's owner lacks something, and whether to try the grants: missing rights are known
+// checkDeleters checks whether the deleters of the tables' owners lack something, and whether to try the grants: missing rights are known
 // before anything is written.
-func (a *Applier) checkDeleter(ctx context.Context, c *Change) (tries bool, err error) {
+func (a *Applier) checkDeleters(ctx context.Context, checks []checked) error {
 	if a.Conn == nil {
-		return false, nil
+		return nil
 	}
-	var ready bool
-	err = pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
-		d, err := access.InspectDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
-		c.Grant, c.Grants, ready = d.Lacks, d.Grants, !d.Lacks && d.MayGive
-		return err
+	checking := a.far("checking")
+	return database.Pinned(ctx, a.Conn, func(tx pgx.Tx) error {
+		for i := range checks {
+			checking(i+1, len(checks))
+			c := &checks[i]
+			if c.Change == nil {
+				continue
+			}
+			d, err := access.InspectDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
+			if err != nil {
+				return err
+			}
+			c.Grant, c.Grants = d.Lacks, d.Grants
+			c.tries = (d.Lacks || !d.MayGive) && c.Writes()
+		}
+		return nil
 	})
-	return err == nil && !ready && c.Writes(), err
 }
 
 // tryDeleters grants deleters their rights and rolls that back, for one owner's tables in one transaction: rights that tables share are
@@ -68,21 +78,21 @@ const triesAtMost = 500 * time.Millisecond
 // tryTogether returns how many passed. If none did, err is the first one's, before which nothing was granted, so that it names everything
 // that is missing.
 func (a *Applier) tryTogether(ctx context.Context, all []*checked) (passed int, err error) {
-	tx, err := a.Conn.Begin(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("try the rights of %s: %w", a.Roles.Deleter(all[0].Resolved.Definition.TableOwner), err)
-	}
-	began := time.Now()
-	err = site.SetLockTimeout(ctx, tx, site.LockTimeout)
-	for err == nil && passed < len(all) && (passed == 0 || time.Since(began) < triesAtMost) {
-		if err = access.EnsureDeleter(ctx, tx, tableOf(all[passed].Resolved), a.Roles); err == nil {
-			passed++
+	err = database.Pinned(ctx, a.Conn, func(tx pgx.Tx) error {
+		if err := site.SetLockTimeout(ctx, tx, site.LockTimeout); err != nil {
+			return err
 		}
-	}
+		for began := time.Now(); passed < len(all) && (passed == 0 || time.Since(began) < triesAtMost); passed++ {
+			if err := access.EnsureDeleter(ctx, tx, tableOf(all[passed].Resolved), a.Roles); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
 		err = nil
 	}
-	return passed, errors.Join(err, tx.Rollback(ctx))
+	return passed, err
 }
 
 // tableOf is a policy's table, for its deleter.

@@ -184,18 +184,14 @@ func (a *Applier) check(ctx context.Context, db replication.Querier, changes Cha
 	if err := a.checkPublished(ctx, db, members, updates, checks); err != nil {
 		return nil, err
 	}
-	checking := a.far("checking")
+	if err := a.checkDeleters(ctx, checks); err != nil {
+		return nil, err
+	}
 	for i := range checks {
-		checking(i+1, len(checks))
-		found, c := &checks[i], checks[i].Change
-		if c == nil {
-			continue
-		}
-		if found.tries, err = a.checkDeleter(ctx, c); err != nil {
-			return nil, err
-		}
-		if found.index, err = a.checkIndex(ctx, c); err != nil {
-			return nil, err
+		if c := &checks[i]; c.Change != nil {
+			if c.index, err = a.checkIndex(ctx, c.Change); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := a.tryDeleters(ctx, checks); err != nil {
