@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/planner/expiry"
-	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -71,6 +71,11 @@ var (
 	drafted  = []string{"reach", "leaves", "intruders", "code", "pin", "cascade_statement", "part_of"}
 	counting = []string{"intruders", "pin", "cascade_statement"}
 )
+
+// inspectSQL makes the function with which those that count check their table.
+//
+//go:embed inspect.sql
+var inspectSQL string
 
 // sharedAtMost is how long reads, or counts, share a session. Its transaction has written (it made functions), and while it is open VACUUM can remove
 // nothing that is deleted, in the whole database.
@@ -191,7 +196,7 @@ func (d *Draft) share(ctx context.Context, s *shared, made *copies, wanted []str
 func (d *Draft) open(ctx context.Context, made *copies, wanted []string) (*DraftTx, error) {
 	made.once.Do(func() {
 		made.script, made.names, made.err = schemas.DraftSQL(d.Roles, wanted...)
-		made.script += functions.Inspect
+		made.script += inspectSQL
 	})
 	if made.err != nil {
 		return nil, made.err

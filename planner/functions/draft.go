@@ -1,7 +1,6 @@
 package functions
 
 import (
-	_ "embed"
 	"fmt"
 	"strings"
 
@@ -11,12 +10,7 @@ import (
 // DraftSurvey is the name of the survey function of a draft.
 const DraftSurvey = "pg_temp.survey"
 
-// Inspect is the script that makes the function with which a draft's functions check their table.
-//
-//go:embed inspect.sql
-var Inspect string
-
-// DraftSurvey returns the script that makes the survey function of a draft on table. It calls Inspect's function.
+// DraftSurvey returns the script that makes the survey function of a draft on table. It checks the table by planner/database/inspect.sql.
 func (d *Definition) DraftSurvey(table uint32, trusts bool) (string, error) {
 	if err := d.checkNames(); err != nil {
 		return "", err
@@ -32,7 +26,7 @@ func (d *Definition) DraftSurvey(table uint32, trusts bool) (string, error) {
 }
 
 // DraftMatch returns the script that makes the function name, which compares a table's rows with the condition of a hold, or with its
-// keys. It calls Inspect's function.
+// keys. It checks the table likewise.
 func DraftMatch(name, table string, oid uint32, where string, keys bool) (string, error) {
 	return fill("match.sql.tmpl", map[string]any{
 		"Name": name, "Table": table, "Root": oid, "Literal": schemas.Literal(table), "Keys": keys, "Where": where,
