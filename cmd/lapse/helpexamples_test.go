@@ -262,10 +262,7 @@ func (s *story) run(of *cobra.Command, line string) {
 		}
 	}
 	given := exampleURL.ReplaceAllStringFunc(strings.ReplaceAll(s.stands.Replace(line), examplePublic, s.public), func(url string) string { return s.db.As(exampleURL.FindStringSubmatch(url)[1]) })
-	code, out := s.shell(given, runsOn(path, line))
-	if code == exitInvalid && strings.Contains(out, "there is no terminal to ask on") {
-		code, out = s.shell(given+" --yes", false)
-	}
+	code, out := s.types(given, runsOn(path, line))
 	if !strings.Contains(line, " --watch") {
 		end = exampleEnds[path]
 	}
@@ -273,6 +270,19 @@ func (s *story) run(of *cobra.Command, line string) {
 		s.t.Errorf("an example of %s ends with %d, and not with %d:\n$ %s\n%s", path, code, end, line, last([]byte(out), 2000))
 	}
 }
+
+// types runs a line as a person does, who says yes where a command asks.
+func (s *story) types(line string, runsOn bool) (code int, out string) {
+	s.t.Helper()
+	code, out = s.shell(line, runsOn)
+	if code == exitInvalid && strings.Contains(out, "there is no terminal to ask on") {
+		code, out = s.shell(line+" --yes", false)
+	}
+	return code, out
+}
+
+// shellPatience is for a machine that is busy with other things. A command that hangs is a failure anyhow.
+const shellPatience = 5 * time.Minute
 
 // shell runs a line as a person's shell would. One that runs on is stopped as soon as it has written something.
 func (s *story) shell(line string, runsOn bool) (code int, out string) {
@@ -286,7 +296,7 @@ func (s *story) shell(line string, runsOn bool) (code int, out string) {
 	ended := make(chan struct{})
 	go func() { _ = sh.Wait(); close(ended) }()
 	if runsOn {
-		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(s.t.Context(), shellPatience)
 		defer cancel()
 		if err := eventually(ctx, func() (bool, error) { return written.len() > 0, nil }); err != nil {
 			s.t.Errorf("$ %s\nwrites nothing: %v", line, err)
@@ -295,7 +305,7 @@ func (s *story) shell(line string, runsOn bool) (code int, out string) {
 	}
 	select {
 	case <-ended:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(shellPatience):
 		_ = sh.Process.Signal(syscall.SIGQUIT)
 		<-ended
 		s.t.Errorf("$ %s\ndoes not end", line)
