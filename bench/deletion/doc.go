@@ -23,7 +23,7 @@
 //
 //	looks  what a look costs that finds nothing: on a small table, on a large one, and on 1,000 partitions by the due column
 //	idle   what an executor costs that has nothing to do: CPU seconds of server and process for a minute with one policy, with
-//	       two hundred and five hundred, and with one on 5,000 partitions, each checked every second
+//	       two hundred and five hundred, and with one on 5,000 partitions, each checked every second; before that plan -f, apply and plan of these
 //	big    plan and run on a table of 2 M and one of 20 M rows: how long until the first rows are gone, and lapse's memory
 //
 //	main.go     what is measured, in which order
@@ -31,6 +31,7 @@
 //	way.go      the ways to delete
 //	looks.go    looks that find nothing
 //	idle.go     an executor with nothing to do
+//	planning.go plans and apply of the same policies
 //	big.go      a large table's plan and first run
 //	lapse.go    what is asked of the lapse binary
 //	server.go   the server, its copies of a database, its CPU time

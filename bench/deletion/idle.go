@@ -22,6 +22,8 @@ type idling struct {
 	LapseCPU     float64 `json:"lapse_cpu_seconds_per_minute"`
 	Transactions float64 `json:"transactions_per_second"`
 	WAL          float64 `json:"wal_bytes_per_second"`
+
+	Planning []planning `json:"planning"`
 }
 
 // idle measures one policy, and many, that are asked each second and find nothing, and one on many partitions.
@@ -31,14 +33,15 @@ func (p *plan) idle(ctx context.Context, s *server, r *report) error {
 		if err := s.Copy(ctx, "template1", installed); err != nil {
 			return err
 		}
-		if err := p.idlePolicies(ctx, s, of); err != nil {
+		planning, err := p.idlePolicies(ctx, s, of)
+		if err != nil {
 			return err
 		}
 		i, err := p.idlesFor(ctx, s)
 		if err != nil {
 			return fmt.Errorf("%d policies with nothing due: %w", of.Policies, err)
 		}
-		i.Policies, i.Partitions = of.Policies, of.Partitions
+		i.Policies, i.Partitions, i.Planning = of.Policies, of.Partitions, planning
 		r.Idle = append(r.Idle, i)
 		if err := s.dropAll(ctx); err != nil {
 			return err
@@ -47,8 +50,8 @@ func (p *plan) idle(ctx context.Context, s *server, r *report) error {
 	return nil
 }
 
-// idlePolicies makes tables and an armed policy for each. Half of the partitions are of days that are gone, and empty.
-func (p *plan) idlePolicies(ctx context.Context, s *server, of idling) error {
+// idlePolicies makes tables and an armed policy for each, and says what that took. Half of the partitions are of days that are gone, and empty.
+func (p *plan) idlePolicies(ctx context.Context, s *server, of idling) ([]planning, error) {
 	file := strings.Builder{}
 	file.WriteString("policies:\n")
 	for n := range of.Policies {
@@ -75,9 +78,9 @@ func (p *plan) idlePolicies(ctx context.Context, s *server, of idling) error {
 	}
 	statements := append([]string{"create schema shop", "create role app", "alter schema shop owner to app", "set role app"}, tables...)
 	if err := s.Execute(ctx, installed, append(statements, "reset role", "vacuum analyze")...); err != nil {
-		return err
+		return nil, err
 	}
-	return p.install(ctx, s, file.String())
+	return p.planned(ctx, s, file.String())
 }
 
 // idlesFor runs an executor and measures it once it is warm.

@@ -85,7 +85,7 @@ func (r *report) Print(out io.Writer) error {
 	for _, part := range []struct {
 		lines int
 		print func(io.Writer) error
-	}{{len(r.Looks), r.printLooks}, {len(r.Idle), r.printIdle}, {len(r.Big), r.printBig}, {len(r.Figures), r.printRatios}, {len(r.Figures), r.printFigures}} {
+	}{{len(r.Looks), r.printLooks}, {len(r.Idle), r.printIdle}, {len(r.Idle), r.printPlanning}, {len(r.Big), r.printBig}, {len(r.Figures), r.printRatios}, {len(r.Figures), r.printFigures}} {
 		if part.lines == 0 {
 			continue
 		}
