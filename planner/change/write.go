@@ -273,9 +273,12 @@ func (w *writer) dropFunctions(ctx context.Context) error {
 	var drop string
 	err := w.tx.QueryRow(ctx, `
 		select coalesce(string_agg(format('drop function lapse.%I(%s);', f.proname, pg_get_function_identity_arguments(f.oid)), e'\n'), '')
-		  from pg_proc f
-		 where f.pronamespace = 'lapse'::regnamespace
-		   and f.proname ~ ('^(delete|find|survey|due|drop)_' || $1::int || '_[0-9]+$')
+		  from unnest('{delete,find,survey,due,drop}'::text[]) k(kind)
+		 cross join lateral (
+		   select f.oid, f.proname from pg_proc f -- by its index: there are as many functions as policies
+		    where f.proname between (k.kind || '_' || $1::int || '_')::name and (k.kind || '_' || $1::int || '_a')::name and f.pronamespace = 'lapse'::regnamespace
+		   offset 0) f
+		 where f.proname ~ ('^' || k.kind || '_' || $1::int || '_[0-9]+$')
 		   and substring(f.proname from '[0-9]+$') <> all ($2::int[]::text[])`, w.id, keep).Scan(&drop)
 	if err == nil && drop != "" {
 		err = execute(ctx, w.tx, drop)
