@@ -74,37 +74,47 @@ begin
       'labels', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
                   cross join lateral (select e.xmin, e.ctid from pg_enum e where e.enumtypid = v.oid offset 0) r));
   end if;
+  -- One list: PostgreSQL prepares each subquery with an aggregate of its own, which costs more than its rows.
   return sha256(convert_to(concat(
     (select i.audit_required from lapse.installation i),
-    'relations', (select string_agg(concat(r.xmin, r.ctid, n.xmin, n.ctid), '') from unnest(relations) v(oid)
-                   cross join lateral (select c.xmin, c.ctid, c.relnamespace from pg_class c where c.oid = v.oid offset 0) r
-                   cross join lateral (select s.xmin, s.ctid from pg_namespace s where s.oid = r.relnamespace offset 0) n),
-    'columns', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
-                 cross join lateral (select a.xmin, a.ctid from pg_attribute a where a.attrelid = v.oid and a.attnum > 0 offset 0) r),
-    'triggers', (select string_agg(concat(r.xmin, r.ctid, c.xmin, c.ctid), '') from unnest(relations) v(oid)
-                  cross join lateral (select t.xmin, t.ctid, t.tgconstraint from pg_trigger t where t.tgrelid = v.oid offset 0) r
-                   left join lateral (select c.xmin, c.ctid from pg_constraint c where c.oid = r.tgconstraint offset 0) c on true),
-    'rules', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
-               cross join lateral (select w.xmin, w.ctid from pg_rewrite w where w.ev_class = v.oid offset 0) r),
-    'indexes', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
-                 cross join lateral (select i.xmin, i.ctid from pg_index i where i.indrelid = v.oid offset 0) r),
-    -- A table that refers to a partitioned one has a constraint for each partition; none of them is a check.
-    'constraints', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
-                     cross join lateral (select from pg_class t where t.oid = v.oid and (t.relchecks > 0 or t.relkind = 'p') offset 0) t
-                     cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.conrelid = v.oid offset 0) r),
-    'defaults', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
-                  cross join lateral (select d.xmin, d.ctid from pg_attrdef d where d.adrelid = v.oid offset 0) r),
-    'statistics', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
-                    cross join lateral (select s.xmin, s.ctid from pg_statistic_ext s where s.stxrelid = v.oid offset 0) r),
-    'above', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
-               cross join lateral (select i.xmin, i.ctid from pg_inherits i where i.inhrelid = v.oid offset 0) r),
-    'published', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
-                   cross join lateral (select m.xmin, m.ctid from pg_publication_rel m where m.prrelid = v.oid offset 0) r),
-    'publications', (select string_agg(concat(r.xmin, r.ctid), '') from unnest('{lapse_changes,lapse_deletes}'::name[]) v(name)
-                      cross join lateral (select p.xmin, p.ctid from pg_publication p where p.pubname = v.name offset 0) r),
-    -- Those that others than PostgreSQL made, of whatever types: there is no index by the target, and few of them.
-    'casts', (select string_agg(concat(c.xmin, c.ctid), '') from pg_cast c where c.oid >= 16384),
-    'collations', (select string_agg(concat(c.xmin, c.ctid), '') from pg_collation c where c.oid >= 16384),
+    (select string_agg(concat(r.kind, r.xmin, r.ctid), '')
+       from (select 'relation' as kind, c.xmin, c.ctid from pg_class c where c.oid = any (relations)
+             union all
+             select 'schema', n.xmin, n.ctid
+               from (select c.relnamespace from pg_class c where c.oid = any (relations) offset 0) c
+              cross join lateral (select n.xmin, n.ctid from pg_namespace n where n.oid = c.relnamespace offset 0) n
+             union all
+             select 'column', a.xmin, a.ctid from pg_attribute a where a.attrelid = any (relations) and a.attnum > 0
+             union all
+             select 'trigger', t.xmin, t.ctid from pg_trigger t where t.tgrelid = any (relations)
+             union all
+             select 'its constraint', c.xmin, c.ctid
+               from (select t.tgconstraint from pg_trigger t where t.tgrelid = any (relations) and t.tgconstraint <> 0 offset 0) t
+              cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.oid = t.tgconstraint offset 0) c
+             union all
+             select 'rule', w.xmin, w.ctid from pg_rewrite w where w.ev_class = any (relations)
+             union all
+             select 'index', i.xmin, i.ctid from pg_index i where i.indrelid = any (relations)
+             union all
+             -- A table that refers to a partitioned one has a constraint for each partition; none of them is a check.
+             select 'constraint', c.xmin, c.ctid
+               from (select c.oid from pg_class c where c.oid = any (relations) and (c.relchecks > 0 or c.relkind = 'p') offset 0) r
+              cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.conrelid = r.oid offset 0) c
+             union all
+             select 'default', d.xmin, d.ctid from pg_attrdef d where d.adrelid = any (relations)
+             union all
+             select 'statistics', s.xmin, s.ctid from pg_statistic_ext s where s.stxrelid = any (relations)
+             union all
+             select 'above', i.xmin, i.ctid from pg_inherits i where i.inhrelid = any (relations)
+             union all
+             select 'published', m.xmin, m.ctid from pg_publication_rel m where m.prrelid = any (relations)
+             union all
+             select 'publication', p.xmin, p.ctid from pg_publication p where p.pubname in ('lapse_changes', 'lapse_deletes')
+             union all
+             -- Those that others than PostgreSQL made, of whatever types: there is no index by the target, and few of them.
+             select 'cast', c.xmin, c.ctid from pg_cast c where c.oid >= 16384
+             union all
+             select 'collation', c.xmin, c.ctid from pg_collation c where c.oid >= 16384) r),
     'code', code
   ), 'UTF8'));
 end
