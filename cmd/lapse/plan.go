@@ -233,14 +233,14 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 }
 
 // mayNotApply is the warning of a policy that this login lacks rights to apply.
-const mayNotApply = "this login may not apply it: `lapse apply` as a superuser gives it what it lacks, and so does the script of `lapse apply --grants`"
+const mayNotApply = "this login may not apply it: a superuser may with `lapse apply`, or run what `lapse apply --grants` prints"
 
 // lacking makes one warning of what only this login lacks, such as right after init: the file has no mistake there, and apply says each right.
 func lacking(plans []plan, mistakes yamldoc.Errors) yamldoc.Errors {
 	return slices.DeleteFunc(mistakes, func(m *yamldoc.Error) bool {
 		var grant *access.GrantError
 		at := slices.IndexFunc(plans, func(p plan) bool { return string(p.Policy) == m.Policy })
-		if at < 0 || !errors.As(m, &grant) || grant.Apart {
+		if at < 0 || !errors.As(m, &grant) || !grant.Login {
 			return false
 		}
 		if s := plans[at].Survey; !slices.Contains(s.Warnings, mayNotApply) {

@@ -220,7 +220,7 @@ func (e *equipping) grants(ctx context.Context, d *deleter) error {
 			for i, m := range missing {
 				all[i] = m.sql
 			}
-			return &GrantError{SQL: strings.Join(all, "; "), Why: s.why, Cause: refused}
+			return &GrantError{SQL: strings.Join(all, "; "), Why: s.why, Cause: refused, Login: true}
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ type GrantError struct {
 	SQL   string
 	Why   string
 	Cause error // what PostgreSQL said when this session tried, or nil
+	Login bool  // it is what this login lacks: a superuser's `lapse apply` meets no such error
 	Apart bool  // no session of Lapse runs it, not even a superuser's, and the script of --grants does not contain it
 }
 

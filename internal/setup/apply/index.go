@@ -115,7 +115,7 @@ func stranger(owner, login, table string, cause error) error {
 	return &access.GrantError{
 		SQL:   fmt.Sprintf("grant %s to %s", schemas.Identifier(owner), schemas.Identifier(login)),
 		Why:   fmt.Sprintf("%s may not make an index of %s, which belongs to %s", login, table, owner),
-		Cause: cause,
+		Cause: cause, Login: true,
 	}
 }
 

@@ -96,17 +96,17 @@ func (a *Applier) checkOwners(ctx context.Context, joining map[uint32][]*checked
 	var super, owns bool
 	_, err := pgx.ForEachRow(rows, []any{&oid, &table, &owner, &super, &login, &schema, &owns}, func() error {
 		problem := &access.GrantError{
-			Why: fmt.Sprintf("table %s belongs to %s, and only its owner may publish it", table, owner), SQL: fmt.Sprintf("grant %s to %s", owner, login),
+			Why: fmt.Sprintf("table %s belongs to %s, and only its owner may publish it", table, owner), SQL: fmt.Sprintf("grant %s to %s", owner, login), Login: true,
 		}
 		switch {
 		case owns:
 			problem = &access.GrantError{
-				Why: fmt.Sprintf("%s may not use schema %s, and so may not publish table %s", login, schema, table), SQL: fmt.Sprintf("grant usage on schema %s to %s", schema, login),
+				Why: fmt.Sprintf("%s may not use schema %s, and so may not publish table %s", login, schema, table), SQL: fmt.Sprintf("grant usage on schema %s to %s", schema, login), Login: true,
 			}
 		case super:
 			problem = &access.GrantError{
 				Why: fmt.Sprintf("table %s belongs to %s, a superuser, and only its owner may publish it", table, owner),
-				SQL: fmt.Sprintf("alter table %s owner to ROLE, or `lapse apply` of this file", table), Apart: true,
+				SQL: fmt.Sprintf("alter table %s owner to ROLE, or `lapse apply` of this file", table), Login: true, Apart: true,
 			}
 		}
 		for _, c := range joining[oid] {
