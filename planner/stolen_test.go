@@ -121,7 +121,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`select lapse.examine(1, 1, 1)`,
 			`select lapse.keep(1, 1, 1)`,
 			`select lapse.surroundings('{1}', false)`,
-			`select lapse.tally_of(null)`, `select lapse.removed(1)`, `select lapse.sets(1, 1)`, `select lapse.set_key(1, 1, 1)`,
+			`select lapse.tally_of(null)`, `select lapse.sets(1, 1)`, `select lapse.set_key(1, 1, 1)`,
 			`select lapse.signature('{1}', '{}', '{}', '{}', '{}')`,
 			`select * from lapse.tree`,
 			`insert into lapse.tree (policy_id, version, ordered_by, signature, parents, leaves, floors, ceilings) values (1, 1, 'last_seen', '', '{}', '{}', '{}', '{}')`,

@@ -92,7 +92,7 @@ var batchFunctions = []string{
 	"lapse.hold_fault", "lapse.holds_on", "lapse.changed_columns", "lapse.changed_part", "lapse.made", "lapse.meaning", "lapse.overwrites", "lapse.parts", "lapse.same_columns",
 	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.half_latitude", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.check_leaf", "lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
 	"lapse.reach", "lapse.record", "lapse.resist", "lapse.quarantined", "lapse.quarantined_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen", "lapse.worth_a_mark",
-	"lapse.tally_of", "lapse.removed", "lapse.set_key", "lapse.sets", "lapse.strayed", "lapse.unpromised",
+	"lapse.tally_of", "lapse.set_key", "lapse.sets", "lapse.strayed", "lapse.unpromised",
 	"lapse.answers", "lapse.deleter_of", "lapse.kept_by", "lapse.lock_along", "lapse.lock_rows", "lapse.locker", "lapse.readable", "lapse.quarantine_kept", "lapse.to_lock", "lapse.ways",
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
 }

@@ -401,18 +401,7 @@ end
 $lapse$;
 comment on function lapse.record is 'Writes the ledger row of a batch before it deletes.';
 
--- removed counts the rows that this transaction deleted from a relation. Rolled-back subtransactions count too.
-create function lapse.removed(relation oid) returns bigint
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-as $lapse$
-begin
-  return coalesce(pg_stat_get_xact_tuples_deleted(removed.relation), 0);
-end
-$lapse$;
-comment on function lapse.removed is 'How many rows were deleted from a relation in this transaction so far.';
-
--- tally_of reads the tally of a batch.
+-- tally_of reads the tally of a batch. Rows that a rolled-back subtransaction deleted count too.
 create function lapse.tally_of(claim lapse.claim) returns lapse.tally
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -429,7 +418,7 @@ begin
               select r.relation from lapse.enforced_holds() e join lapse.hold_relation r on r.hold = e.hold) r(relation)
        where r.relation <> all (t.relations));
   end if;
-  t.deleted := array(select lapse.removed(r.oid) from unnest(t.relations) with ordinality r(oid, n) order by r.n);
+  t.deleted := array(select coalesce(pg_stat_get_xact_tuples_deleted(r.oid), 0) from unnest(t.relations) with ordinality r(oid, n) order by r.n);
   t.updated := coalesce(pg_stat_get_xact_tuples_updated(claim.target), 0);
   return t;
 end
@@ -476,12 +465,12 @@ begin
            coalesce(sum(n.went) filter (where n.oid <> claim.target), 0),
            coalesce(jsonb_object_agg(n.oid::text, n.went) filter (where n.went > 0), '{}')
       into went, along, counts
-      from (select b.oid, case when not shard.soft then lapse.removed(b.oid) - b.deleted
+      from (select b.oid, case when not shard.soft then coalesce(pg_stat_get_xact_tuples_deleted(b.oid), 0) - b.deleted
                                when b.oid = claim.target then coalesce(pg_stat_get_xact_tuples_updated(b.oid), 0) - (leave.before).updated
                                else 0 end as went
               from unnest((leave.before).relations, (leave.before).deleted) b(oid, deleted)
              where b.oid = any (claim.target || claim.cascades)) n;
-    if shard.soft and lapse.removed(claim.target) is distinct from (leave.before).deleted[1] then
+    if shard.soft and coalesce(pg_stat_get_xact_tuples_deleted(claim.target), 0) is distinct from (leave.before).deleted[1] then
       raise exception 'rows were deleted from relation % where a column is set', claim.target using errcode = 'LP008';
     end if;
     strayed := lapse.strayed(claim, leave.before, leave.locked);

@@ -226,7 +226,7 @@ begin
     select r.oid
       from unnest(strayed.before.relations, strayed.before.deleted) r(oid, deleted)
       left join (select l.oid, count(*) as n from unnest(strayed.locked) l(oid) group by l.oid) l on l.oid = r.oid
-     where r.oid <> claim.target and lapse.removed(r.oid) - r.deleted > coalesce(l.n, 0));
+     where r.oid <> claim.target and coalesce(pg_stat_get_xact_tuples_deleted(r.oid), 0) - r.deleted > coalesce(l.n, 0));
   if more = '{}' then
     return null;
   end if;
