@@ -237,6 +237,8 @@ func (b *Bounds) End() error {
 		return noPeriod("the log began at %s, after the period: nothing is known of it", At(b.began))
 	case q.From.Before(b.began):
 		return noPeriod("the log began at %s, and the period begins at %s: nobody read what happened in between. Ask from %s on, or --from begin", At(b.began), At(q.From), At(b.began))
+	case b.newest.IsZero():
+		return noPeriod("the log has no heartbeat of an auditor yet: the first one comes within a minute")
 	case b.newest.Before(q.To):
 		return noPeriod("the period ends at %s, and the log has come to %s: it is not over. Ask up to that time", At(q.To), At(b.newest))
 	case b.after < 0 || b.closing == nil:

@@ -207,6 +207,13 @@ func TestAPeriodThatTheLogCannotAnswerForIsRefused(t *testing.T) {
 	if _, err := l.report(minute(10), minute(60)); err == nil || !strings.Contains(err.Error(), "no checkpoint signs the log to the end of the period") {
 		t.Errorf("without a checkpoint it says %v", err)
 	}
+	quick := newLog(t)
+	quick.records = quick.records[:len(quick.records)-1] // the heartbeat
+	quick.policy(minute(0), 1, "a", 16401, dueTerms)
+	quick.signed = []int64{int64(len(quick.records))}
+	if _, err := quick.report(minute(1), minute(2)); err == nil || !strings.Contains(err.Error(), "no heartbeat of an auditor yet") {
+		t.Errorf("without a heartbeat it says %v", err)
+	}
 }
 
 // What the first heartbeat after the period finds may be of its end.
