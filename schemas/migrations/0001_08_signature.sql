@@ -10,7 +10,6 @@
 -- An entry is a fact, not a permission: with these row versions, the checks found nothing. Only lapse.check_leaf and lapse.acquaint write it,
 -- and they make the checks themselves, in the signature's snapshot. Writers do not wait for each other: a leaf may have several entries,
 -- and the newest counts.
--- one: there may be several of one leaf, and the newest counts.
 
 create table lapse.examined (
   id        bigint generated always as identity primary key,
