@@ -87,7 +87,7 @@ func (v *verifier) report(ctx context.Context, name string, file []byte) error {
 	case !r.Report.FromLog && !r.Report.Signed:
 		err = invalid(errors.New("the report agrees with itself only: compare it with the log (--dir, or where the topics are), or name the log's key with --public-key"))
 	case !r.Report.SameByte && !r.Report.Signed:
-		err = invalid(fmt.Errorf("what it shows of its JSON is right; that it shows everything, its words and its looks nobody has compared, since lapse %s wrote it: use that one, or write the report again", r.Report.Build))
+		err = invalid(fmt.Errorf("each value in it is its JSON's; nobody has compared its words, and whether it shows each value, since lapse %s wrote it: use that one, or write the report again", r.Report.Build))
 	default:
 		r.Verifies = true
 	}

@@ -169,7 +169,7 @@ func TestAReportVerifiesAndFailsAfterOneEditedDigit(t *testing.T) {
 	}
 	other = bytes.ReplaceAll(other, []byte("What is not known"), []byte("What is known"))
 	name = p.elsewhere.write("other.html", string(other))
-	says(t, p.elsewhere.exits(exitInvalid, append([]string{"verify", name}, log...)...), "its words and its looks nobody has compared")
+	says(t, p.elsewhere.exits(exitInvalid, append([]string{"verify", name}, log...)...), "nobody has compared its words, and whether it shows each value")
 }
 
 func parsed(t *testing.T, canonical []byte) *report.Report {

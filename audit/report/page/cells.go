@@ -120,20 +120,21 @@ func eachValue(page []byte, take func(s shown) error) error {
 	d.Entity = xml.HTMLEntity
 	var value, cell strings.Builder
 	var from string
+	var m markup
 	inValue, inNumber := 0, false
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return m.end()
 		}
 		if err != nil {
 			return fmt.Errorf("its markup is not what lapse writes: %w", err)
 		}
+		if err := m.see(token); err != nil {
+			return err
+		}
 		switch t := token.(type) {
 		case xml.StartElement:
-			if what := foreign(t); what != "" {
-				return fmt.Errorf("no lapse wrote it like this: it has %s", what)
-			}
 			switch {
 			case inValue > 0:
 				inValue++
