@@ -13,6 +13,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/planner/record"
 	"lapse/planner/run"
+	"lapse/planner/survey"
 	"lapse/schemas"
 )
 
@@ -320,6 +321,28 @@ func TestAProcessSaysWhatItIsAtAndTakesItBack(t *testing.T) {
 		}
 		if got := says(); got != "" {
 			t.Errorf("stopped, and says: %s", got)
+		}
+	})
+}
+
+// The interval of a bucket and the policy's own are added one after the other: of their sum, a month would come before the bucket's days.
+func TestTheOldestRowOfABucketFellDueWhenTheConditionSays(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		owned(t, db, "create table b (id int primary key, at timestamptz not null)", "create index on b (at, id)", "insert into b values (1, '2026-01-28 00:00Z')")
+		apply(t, db, "policies:\n  - { name: b, table: public.b, state: armed, expire: { bucket: { column: at, span: 7 days }, after: 1 mon } }\n")
+		login := schemas.RolesFor(schemas.DefaultRolePrefix).Executor
+		counts, reads := db.ConnectAs(t, login), db.ConnectAs(t, login)
+		policies, err := record.LoadInForce(t.Context(), reads)
+		if err != nil || len(policies) != 1 {
+			t.Fatalf("%d policies, %v", len(policies), err)
+		}
+		due := time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC) // 4 February and a month
+		for at, want := range map[time.Time]int64{due.Add(-time.Second): 0, due: 1} {
+			left, err := survey.Remaining(t.Context(), counts, reads, &policies[0], at)
+			if err != nil || left.Due != want || want > 0 && (left.Oldest == nil || !left.Oldest.Equal(due)) {
+				t.Errorf("at %v: %+v, %v", at, left, err)
+			}
 		}
 	})
 }

@@ -87,8 +87,9 @@ func remains(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.
 }
 
 // fellDue is when the oldest row of a survey s fell due, in SQL; after names the parameter with dueAfter's result. It is null if that is nil.
+// The intervals are added one after the other, as in a policy's condition: of their sum, the months would come before the days.
 func fellDue(after string) string {
-	return "s.oldest + (select sum(a::interval) from unnest(" + after + "::text[]) a)"
+	return "(select s.oldest + a.a[1]::interval + coalesce(a.a[2], '0')::interval from (select " + after + "::text[]) a(a))"
 }
 
 // dueAfter returns how long after the instant that orders rows they fall due; nil if that differs from row to row.
