@@ -240,3 +240,15 @@ func TestARowThatCannotBeReadStopsNothing(t *testing.T) {
 		}
 	}
 }
+
+// A stolen login of the executor may count what it likes: how late the oldest row is can only be a step.
+func TestOnlyAStepIsALateness(t *testing.T) {
+	t.Parallel()
+	for over, want := range map[any]bool{0: true, 43200: true, 31536000: true, 30: false, -5: false, 43201: false, "0x": false, nil: false} {
+		_, outcome := assemble(assembler(evidence.Standing{}), snapshotRow("counted", nil, nil, 120, 5, 2, 1, over, nil))
+		s, is := outcome.Records[0].(*evidence.SnapshotContent)
+		if !is || s.Counted == nil || (s.Counted.OldestOver != nil) != want {
+			t.Errorf("%v: %+v", over, outcome.Records[0])
+		}
+	}
+}

@@ -2,11 +2,13 @@ package evidence
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // SnapshotContent is the record of one of the three rows of a count of due rows: before its snapshot was taken, with the snapshot, and with
@@ -54,9 +56,8 @@ func readSnapshot(change *replication.Change) *SnapshotContent {
 	parseUUID(c("snapshot"), &s.Snapshot)
 	if c("due") != "" {
 		s.Counted = &DueCounts{Due: numberOf(c("due")), Overdue: numberOf(c("overdue")), Held: numberOf(c("held")), Quarantined: numberOf(c("quarantined"))}
-		if c("oldest_over") != "" {
-			over := numberOf(c("oldest_over"))
-			s.Counted.OldestOver = &over
+		if over := numberOf(c("oldest_over")); c("oldest_over") == "0" || slices.Contains(schemas.LatenessSteps[:], over) {
+			s.Counted.OldestOver = &over // what is no step nobody counted
 		}
 	}
 	return s
