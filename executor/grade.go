@@ -215,7 +215,7 @@ func (e *ServerError) advice() string {
 	case schemas.SQLStateUndefinedTable, schemas.SQLStateUndefinedColumn, schemas.SQLStateUndefinedFunction, schemas.SQLStateTarget, schemas.SQLStateColumns:
 		return "the table or the function is not what it was: run `lapse apply`, and then `lapse policy arm` if that leaves the policy observing; if the table is gone for good, take the policy out of its file and run `lapse apply --prune`"
 	case schemas.SQLStateNotInPrerequisiteState, schemas.SQLStateInvalidColumnReference:
-		return "PostgreSQL refuses a delete so where a publication has the table and the table's replica identity does not suffice for it: `lapse doctor` names it, with the SQL that fixes it"
+		return "PostgreSQL refuses a delete so where a publication has the table and the table's replica identity does not suffice for it: `lapse doctor` names it, with the SQL that fixes it. If it names none, code that the policy trusts raised the error"
 	case schemas.SQLStateUnseen:
 		return "`lapse apply` publishes it again, or says what its replica identity lacks"
 	case schemas.SQLStateTriggers:

@@ -233,7 +233,7 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 }
 
 // mayNotApply is the warning of a policy that this login lacks rights to apply.
-const mayNotApply = "this login may not apply it: a superuser may with `lapse apply`, or run what `lapse apply --grants` prints"
+const mayNotApply = "this login may not apply it, and what else apply asks for was not checked: plan as the login that applies, a superuser or one with what `lapse apply --grants` prints"
 
 // lacking makes one warning of what only this login lacks, such as right after init: the file has no mistake there, and apply says each right.
 func lacking(plans []plan, mistakes yamldoc.Errors) yamldoc.Errors {
