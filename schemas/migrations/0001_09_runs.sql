@@ -74,7 +74,7 @@ comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were 
 -- The batches' own transactions count in the shards what a run did. When shards are removed, the run keeps their counts, so that its totals
 -- are right even if it ends early: after another version, or after a partition was dropped.
 -- A batch updates its shard's row twice, and PostgreSQL would evaluate every check each time, also of columns that no update changes: checks
--- cost more than the update. So counters and what these functions compute have none.
+-- cost more than the update. So counters have none. Texts and bytes that a call of a login can reach are bounded.
 create table lapse.shard (
   id           bigint generated always as identity primary key,
   run          uuid not null references lapse.run on delete cascade,
@@ -98,8 +98,8 @@ create table lapse.shard (
   retry_at     timestamptz,
   sqlstate     text check (octet_length(sqlstate) = 5),
   slice        int not null default 0 check (slice >= 0),
-  lower        text[],
-  upper        text[],
+  lower        text[] check (pg_column_size(lower) <= 1048576),
+  upper        text[] check (pg_column_size(upper) <= 1048576),
   modulus      int,
   remainder    int,
   residual     boolean not null default false,
@@ -107,7 +107,7 @@ create table lapse.shard (
   in_heap      boolean not null default false,
   full_at      timestamptz,
   left_some    boolean not null default false,
-  seen         bytea,
+  seen         bytea check (octet_length(seen) = 32),
   batches      bigint not null default 0,
   cascaded     bigint not null default 0,
   refreshed    bigint not null default 0,
