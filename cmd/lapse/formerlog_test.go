@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -118,15 +117,7 @@ policies:
 	}
 	m.lapse("verify", "--dir", "sink", "--save", "verified.json")
 	m.lapse("prove", "--table", "public.sessions", "--key", "7", "-o", "receipt.json")
-	var listed struct {
-		Result struct {
-			PublicKey string `json:"public_key"`
-		} `json:"result"`
-	}
-	if err := json.Unmarshal([]byte(m.lapse("keys", "list", "--json")), &listed); err != nil {
-		t.Fatal(err)
-	}
-	m.write("public", listed.Result.PublicKey)
+	m.write("public", m.publicKey())
 	return m
 }
 

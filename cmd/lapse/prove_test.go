@@ -30,15 +30,7 @@ func TestAReceiptShowsOneRowToWhoKnowsItsKey(t *testing.T) {
 	s.userDeletes(1, 1)
 	s.m.lapse("audit", "--once")
 
-	var listed struct {
-		Result struct {
-			PublicKey string `json:"public_key"`
-		} `json:"result"`
-	}
-	if err := json.Unmarshal([]byte(s.m.lapse("keys", "list", "--json")), &listed); err != nil {
-		t.Fatal(err)
-	}
-	public := listed.Result.PublicKey
+	public := s.m.publicKey()
 	elsewhere := &machine{t: t, bin: s.m.bin, dir: t.TempDir(), env: []string{"HOME=" + t.TempDir()}}
 	receipt := filepath.Join(elsewhere.dir, "receipt.json")
 	export := filepath.Join(t.TempDir(), "evidence")

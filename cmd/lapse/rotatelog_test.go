@@ -14,15 +14,15 @@ import (
 )
 
 // publicKey is the one that lapse keys list shows.
-func (s *shop) publicKey() string {
-	s.t.Helper()
+func (m *machine) publicKey() string {
+	m.t.Helper()
 	var listed struct {
 		Result struct {
 			PublicKey string `json:"public_key"`
 		} `json:"result"`
 	}
-	if err := json.Unmarshal([]byte(s.m.lapse("keys", "list", "--json")), &listed); err != nil {
-		s.t.Fatal(err)
+	if err := json.Unmarshal([]byte(m.lapse("keys", "list", "--json")), &listed); err != nil {
+		m.t.Fatal(err)
 	}
 	return listed.Result.PublicKey
 }
@@ -35,7 +35,7 @@ func TestTheLogsKeyIsRotated(t *testing.T) {
 	s.m.lapse("audit", "--once")
 	s.m.lapse("run", "--once")
 	s.m.lapse("audit", "--once")
-	first := s.publicKey()
+	first := s.m.publicKey()
 	tell := func(public string) {
 		t.Helper()
 		key, err := note.NewVerifier(public)
@@ -50,7 +50,7 @@ func TestTheLogsKeyIsRotated(t *testing.T) {
 	s.m.lapse("events", "--export", "out")
 
 	says(t, s.m.lapse("keys", "rotate", "--log"), "has another key", "the former one is in ")
-	next := s.publicKey()
+	next := s.m.publicKey()
 	if next == first || strings.Split(next, "+")[0] != strings.Split(first, "+")[0] {
 		t.Fatalf("the public key is %s, and was %s", next, first)
 	}
