@@ -166,6 +166,7 @@ func newStory(t *testing.T) *story {
 		"report.html --dir ./evidence --public-key "+examplePublic, "report.html --dir archive --public-key "+public,
 		"-o report.json --public-key "+examplePublic, "-o report.json --public-key "+public,
 		"0198f1d0-0000-7000-8000-000000000002", uuid.UUID{3, exampleDays - 1}.String(),
+		"source <(lapse completion bash)", "source <(lapse completion bash) && complete -p lapse", // source alone ends well without any
 		"127.0.0.1:7432", "127.0.0.1:0", "127.0.0.1:7433", "127.0.0.1:0",
 	)
 	return s
