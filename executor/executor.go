@@ -141,10 +141,7 @@ func New(c Config) (*Executor, error) {
 		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), pass: &quota{most: c.Limits.RowsPerPass}, readBacklog: survey.ReadBacklog,
 		known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
 	}
-	e.guards = newGuards(guard.All(c.Limits.Guards), c.State, e.log, e.metrics)
-	if c.AuditorCompared != nil {
-		e.guards.list = append(e.guards.list, guard.OwnAuditor(c.AuditorCompared))
-	}
+	e.guards = newGuards(guard.All(c.Limits.Guards, c.AuditorCompared), c.State, e.log, e.metrics)
 	return e, nil
 }
 

@@ -249,7 +249,7 @@ func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
 	case guard.Slow:
 		log.Warn("deletion is slowed down", "reason", a.Reason, "detail", a.Detail, "fix", a.Fix, "slowdown", a.Slowdown)
 	default:
-		if !a.Until.IsZero() {
+		if !a.Until.IsZero() || a.Reason == guard.AuditorStarting {
 			log.Info("nothing is deleted for a while", "reason", a.Reason, "detail", a.Detail)
 			break
 		}

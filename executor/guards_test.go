@@ -131,7 +131,7 @@ func TestASlotThatLostItsLogStopsDeletion(t *testing.T) {
 
 // testGuards are the product's guards, which say what they log when the test fails.
 func testGuards(t testing.TB) *guards {
-	return newGuards(guard.All(guard.Limits{}), nil, slog.New(slog.NewTextHandler(testLog{t}, nil)), newMetrics())
+	return newGuards(guard.All(guard.Limits{}, nil), nil, slog.New(slog.NewTextHandler(testLog{t}, nil)), newMetrics())
 }
 
 // The auditor must have confirmed every batch older than a minute. The clock here is the test's.

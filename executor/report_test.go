@@ -30,7 +30,7 @@ func TestAProcessSaysWhatHoldsItsBatchesBack(t *testing.T) {
 		var log logged
 		slow := newSaying("p", guard.Answer{})
 		e := newExecutor(t, db, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-		e.guards.list = append(guard.All(guard.Limits{}), slow)
+		e.guards.list = append(guard.All(guard.Limits{}, nil), slow)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx) }()

@@ -61,7 +61,7 @@ func guarded(t *testing.T, db *pgtest.DB, more guard.Guard, change ...func(*Conf
 	t.Helper()
 	var l logged
 	e := newExecutor(t, db, append(change, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&l, nil)) })...)
-	e.guards.list = append(guard.All(guard.Limits{}), more)
+	e.guards.list = append(guard.All(guard.Limits{}, nil), more)
 	return e, &l
 }
 

@@ -39,7 +39,7 @@ func glances(t testing.TB, db *pgtest.DB, l guard.Limits) *glance {
 	conn := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Executor)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	g := testGuards(t)
-	g.list = guard.All(l)
+	g.list = guard.All(l, nil)
 	return &glance{g, conn, time.Now()}
 }
 
@@ -220,7 +220,7 @@ func TestAStandbyThatLagsBehindSlowsBatchesDownAndStopsThem(t *testing.T) {
 			t.Errorf("15 s behind: %+v, want that batches slow down", a)
 		}
 		db.Exec(t, "select pg_create_logical_replication_slot('reader', 'test_decoding')")
-		g.list = guard.All(guard.Limits{Delayed: []string{db.Name + "_standby"}})
+		g.list = guard.All(guard.Limits{Delayed: []string{db.Name + "_standby"}}, nil)
 		if a := g.at(t, time.Hour); a.Verdict != guard.Go {
 			t.Errorf("a standby that lags on purpose: %+v", a)
 		}
@@ -243,7 +243,7 @@ func TestASnapshotThatIsHeldForLongSlowsBatchesDown(t *testing.T) {
 		if a := g.at(t, factsInterval); a.Verdict != guard.Slow || a.Reason != guard.OldSnapshot {
 			t.Errorf("while a snapshot is held: %+v", a)
 		}
-		g.list = guard.All(guard.Limits{})
+		g.list = guard.All(guard.Limits{}, nil)
 		if a := g.at(t, factsInterval); a.Verdict != guard.Go {
 			t.Errorf("it is held for less than a quarter of an hour: %+v", a)
 		}

@@ -43,9 +43,8 @@ func Restored(ctx context.Context, q Querier, memory *state.Folder) (*Refusal, e
 		return nil, err
 	}
 	f.Compare(recalled)
-	question := Question{Facts: f, Memory: &Memory{}}
-	for _, g := range []Guard{accepted{}, heartbeat{}} {
-		if a := g.Ask(&question); a.Reason == HistoryChanged {
+	for _, a := range []Answer{accepted{}.Ask(&Question{Facts: f}), heartbeat(f)} {
+		if a.Reason == HistoryChanged {
 			return &a.Refusal, nil
 		}
 	}

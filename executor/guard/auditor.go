@@ -5,32 +5,66 @@ import (
 	"time"
 )
 
-// NoAuditor is the reason of auditor.
-const NoAuditor Reason = "auditor_away"
+// The reasons of auditor, besides HistoryChanged.
+const (
+	NoAuditor       Reason = "auditor_away"
+	AuditorStarting Reason = "auditor_starting"
+	NoHeartbeat     Reason = "no_beat"
+)
 
-// AuditorSilence is how long the auditor may be away, and how old an unconfirmed batch may be.
+// AuditorSilence is how long the auditor may be away, how long the auditor of the same process may take to start, and how old an
+// unconfirmed batch may be.
 const AuditorSilence = time.Minute
 
-// auditor refuses if no process has read the slot for a minute, and no valid heartbeat shows that an auditor is at work.
-type auditor struct{}
-
-func (auditor) Ask(q *Question) Answer {
-	f := q.Facts
-	if !f.required || f.active || f.beating || f.doubted || q.Now.Sub(q.Memory.AuditorSeen) <= AuditorSilence {
-		return Answer{}
-	}
-	return refuse(NoAuditor, fmt.Sprintf("nobody has read replication slot %q for a minute", f.slot), "start `lapse audit` or `lapse serve`")
+// auditor refuses if no heartbeat of the last minutes belongs to this server, since its last start, and to this history. It waits while the
+// auditor of the same process starts.
+type auditor struct {
+	// compared reports whether the auditor of the same process has compared the log with the database, or has found another auditor at
+	// work; nil if the process has no auditor.
+	compared func() bool
 }
 
-// OwnAuditor waits until looked reports that the auditor of the same process has compared the log with the database, or has found another
-// auditor at work. Without it, deletion could start on the heartbeat of a former auditor, which is valid for two minutes.
-func OwnAuditor(looked func() bool) Guard { return ownAuditor{looked} }
-
-type ownAuditor struct{ looked func() bool }
-
-func (g ownAuditor) Ask(q *Question) Answer {
-	if !q.Facts.required || g.looked() {
+func (g auditor) Ask(q *Question) Answer {
+	f := q.Facts
+	switch {
+	case !f.required:
 		return Answer{}
+	case g.starting(q):
+		return Answer{Verdict: Wait, Refusal: Refusal{
+			AuditorStarting, "the auditor of this process has not compared log and database yet", "/readyz says what it waits for",
+		}}
+	case !f.beating && !f.active && !f.doubted && q.Now.Sub(q.Memory.AuditorSeen) > AuditorSilence:
+		return refuse(NoAuditor, fmt.Sprintf("no process reads replication slot %q", f.slot), "start `lapse audit` or `lapse serve`")
 	}
-	return Answer{Verdict: Wait, Refusal: Refusal{NoAuditor, "the auditor of this process has not compared log and database yet", "/readyz says what it waits for"}}
+	return heartbeat(f)
+}
+
+// heartbeat refuses without a valid heartbeat.
+func heartbeat(f *Facts) Answer {
+	const fix = "see that `lapse audit` or `lapse serve` runs and what it logs; it writes heartbeats once log and database agree"
+	switch {
+	case !f.required || f.beating:
+		return Answer{}
+	case f.last != nil && *f.last != f.server:
+		return refuse(HistoryChanged, fmt.Sprintf("this server is at %v, and the auditor's last heartbeat was at %v", f.server, *f.last),
+			fix+"; if they are not, `lapse history` shows where they differ")
+	case f.doubted:
+		return refuse(NoHeartbeat, "the auditor has revoked its heartbeats: it cannot continue without a person",
+			"see what `lapse audit` or `lapse serve` says, and `lapse history`")
+	case f.restarted:
+		return refuse(NoHeartbeat, "the server was started again since the auditor's last heartbeat", fix)
+	}
+	return refuse(NoHeartbeat, fmt.Sprintf("the auditor has written no heartbeat for %v", heartbeatLasts), fix)
+}
+
+// starting reports whether the auditor of the same process is expected to write a heartbeat soon. The heartbeat of a former auditor, which
+// is valid for two minutes, does not do instead.
+func (g auditor) starting(q *Question) bool {
+	switch f := q.Facts; {
+	case g.compared == nil || f.doubted:
+		return false
+	case f.beating:
+		return !g.compared()
+	}
+	return q.Now.Sub(q.Memory.since) <= AuditorSilence
 }

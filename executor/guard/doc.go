@@ -41,6 +41,6 @@
 // that concerns one policy answers Go if Question.Policy is nil.
 //
 //	a jump of the server's clock            clock.go; jumps between runs are measured when a run is opened
-//	a restore, a clone or a promotion       heartbeat.go, and accepted.go if no audit is required
+//	a restore, a clone or a promotion       auditor.go, and accepted.go if no audit is required
 //	the load of the server                  headroom.go, replicas.go, waiters.go, connections.go, snapshots.go, vacuum.go, over load.go
 package guard

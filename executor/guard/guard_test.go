@@ -10,7 +10,7 @@ import (
 // ask takes a look down, as the executor does, and asks all guards.
 func ask(m *Memory, f *Facts, now time.Time) Answer {
 	m.Observe(f, m.Unconfirmed.Draw(), now)
-	return Strictest(All(Limits{}), &Question{Now: now, Facts: f, Memory: m})
+	return Strictest(All(Limits{}, nil), &Question{Now: now, Facts: f, Memory: m})
 }
 
 // good are the facts of a database in which batches may run.
@@ -284,19 +284,38 @@ func TestBatchesOfOneSecondAreKeptAsOne(t *testing.T) {
 	}
 }
 
-func TestUntilTheOwnAuditorHasLookedNothingRuns(t *testing.T) {
+func TestWhileTheAuditorOfTheSameProcessStartsNothingRunsAndNothingIsWrong(t *testing.T) {
 	t.Parallel()
-	facts, looked := good(), false
-	own := OwnAuditor(func() bool { return looked })
-	ask := func(want Verdict) {
-		t.Helper()
-		if got := own.Ask(&Question{Now: time.Now(), Facts: &facts}); got.Verdict != want || want != Go && (got.Reason != NoAuditor || got.Fix == "") {
-			t.Errorf("%+v, want %v", got, want)
+	first := good() // a first start: nobody reads the slot, and there never was a heartbeat
+	first.active, first.beating = false, false
+	restored, doubted, off := first, first, first
+	restored.last = &identity{History: 1, Timeline: 2, System: "1"}
+	doubted.doubted = true
+	off.required = false
+	for _, c := range []struct {
+		name     string
+		since    time.Duration
+		facts    Facts
+		compared bool
+		verdict  Verdict
+		reason   Reason
+	}{
+		{"a first start", time.Minute, first, false, Wait, AuditorStarting},
+		{"it has compared, and has not written its first heartbeat", time.Minute, first, true, Wait, AuditorStarting},
+		{"it takes more than a minute", time.Minute + 1, first, false, Refuse, NoAuditor},
+		{"the last heartbeat is of another server", 0, restored, false, Wait, AuditorStarting},
+		{"it refuses the database", 0, doubted, false, Refuse, NoHeartbeat},
+		{"a former auditor's heartbeat is valid", time.Hour, good(), false, Wait, AuditorStarting},
+		{"it is at work", 0, good(), true, Go, ""},
+		{"audit: off", 0, off, false, Go, ""},
+	} {
+		now, m := time.Now(), Memory{}
+		m.Observe(&c.facts, m.Unconfirmed.Draw(), now.Add(-c.since))
+		m.AuditorSeen = time.Time{}
+		m.Unconfirmed.confirm(c.facts.insert)
+		got := Strictest(All(Limits{}, func() bool { return c.compared }), &Question{Now: now, Facts: &c.facts, Memory: &m})
+		if got.Verdict != c.verdict || got.Reason != c.reason || c.verdict != Go && got.Fix == "" {
+			t.Errorf("%s: %+v, want %v %q", c.name, got, c.verdict, c.reason)
 		}
 	}
-	ask(Wait)
-	facts.required = false // audit: off
-	ask(Go)
-	facts.required, looked = true, true
-	ask(Go)
 }

@@ -15,7 +15,7 @@ type Memory struct {
 	// AuditorSeen is when the slot was last seen in use.
 	AuditorSeen time.Time
 
-	looked     bool
+	since      time.Time // of the first reading
 	confirmed  schemas.LSN
 	advancedAt time.Time // when confirmed last moved
 	restart    schemas.LSN
@@ -44,8 +44,8 @@ func (m *Memory) Observe(f *Facts, ticket Ticket, now time.Time) {
 	}
 	m.flushed.add(f.load.Flushed, now)
 	m.clock.see(f)
-	if !m.looked {
-		m.looked = true
+	if m.since.IsZero() {
+		m.since = now
 		m.Unconfirmed.require(now, f.insert)
 	}
 	m.Unconfirmed.Below(ticket, f.insert)

@@ -1,7 +1,7 @@
 package guard
 
-// All returns the product's guards, in the order in which they are asked.
-func All(l Limits) []Guard {
+// All returns the product's guards, in the order in which they are asked. compared is auditor's; nil without an auditor in the process.
+func All(l Limits, compared func() bool) []Guard {
 	l = l.withDefaults()
 	return []Guard{
 		primary{},
@@ -11,8 +11,7 @@ func All(l Limits) []Guard {
 		clock{},
 		accepted{},
 		slot{},
-		auditor{},
-		heartbeat{},
+		auditor{compared},
 		publications{},
 		confirmed{},
 		headroom{},

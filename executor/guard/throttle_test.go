@@ -56,7 +56,7 @@ func TestEachThrottleSlowsDownAndStopsWhereItShould(t *testing.T) {
 		var m Memory
 		m.Observe(&f, m.Unconfirmed.Draw(), now)
 		q := Question{Now: now, Facts: &f, Memory: &m, Policy: gentle, Table: c.table}
-		a := Strictest(All(Limits{}), &q)
+		a := Strictest(All(Limits{}, nil), &q)
 		if a.Verdict != c.want || a.Reason != c.reason || a.Verdict != Go && (a.Detail == "" || a.Fix == "") {
 			t.Errorf("%s: %+v, want %v for %q", name, a, c.want, c.reason)
 		}
@@ -64,12 +64,12 @@ func TestEachThrottleSlowsDownAndStopsWhereItShould(t *testing.T) {
 			t.Errorf("%s: slowed down by %v, want %v to %v", name, a.Slowdown, c.atLeast, c.below)
 		}
 		q.Policy = hurried
-		if a := Strictest(All(Limits{}), &q); a.Verdict != c.hurried {
+		if a := Strictest(All(Limits{}, nil), &q); a.Verdict != c.hurried {
 			t.Errorf("%s, with pace: unlimited: %+v, want %v", name, a, c.hurried)
 		}
 		f.required = false
 		q.Policy = gentle
-		if a := Strictest(All(Limits{}), &q); c.reason == Headroom && a.Verdict != Go {
+		if a := Strictest(All(Limits{}, nil), &q); c.reason == Headroom && a.Verdict != Go {
 			t.Errorf("%s, without an audit: %+v", name, a)
 		}
 	}
@@ -122,7 +122,7 @@ func TestAStandbyLagsForAsLongAsSomethingIsWrittenThatItHasNotReplayed(t *testin
 		f.load.Flushed = asLSN(int64(flushed) * mb)
 		f.load.Replicas = []replica{{"far", 1}, {"near", asLSN(int64(replayed) * mb)}}
 		m.Observe(&f, m.Unconfirmed.Draw(), now)
-		return Strictest(All(Limits{Delayed: []string{"far"}}), &Question{Now: now, Facts: &f, Memory: &m})
+		return Strictest(All(Limits{Delayed: []string{"far"}}, nil), &Question{Now: now, Facts: &f, Memory: &m})
 	}
 	for _, step := range []struct {
 		name              string
@@ -145,11 +145,11 @@ func TestAStandbyLagsForAsLongAsSomethingIsWrittenThatItHasNotReplayed(t *testin
 			t.Errorf("%s: %+v, want %v", step.name, a, step.want)
 		}
 	}
-	a := Strictest(All(Limits{}), &Question{Now: now, Facts: &f, Memory: &m})
+	a := Strictest(All(Limits{}, nil), &Question{Now: now, Facts: &f, Memory: &m})
 	if a.Verdict != Wait || a.Reason != ReplicaLag {
 		t.Errorf("a standby that nobody said lags on purpose: %+v", a)
 	}
-	if a := Strictest(All(Limits{ReplicaLag: -1}), &Question{Now: now, Facts: &f, Memory: &m}); a.Verdict != Go {
+	if a := Strictest(All(Limits{ReplicaLag: -1}, nil), &Question{Now: now, Facts: &f, Memory: &m}); a.Verdict != Go {
 		t.Errorf("with replica_lag: off: %+v", a)
 	}
 	hurried := &record.InForce{Limits: policyfile.Limits{Pace: "unlimited"}}
@@ -157,7 +157,7 @@ func TestAStandbyLagsForAsLongAsSomethingIsWrittenThatItHasNotReplayed(t *testin
 	m.Observe(&f, m.Unconfirmed.Draw(), now)
 	for after, want := range map[time.Duration]Verdict{20 * time.Second: Go, 31 * time.Second: Wait} {
 		q := Question{Now: now.Add(after), Facts: &f, Memory: &m, Policy: hurried}
-		if a := Strictest(All(Limits{}), &q); a.Verdict != want {
+		if a := Strictest(All(Limits{}, nil), &q); a.Verdict != want {
 			t.Errorf("%s behind, with pace: unlimited: %+v, want %v", after, a, want)
 		}
 	}

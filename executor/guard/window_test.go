@@ -29,11 +29,11 @@ func TestAClosedWindowIsWaitedOutAndNamesItsOpening(t *testing.T) {
 	var m Memory
 	m.Observe(&facts, m.Unconfirmed.Draw(), at(12))
 	question := Question{Now: at(12), Facts: &facts, Memory: &m}
-	if a := Strictest(All(Limits{}), &question); a.Verdict != Go {
+	if a := Strictest(All(Limits{}, nil), &question); a.Verdict != Go {
 		t.Errorf("for no policy: %+v", a)
 	}
 	question.Policy = policy
-	if a := Strictest(All(Limits{}), &question); a.Reason != WindowClosed {
+	if a := Strictest(All(Limits{}, nil), &question); a.Reason != WindowClosed {
 		t.Errorf("the guard is not asked: %+v", a)
 	}
 	w = schedule.Window{From: w.From, To: w.To, Zone: "Nowhere/Land"} // as if this machine had lost it since the policy was read
