@@ -66,7 +66,7 @@ func TestAReleaseIsTheSameBytesForEverybody(t *testing.T) {
 	}
 	checkSignature(t, key, first)
 	checkBill(t, first["lapse-1.2.3-linux-"+runtime.GOARCH+".cdx.json"])
-	installs(t, first["lapse_1.2.3_"+runtime.GOARCH+".deb"])
+	installs(t, first)
 }
 
 // newSigningKey is a throw-away key of ssh-keygen.
@@ -124,20 +124,25 @@ func checkBill(t *testing.T, text string) {
 	}
 }
 
-// installs gives a package to dpkg, in a root of its own: it is installed over itself with a settings file that somebody changed, which stays, and
-// removed.
-func installs(t *testing.T, text string) {
+// packager is a program that installs packages, here in a root of its own.
+type packager struct {
+	file, zsh   string   // of the package; where its completion for zsh is
+	run         []string // the program and its first arguments
+	again, gone string   // installs the same package again; removes it
+	kept        string   // the settings that are left after the removal
+}
+
+// installs gives a release's packages to the systems' own programs: each is installed, over itself with a settings file that somebody changed,
+// which stays, and removed.
+func installs(t *testing.T, made map[string]string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Log("dpkg installs as root alone: the package is not installed")
+		t.Log("packages are installed as root alone: they are not installed")
 		return
 	}
-	deb, root := filepath.Join(t.TempDir(), "lapse.deb"), t.TempDir()
-	if err := os.WriteFile(deb, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, folder := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers"} {
-		if err := os.MkdirAll(filepath.Join(root, folder), 0o750); err != nil {
+	root := t.TempDir()
+	for _, folder := range []string{"info", "updates", "triggers"} {
+		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", folder), 0o750); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -146,44 +151,77 @@ func installs(t *testing.T, text string) {
 			t.Fatal(err)
 		}
 	}
-	dpkg := func(args ...string) {
+	installsWith(t, root, made, packager{
+		file: "lapse_1.2.3_" + runtime.GOARCH + ".deb", zsh: "vendor-completions",
+		run:   []string{"dpkg", "--root=" + root, "--log=" + filepath.Join(root, "log"), "--force-not-root", "--force-script-chrootless", "--force-confold"},
+		again: "--install", gone: "--remove", kept: "etc/lapse/lapse.yaml",
+	})
+	if _, err := exec.LookPath("rpm"); err != nil {
+		t.Log("rpm is missing: apt-get install rpm")
+		return
+	}
+	root = t.TempDir()
+	rpm := packager{
+		file: "lapse-1.2.3-1." + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + ".rpm", zsh: "site-functions",
+		run:   []string{"rpm", "--root=" + root, "--dbpath=/var/lib/rpm", "--nodeps"}, // nothing else is in that root
+		again: "--install --replacepkgs", gone: "--erase", kept: "etc/lapse/lapse.yaml.rpmsave",
+	}
+	path := installsWith(t, root, made, rpm)
+	out, err := exec.CommandContext(t.Context(), "rpm", "-qp", "--qf", "%{BUILDHOST} %{BUILDTIME} [%{REQUIRENAME} ]", path).CombinedOutput()
+	if err != nil || string(out) != "lapse 1700000000 " {
+		t.Errorf("the package for Red Hat knows where and when it was built, or needs others: %v %s", err, out)
+	}
+}
+
+// installsWith installs a package in root and returns its path.
+func installsWith(t *testing.T, root string, made map[string]string, p packager) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), p.file)
+	if made[p.file] == "" {
+		t.Fatalf("the release has no %s", p.file)
+	}
+	if err := os.WriteFile(path, []byte(made[p.file]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	does := func(args string) {
 		t.Helper()
-		args = append([]string{"--root=" + root, "--log=" + filepath.Join(root, "log"), "--force-not-root", "--force-script-chrootless", "--force-confold"}, args...)
-		if out, err := exec.CommandContext(t.Context(), "dpkg", args...).CombinedOutput(); err != nil {
-			t.Fatalf("dpkg %s: %v\n%s", strings.Join(args, " "), err, out)
+		all := append(append([]string{}, p.run...), strings.Fields(args)...)
+		if out, err := exec.CommandContext(t.Context(), all[0], all[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(all, " "), err, out)
 		}
 	}
-	dpkg("--install", deb)
+	does("--install " + path)
 	if out, err := exec.CommandContext(t.Context(), filepath.Join(root, "usr/bin/lapse"), "version").CombinedOutput(); err != nil ||
 		!strings.HasPrefix(string(out), "lapse 1.2.3\ncommit   0123456789abcdef\n") {
-		t.Errorf("the package's program says %v\n%s", err, out)
+		t.Errorf("%s: the program says %v\n%s", p.file, err, out)
 	}
 	for file, mode := range map[string]os.FileMode{
 		"usr/bin/lapse": 0o755, "etc/lapse/keys": 0o700, "etc/lapse/lapse.yaml": 0o644, "usr/lib/systemd/system/lapse.service": 0o644,
-		"usr/share/man/man1/lapse.1.gz": 0o644, "usr/share/bash-completion/completions/lapse": 0o644, "usr/share/zsh/vendor-completions/_lapse": 0o644,
+		"usr/share/man/man1/lapse.1.gz": 0o644, "usr/share/bash-completion/completions/lapse": 0o644, "usr/share/zsh/" + p.zsh + "/_lapse": 0o644,
 		"usr/share/fish/vendor_completions.d/lapse.fish": 0o644, "usr/share/lapse/lapse.schema.json": 0o644, "usr/share/lapse/policies.schema.json": 0o644,
 	} {
 		if is, err := os.Stat(filepath.Join(root, file)); err != nil || is.Mode().Perm() != mode {
-			t.Errorf("%s: %v, %v, want %v", file, is, err, mode)
+			t.Errorf("%s: %s: %v, %v, want %v", p.file, file, is, err, mode)
 		}
 	}
 	settings := filepath.Join(root, "etc/lapse/lapse.yaml")
 	shipped, err := os.ReadFile(settings)
 	if err != nil || !strings.HasPrefix(string(shipped), "# yaml-language-server: $schema=/usr/share/lapse/lapse.schema.json\n") {
-		t.Errorf("the settings begin otherwise: %v\n%s", err, shipped)
+		t.Errorf("%s: the settings begin otherwise: %v\n%s", p.file, err, shipped)
 	}
 	if err := os.WriteFile(settings, []byte("slot: mine\n"), 0o644); err != nil { // #nosec G306 -- as the package has it
 		t.Fatal(err)
 	}
-	dpkg("--install", deb)
+	does(p.again + " " + path)
 	if kept, err := os.ReadFile(settings); err != nil || string(kept) != "slot: mine\n" {
-		t.Errorf("after another version the settings are %q, %v", kept, err)
+		t.Errorf("%s: after another version the settings are %q, %v", p.file, kept, err)
 	}
-	dpkg("--remove", "lapse")
+	does(p.gone + " lapse")
 	if _, err := os.Stat(filepath.Join(root, "usr/bin/lapse")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the program is there after the package was removed: %v", err)
+		t.Errorf("%s: the program is there after the package was removed: %v", p.file, err)
 	}
-	if kept, err := os.ReadFile(settings); err != nil || string(kept) != "slot: mine\n" {
-		t.Errorf("after the removal the settings are %q, %v", kept, err)
+	if kept, err := os.ReadFile(filepath.Join(root, p.kept)); err != nil || string(kept) != "slot: mine\n" {
+		t.Errorf("%s: after the removal the settings are %q, %v", p.file, kept, err)
 	}
+	return path
 }
