@@ -48,19 +48,17 @@ release: $(NFPM) ## dist/: programs, packages for Debian and Red Hat, bills of m
 test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./planner/ RUN=TestDue LAPSE_PG=15,18 narrow it
 	@$(GO_TEST) $(PKG) | $(SUMMARY)
 
+# That a policy keeps its period is tested alone, the others three packages at a time, the longest first.
+GO_TEST_LONG = go test -tags long -count=1 -vet=off -ldflags=-w -timeout 30m
 .PHONY: test-long
 test-long: servers-or-less $(NFPM) ## the demonstration and the measuring from end to end, and the tests that make test has on one PostgreSQL alone on the older: some minutes
 	@folders='./executor ./audit ./planner ./cmd/lapse ./replication ./internal/setup' && \
 		LAPSE_PG=14,15,16,17 $(GO_TEST) -run "$$(scripts/heavy-tests $$folders)" $$folders | $(SUMMARY)
-	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriod' ./executor
-	@go test -tags long -count=1 -timeout 10m -run 'TestKafkasOwnConsumer|TestTheExamplesOfConsumers|TestAClusterGoesOn|TestTheSDKForPython' ./audit ./audit/evidence ./internal/kafkaserver
-	@go test -tags long -count=1 -timeout 10m -run 'TestADjangoSite|TestPgBoss|TestAYearIsVerified' ./cmd/lapse
-	@go test -tags long -count=1 -timeout 20m -run 'TestEveryNumberOfAMonth' ./cmd/lapse
-	@go test -tags long -count=1 -timeout 10m -run 'TestPrometheusScrapes|TestTheStaticProgram|TestWhatTheComposeFile|TestAReleaseIs|TestTheDocumentedRights' ./cmd/lapse
+	@$(GO_TEST_LONG) -run "$$(scripts/long-tests ./executor)" ./executor
+	@folders='./cmd/lapse ./bench/deletion ./cmd/lapse-demo ./bench/slot ./audit ./bench/throughput ./internal/page ./bench/pace \
+		./audit/report/page ./internal/kafkaserver ./audit/tree ./audit/evidence' && \
+		$(GO_TEST_LONG) -p 3 -run "$$(scripts/long-tests $$folders)" $$folders
 	@cd deploy/test && go vet ./... && go test -count=1 -timeout 10m ./manifests
-	@go test -tags long -count=1 -timeout 10m -run 'TestAVerifierThatNobodyHereWrote' ./audit/tree
-	@go test -tags long -count=1 -timeout 10m -run 'TestThePageInARealBrowser|TestChromiumShowsThePage' ./internal/page ./audit/report/page
-	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/deletion ./bench/throughput ./bench/pace ./bench/slot
 
 .PHONY: race
 race: servers-or-less ## the same with the race detector, on the newest PostgreSQL: slower, needs a C compiler
