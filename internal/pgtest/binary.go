@@ -282,7 +282,13 @@ func (s *sharedServer) start(ctx context.Context, p plan, install pgserver.Insta
 	if s.fresh, err = s.server.Snapshot(ctx, pgserver.Backup); err != nil {
 		return err
 	}
-	return s.server.Start(ctx)
+	if err := s.server.Start(ctx); err != nil {
+		return err
+	}
+	// Nobody kills this server, and each database made or dropped is a checkpoint, after which every page would go whole into the
+	// write-ahead log. The session leaves its relations' cache in the template, so that each copy's first one need not fill it.
+	return execute(ctx, s.server.URL("postgres", templateName),
+		"alter system set full_page_writes = off", "alter system set wal_init_zero = off", "select pg_reload_conf()")
 }
 
 func (s *sharedServer) close() error {
