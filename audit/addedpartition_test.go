@@ -30,7 +30,7 @@ func (r *rig) copyEvent(t *testing.T, partition int) {
 
 // The log's last heartbeat says nothing of partitions that a route brought which came into force after it.
 func TestACopyOfAnOldEventInAnAddedPartitionDoublesNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		r.delete(t, want, w, 5)
 		r.db.Exec(t, beatNow)

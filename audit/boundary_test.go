@@ -131,7 +131,7 @@ func TestATransactionOfSeveralRecordsIsWholeWhereverTheAuditorDies(t *testing.T)
 // heartbeat while the second is missing: it would skip that record and believe that it knows the topic that the record
 // names.
 func TestBothGapsOfAHeartbeatAreInTheLogThoughTheAuditorDiesBetweenThem(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 5, user)
 		r.once(t, r.beating(time.Minute))
@@ -155,7 +155,7 @@ func TestBothGapsOfAHeartbeatAreInTheLogThoughTheAuditorDiesBetweenThem(t *testi
 
 // A log that has its origin only, and a slot that was made again: the gap must come though the auditor dies after the route.
 func TestAGapOfANewSlotComesThoughTheAuditorDiesBehindTheRoute(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.dies(t, theRoute)
 		eventually(t, "the server has noticed the death, and the slot is dropped", func() bool {

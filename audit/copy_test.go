@@ -132,7 +132,7 @@ func TestEventsInAFileAreThoseOfTheTopicsByteForByte(t *testing.T) {
 }
 
 func TestEventsAreCopiedBesideAnAuditorAndOnlyBehindTheirOwn(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		dir := t.TempDir()
 		r.commit(t, w, 2, user)
@@ -247,7 +247,7 @@ func TestAKilledCopyLeavesABeginningAndTheNextOneGoesOnThere(t *testing.T) {
 
 // A file without a line knows how far it reaches too, and one with lines knows it beyond the last.
 func TestAFileGoesOnOnlyWhereNothingIsMissing(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		path := filepath.Join(t.TempDir(), "events")
 		copies := func(what string, want int, err error) {
@@ -296,7 +296,7 @@ func TestAFileGoesOnOnlyWhereNothingIsMissing(t *testing.T) {
 
 // What cannot be written ends the copy at once, and the slot of the database stays where it is.
 func TestACopyEndsWhenNothingCanBeWritten(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 3, user)
 		before := r.confirmed(t, w.conn)

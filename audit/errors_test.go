@@ -20,7 +20,7 @@ import (
 // A clone with the same configuration takes the topics over. The first auditor must not take them back: two that fence
 // each other forever both publish.
 func TestAnAuditorThatIsFencedEndsAndDoesNotFenceBack(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -49,7 +49,7 @@ func TestAnAuditorThatIsFencedEndsAndDoesNotFenceBack(t *testing.T) {
 // Its stream breaks while another auditor takes over, and the answer that says so is still to come: it is waited for before
 // anybody takes the slot again.
 func TestAnAuditorThatIsFencedWhileItsStreamBreaksEnds(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w, net := newExpected(), &writer{conn: r.db.Connect(t)}, kafkatest.NewNetwork(nil)
 		log := &testLog{t: t}
 		run := r.start(t, func(c *audit.Config) {

@@ -85,7 +85,7 @@ func (r *rig) forge(t *testing.T, change func(value string) string) (offset int6
 
 // The first auditor of a log died before it had written its route: nothing was routed by that one.
 func TestALogThatHasNoRouteYetTakesAnotherOne(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		copied, want, w := r.copySlot(t), newExpected(), &writer{conn: r.db.Connect(t)}
 		r.delete(t, want, w, 3)
 		r.dies(t, theRoute)
@@ -106,7 +106,7 @@ func TestALogThatHasNoRouteYetTakesAnotherOne(t *testing.T) {
 
 // Copies of old records that come after a route's make halving miss it. It is found all the same.
 func TestARouteIsFoundAmongCopiesOfOldRecords(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
 		r.settings.Chosen.Partitions = 2 // so that the route's record is looked for at each start
 		r.commit(t, w, 2, user)

@@ -10,7 +10,7 @@ import (
 
 // Each time that records are appended a fence says where the events end. So the fences count how often that was.
 func TestRecordsOfUsersTravelTogether(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		const transactions = 60
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		running := r.start(t)

@@ -116,7 +116,7 @@ func (r *rig) wantSigned(t *testing.T, least int) int {
 
 // Whatever ends a run in order, its whole log is signed then; and each start goes on in the same tree.
 func TestTheWholeLogIsSignedWhenARunEnds(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		leaves := 2
 		for range 3 {
@@ -135,7 +135,7 @@ func TestTheWholeLogIsSignedWhenARunEnds(t *testing.T) {
 
 // Nobody writes anything, and the log is signed all the same.
 func TestARunningAuditorSignsTheLogWithinHalfAMinute(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		r.start(t)
 		r.deletes(t, w, want, 1)
@@ -175,7 +175,7 @@ func (r *rig) appendToLog(t *testing.T, value []byte, headers []kafkatest.Header
 
 // Somebody copies records of the log, and its checkpoints, after its end: none of them is signed, and the tree goes on where it was.
 func TestWhatSomebodyPutsBehindTheLogIsNeverSigned(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		r.deletes(t, w, want, 5)
 		r.once(t)
@@ -208,7 +208,7 @@ func TestWhatSomebodyPutsBehindTheLogIsNeverSigned(t *testing.T) {
 
 // A start that cannot go on along the chain says so, and publishes nothing.
 func TestAnotherLogKeyOrNameIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.begun(t)
 		r.refused(t, history.ErrForeignLog, func(c *audit.Config) { c.LogKey = make(schemas.Key, schemas.MinKey) })
 		r.refused(t, history.ErrForeignLog, func(c *audit.Config) { c.LogName = "app.example.com/lapse" })
@@ -290,7 +290,7 @@ func TestALogIsHandedOverOnceWhereverTheAuditorDies(t *testing.T) {
 
 // The log goes on under another key from a record on that both have signed. Without the former key nothing goes on, until it is there.
 func TestALogGoesOnUnderAnotherKey(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.routes = 2
 		w := r.begun(t)
 		r.refused(t, history.ErrForeignLog, func(c *audit.Config) { c.LogKey = nextLogKey })

@@ -107,7 +107,7 @@ func (r *rig) follows(t *testing.T, h half, version int) {
 // key, fewer partitions, and what there was before. The transaction is finished as it was begun, and what comes after is by
 // the other route.
 func TestATransactionIsFinishedByTheRouteThatItWasBegunBy(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.named(t)
 		copied := r.copySlot(t)
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
@@ -139,7 +139,7 @@ func TestATransactionIsFinishedByTheRouteThatItWasBegunBy(t *testing.T) {
 // Nothing is half in the topics: what comes next is by the other route. The slot then is where it was in the beginning, as
 // after a crash of the server, and nobody routes what it sends again, whatever is asked for.
 func TestWhatTheSlotSendsAgainIsNotRoutedAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.named(t)
 		first, want, w := r.copySlot(t), newExpected(), &writer{conn: r.db.Connect(t)}
 		r.delete(t, want, w, 5)
@@ -169,7 +169,7 @@ func TestWhatTheSlotSendsAgainIsNotRoutedAgain(t *testing.T) {
 // The auditor dies between two records of a transaction, before the record of a route is in the log, and after that. The next one is
 // told another route again.
 func TestARouteFollowsWhereverTheAuditorDies(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		copied, want, w := r.copySlot(t), newExpected(), &writer{conn: r.db.Connect(t)}
 		r.db.Exec(t, beatNow)
 		r.once(t)
@@ -214,7 +214,7 @@ func TestARouteFollowsWhereverTheAuditorDies(t *testing.T) {
 
 // Of a former hash key nothing is needed but to finish what was begun under it.
 func TestTheFormerHashKeyIsWantedOnlyWhereSomethingIsHalfInTheTopics(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.named(t)
 		copied, want, w := r.copySlot(t), newExpected(), &writer{conn: r.db.Connect(t)}
 		lost := func(c *audit.Config) { c.FormerHashKeys = nil }
@@ -239,7 +239,7 @@ func TestTheFormerHashKeyIsWantedOnlyWhereSomethingIsHalfInTheTopics(t *testing.
 // More partitions than the topic has are refused. Those that somebody has added are used when the configuration says so. What
 // concerns no single row goes into all that were ever used.
 func TestPartitionsAreUsedFromTheRouteOnThatHasThem(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		copied, want, w := r.copySlot(t), newExpected(), &writer{conn: r.db.Connect(t)}
 		r.delete(t, want, w, 20)
 		r.once(t)
@@ -310,7 +310,7 @@ func (r *rig) placesAbove(t *testing.T, above schemas.LSN) map[string]string {
 // on, by its own route from where it is. One that was frozen in the middle of a transaction, and goes on when the other has taken
 // over, gets nothing into the topics.
 func TestAuditorsWithDifferentRoutesTakeOverFromOneAnother(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.named(t)
 		copied, want, w := r.copySlot(t), newExpected(), &writer{conn: r.db.Connect(t)}
 		r.delete(t, want, w, 3)

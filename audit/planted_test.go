@@ -107,7 +107,7 @@ func TestAnEventThatTheServerCannotHaveSentIsRefusedAtOnce(t *testing.T) {
 
 // What cannot be a history is no event, and is stepped over.
 func TestAnEventOfAnImpossibleHistoryIsForeign(t *testing.T) {
-	onBender(t, func(t *testing.T, b *bender) {
+	onHeavyBender(t, func(t *testing.T, b *bender) {
 		b.work(t)
 		b.run(t)
 		b.plant(t, b.settings.User, "", standing("2147483647", "1", "0000000000000001"))
@@ -122,7 +122,7 @@ func TestAnEventOfAnImpossibleHistoryIsForeign(t *testing.T) {
 
 // Somebody mirrors old events into their own topic while a transaction is half published: what is there is not sent twice.
 func TestACopyOfAnOldEventDoublesNothing(t *testing.T) {
-	onBender(t, func(t *testing.T, b *bender) {
+	onHeavyBender(t, func(t *testing.T, b *bender) {
 		b.beat(t)
 		b.work(t)
 		b.run(t)
@@ -151,7 +151,7 @@ func TestACopyOfAnOldEventDoublesNothing(t *testing.T) {
 
 // The offsets of a topic that was made again and filled say nothing; the fences do.
 func TestATopicThatIsMadeAgainAndFilledIsAGap(t *testing.T) {
-	onBender(t, func(t *testing.T, b *bender) {
+	onHeavyBender(t, func(t *testing.T, b *bender) {
 		b.work(t)
 		b.beat(t)
 		b.once(t, b.beating(time.Minute))
@@ -189,7 +189,7 @@ func TestATrueBatchUnderAFormerHistoryIsNoAlarm(t *testing.T) {
 
 // An accepted copy would end the auditor of an original that lives; what strangers write is no auditor's.
 func TestWatchingALogTellsALivingAuditorFromStrangers(t *testing.T) {
-	onBender(t, func(t *testing.T, b *bender) {
+	onHeavyBender(t, func(t *testing.T, b *bender) {
 		b.beat(t)
 		b.run(t)
 		config := b.settings.config()

@@ -173,7 +173,7 @@ func (r *rig) echo(t *testing.T, topic, value string, headers ...kafka.Header) {
 }
 
 func TestForeignRecordsAreSteppedOver(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
 		for range 3 {
 			r.echo(t, r.settings.User, "hello")
@@ -203,7 +203,7 @@ func TestForeignRecordsAreSteppedOver(t *testing.T) {
 }
 
 func TestOtherTopicsThanTheLogsAreRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.begun(t)
 		r.refused(t, history.ErrRouteChanged, func(c *audit.Config) { c.User += ".other" })
 		r.refused(t, history.ErrRouteChanged, func(c *audit.Config) {

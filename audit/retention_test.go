@@ -37,7 +37,7 @@ func (r *rig) settingsOf(t *testing.T, topic string) map[string]string {
 }
 
 func TestTheLogIsMadeToBeKeptForEver(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.once(t)
 		log := r.settingsOf(t, r.settings.Log)
 		if log["cleanup.policy"] != "delete" || log["retention.ms"] != "-1" || log["retention.bytes"] != "-1" {
@@ -70,7 +70,7 @@ func TestTopicsAreMadeFitWhateverTheBrokersDefaultsAre(t *testing.T) {
 func TestTopicsAreMadeToKeepEventsForAsLongAsAsked(t *testing.T) {
 	for asked, want := range map[time.Duration]string{30 * 24 * time.Hour: "2592000000", -1: "-1"} {
 		t.Run(want, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *rig) {
+			onHeavy(t, func(t *testing.T, r *rig) {
 				r.once(t, func(c *audit.Config) { c.Retention = asked })
 				for topic, want := range map[string]string{r.settings.System: want, r.settings.User: want, r.settings.Log: "-1"} {
 					if got := r.settingsOf(t, topic)["retention.ms"]; got != want {

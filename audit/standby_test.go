@@ -49,7 +49,7 @@ func (w *waiting) said(text string) int { return strings.Count(w.log.String(), t
 
 // A second auditor used to be not ready, said that it was connecting to PostgreSQL, and warned at each try.
 func TestAnAuditorBesideAnotherStandsByIsReadyAndSaysSoOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		first := r.start(t, r.beating(time.Minute))
 		eventually(t, "the first auditor is ready", func() bool { return first.Ready() == nil })
 		second := r.startWaiting(t, time.Minute)

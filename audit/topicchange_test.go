@@ -15,7 +15,7 @@ import (
 // Events that were acknowledged are gone with the topic. To go on as if nothing had happened would be to say that all is
 // well.
 func TestATopicThatIsDeletedAndMadeAgainEndsTheAuditor(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -57,7 +57,7 @@ func TestATopicThatIsDeletedAndMadeAgainEndsTheAuditor(t *testing.T) {
 
 // Kafka cannot take partitions away again, so an auditor that refuses them refuses forever.
 func TestPartitionsThatWereAddedStopNobody(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		r.delete(t, want, w, 50)
 		r.once(t)

@@ -46,7 +46,7 @@ func (r *rig) deleteTopic(t *testing.T, topic string) {
 
 // A topic that is deleted and made again has lost what was in it, and nothing but offsets shows it.
 func TestATopicThatIsDeletedAndMadeAgainIsAGap(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t, r.beating(200*time.Millisecond))
 		for range 5 {

@@ -33,7 +33,7 @@ func TestPlanSaysWhatApplyRefuses(t *testing.T) {
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() != checks.DefValue {
 		worlds, _ = strconv.Atoi(checks.Value.String())
 	}
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sites := map[bool]*drawnSite{true: newDrawnSite(t, db, true), false: newDrawnSite(t, pgtest.New(t, db.Major), false)}
 		drawn, failed := 0, false
 		tally := map[string]int{}
