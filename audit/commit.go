@@ -93,7 +93,7 @@ func (r *relay) tell(tx *replication.Tx, account *evidence.Account, verdict evid
 		attributes = append(attributes, "policy", account.Claim.Policy, "batch", account.Claim.Batch.String())
 	}
 	for i := range account.Tallies {
-		if t := &account.Tallies[i]; t.Judged != t.Due {
+		if t := &account.Tallies[i]; t.Cause == evidence.System && t.Judged != t.Due {
 			attributes = append(attributes, "table", t.Table, "not_due", t.NotDue, "due_unknown", t.Judged-t.Due-t.NotDue)
 			break // of a batch's rows only those of its target are judged
 		}

@@ -84,7 +84,7 @@ func newRelay(
 	r := &relay{
 		route: route, next: checked.Next, hashKey: config.HashKey, found: checked, sink: sink, metrics: metrics, log: log, now: time.Now,
 		assembler: evidence.NewAssembler(route.Source, config.Keys, evidence.Standing{
-			Last: start.Last, Tables: start.Tables, Origin: start.Origin, Replaced: start.Replaced, Tail: checked.LastOfAll(),
+			Last: start.Last, Tables: start.Tables, Unsettled: start.Unsettled, Origin: start.Origin, Replaced: start.Replaced, Tail: checked.LastOfAll(),
 		}),
 		router: evidence.NewRouter(route, config.hashKeys().Of(route)),
 		rows:   rows.NewCommitter(route, config.RowsKeys), rowsKeys: config.RowsKeys, proofs: config.Proofs,

@@ -25,10 +25,10 @@ type Tally struct {
 	Cascade bool
 	Events  uint64
 
-	// For the target's rows under "evidence: due": how many were checked, and how many of these were due, and how many not. For the rest it
-	// cannot be told.
+	// For rows under "evidence: due" that a batch deleted from its target, or a user from the table: how many were checked, and how many of
+	// these were due, and how many not. For the rest it cannot be told.
 	Judged, Due, NotDue uint64
-	Late                Lateness // of those that were due; records of former versions do not have it
+	Late                Lateness // of a batch's rows that were due; records of former versions do not have it
 
 	moves uint64 // user deletes that turned out to be moves; zero after splitMoves
 }
@@ -52,7 +52,8 @@ type Account struct {
 
 	catalog catalogRows // its changes of rows that say what is in force
 
-	last int // the tally that was last incremented, and usually the next one too
+	lastIs Judgement // of the row that was counted last and judged by judgeUsers
+	last   int       // the tally that was last incremented, and usually the next one too
 }
 
 func (a *Account) reset() { *a = Account{Tallies: a.Tallies[:0]} }
@@ -78,20 +79,16 @@ func (a *Account) count(relation *replication.Relation, f finding) {
 // judge records the judgement of the row that was counted last and, if the row was due, since when.
 func (a *Account) judge(j Judgement, due, deleted time.Time) {
 	t := &a.Tallies[a.last]
-	t.Judged++
-	switch j {
-	case IsDue:
-		t.Due++
+	t.judged(j, 1)
+	if j == IsDue {
 		t.Late.add(due, deleted)
-	case IsNotDue:
-		t.NotDue++
 	}
 }
 
-// dueAll reports whether every checked row was due.
+// dueAll reports whether every checked row of a batch was due.
 func (a *Account) dueAll() bool {
 	for i := range a.Tallies {
-		if a.Tallies[i].Due != a.Tallies[i].Judged {
+		if t := &a.Tallies[i]; t.Cause == System && t.Due != t.Judged {
 			return false
 		}
 	}

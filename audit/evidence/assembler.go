@@ -37,6 +37,8 @@ type Assembler struct {
 	taken   int
 	certain int
 
+	unsettled bool // no row that a user deletes can be judged: see userdue.go
+
 	beat    *Heartbeat  // the last of the transaction; nil for none
 	faulty  bool        // one of its heartbeats shows that the publications were wrong
 	untold  []tableLine // lines about tables from a heartbeat that has no record
@@ -45,10 +47,11 @@ type Assembler struct {
 
 // Standing is what the records of a transaction depend on in the log before it.
 type Standing struct {
-	Last     LastBeat
-	Tables   []CoveredTable // the rows of lapse.covered up to the last heartbeat's, in their order
-	Origin   Reach          // of the log
-	Replaced []string       // topics that have lost records; the next heartbeat above Tail reports them
+	Last      LastBeat
+	Tables    []CoveredTable // the rows of lapse.covered up to the last heartbeat's, in their order
+	Unsettled bool           // what is due by these rows is not known: see userdue.go
+	Origin    Reach          // of the log
+	Replaced  []string       // topics that have lost records; the next heartbeat above Tail reports them
 	// Tail is the position of the last event in any partition. The gap goes into every partition after it.
 	Tail replication.Position
 }
@@ -68,7 +71,9 @@ type Conclusion struct {
 
 // NewAssembler makes an assembler for the WAL of source. A claim verifies if any of keys verifies it.
 func NewAssembler(source Source, keys []schemas.Key, standing Standing) *Assembler {
-	a := &Assembler{classifier: newClassifier(source, keys), names: names{}, tables: newTables(standing.Tables), standing: standing}
+	a := &Assembler{
+		classifier: newClassifier(source, keys), names: names{}, tables: newTables(standing.Tables), standing: standing, unsettled: standing.Unsettled,
+	}
 	a.pairs = &moves{a.names, a.tables}
 	return a
 }
@@ -101,6 +106,8 @@ func (a *Assembler) Change(change *replication.Change) {
 		a.event.Root, a.event.Partition = known.root, known.partition
 		if finding.Cause == System {
 			a.classifier.tell(&a.event)
+		} else if known.due != nil && finding.Op == Delete && finding.Cause == User {
+			a.judgeUsers(change, &known)
 		}
 	}
 	if finding.Op == Delete && a.pairs.waits(change, finding) {
@@ -126,6 +133,11 @@ func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *C
 	a.release()
 	account := a.classifier.Account()
 	account.splitMoves()
+	catalog := account.catalog.contents(tx)
+	changed := changesRules(catalog)
+	if changed {
+		account.unsettle()
+	}
 	a.outcome = Conclusion{
 		Account: account, Verdict: Unclaimed, Markers: a.outcome.Markers[:0], Records: a.outcome.Records[:0],
 	}
@@ -138,10 +150,11 @@ func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *C
 		}
 	}
 	if a.beat != nil {
-		a.conclude(tx, ancestry)
+		a.conclude(tx, ancestry, catalog)
 	} else {
-		o.Records = append(o.Records, account.catalog.contents(tx)...)
+		o.Records = append(o.Records, catalog...)
 	}
+	a.unsettled = a.unsettled || changed
 	return o
 }
 
@@ -180,7 +193,7 @@ func (a *Assembler) listen() {
 
 // conclude adds the records of the transaction's last heartbeat: coverage, or the gaps that it shows. A gap is at the heartbeat's position or, if the
 // transaction has events, after all its changes. A heartbeat below the end of the topics shows no gap of theirs: a later one does.
-func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) {
+func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry, catalog []Content) {
 	o, last := &a.outcome, &a.standing.Last
 	if len(o.Account.Covered) > 0 {
 		lines := a.tables.take(o.Account.Covered)
@@ -197,6 +210,7 @@ func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) 
 		o.Markers = append(o.Markers, m)
 		return m
 	}
+	a.unsettled = a.faulty || a.unsettled && a.beat.settles() != Settled
 	// The heartbeat's record comes first: if only some records are in the log, it shows which transaction they belong to.
 	if a.faulty {
 		m := gap(ReasonPublications, "", last.intact())
@@ -205,7 +219,7 @@ func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) 
 		o.Records = append(o.Records, &CoverageContent{At: tx.CommitTime, Heartbeat: a.beat, Ancestry: ancestry})
 	}
 	o.Records = append(o.Records, coverTables(a.untold, tx, last.intact(), ancestry)...)
-	o.Records = append(o.Records, o.Account.catalog.contents(tx)...)
+	o.Records = append(o.Records, catalog...)
 	a.untold, *last = nil, LastBeat{Beat: a.beat, Reach: EndOf(tx)}
 	if tx.Position(math.MaxUint32).Compare(a.standing.Tail) < 0 {
 		return
@@ -252,6 +266,8 @@ type named struct {
 	name, root string // root: see tables.rootOf
 	partition  bool
 	movesBy    []string // see CoveredTable
+	due        *schemas.Due
+	where      bool
 }
 
 func (n names) of(relation *replication.Relation, published tables) named {
@@ -259,7 +275,8 @@ func (n names) of(relation *replication.Relation, published tables) named {
 	if known.relation != relation {
 		known = named{relation: relation, name: tableName(relation)}
 		known.root, known.partition = published.rootOf(relation, known.name)
-		known.movesBy = published[relation.OID].MovesBy
+		table := published[relation.OID]
+		known.movesBy, known.due, known.where = table.MovesBy, table.Due, table.Where
 		n[relation.OID] = known
 	}
 	return known

@@ -77,7 +77,7 @@ func eventOf(t *testing.T, route *evidence.Route, tx *replication.Tx, changes ..
 // partitionEvent is a delete from a partition that a heartbeat has found.
 func partitionEvent(route *evidence.Route) *evidence.Routed {
 	part := numbered(relation(16540, "public", "sessions_2026_09", "id*"))
-	known, _ := evidence.NewCoveredTable(1, part.OID, "public.sessions_2026_09", "public.sessions", "", 0, false)
+	known, _ := evidence.NewCoveredTable(1, part.OID, "public.sessions_2026_09", "public.sessions", "", 0, "", false, false)
 	a := assembler(evidence.Standing{Tables: []evidence.CoveredTable{known}})
 	a.Begin(exampleTx())
 	a.Change(del(part, 42))

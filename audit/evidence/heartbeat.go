@@ -20,11 +20,12 @@ type Heartbeat struct {
 	ServerStart time.Time
 	// LookedAt is a position before the check of the publications: any change that the check missed was committed after it. Zero in
 	// rows of a former version.
-	LookedAt schemas.LSN
-	Fault    string   // how the publications were changed; empty if they were not
-	Faults   int64    // how often a change has been found, ever
-	Covered  int64    // the number of the last row of lapse.covered then; zero in rows of a former version
-	Declared Declared // set in an auditor's first heartbeat
+	LookedAt  schemas.LSN
+	Fault     string   // how the publications were changed; empty if they were not
+	Faults    int64    // how often a change has been found, ever
+	Covered   int64    // the number of the last row of lapse.covered then; zero in rows of a former version
+	Unsettled bool     // policies were being changed
+	Declared  Declared // set in an auditor's first heartbeat
 }
 
 var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
@@ -38,10 +39,11 @@ var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
 
 // optionalColumns are the columns that may be NULL, or missing in rows of a former version.
 var optionalColumns = map[string]func(*Heartbeat, string) bool{
-	"former":   func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
-	"fault":    func(h *Heartbeat, s string) bool { h.Fault = s; return true },
-	"declared": func(h *Heartbeat, s string) bool { h.Declared = parseDeclared(s); return true },
-	"covered":  func(h *Heartbeat, s string) bool { return parseInt64(s, &h.Covered) && h.Covered >= 0 },
+	"former":    func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
+	"fault":     func(h *Heartbeat, s string) bool { h.Fault = s; return true },
+	"unsettled": func(h *Heartbeat, s string) bool { h.Unsettled = s == "t"; return true },
+	"declared":  func(h *Heartbeat, s string) bool { h.Declared = parseDeclared(s); return true },
+	"covered":   func(h *Heartbeat, s string) bool { return parseInt64(s, &h.Covered) && h.Covered >= 0 },
 	"looked_at": func(h *Heartbeat, s string) (ok bool) {
 		at, err := schemas.ParseLSN(s)
 		h.LookedAt = at
@@ -103,6 +105,9 @@ func appendHeartbeat(b []byte, h *Heartbeat, form TextForm) []byte {
 	if h.Covered > 0 {
 		b = appendInt(append(b, `,"covered":`...), h.Covered)
 	}
+	if h.Unsettled {
+		b = append(b, `,"unsettled":true`...)
+	}
 	b = h.Declared.append(b, form)
 	return append(b, '}')
 }
@@ -119,6 +124,7 @@ type heartbeatJSON struct {
 	Fault       string    `json:"fault"`
 	Faults      int64     `json:"faults"`
 	Covered     int64     `json:"covered"`
+	Unsettled   bool      `json:"unsettled"`
 	Declared    *Declared `json:"declared"`
 }
 
@@ -129,6 +135,7 @@ func (j *heartbeatJSON) heartbeat(form TextForm) *Heartbeat {
 	h := &Heartbeat{
 		Nonce: j.Nonce, Former: j.Former, At: j.At, History: schemas.History(j.History),
 		Timeline: schemas.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: form.decode(j.Fault), Faults: j.Faults, Covered: j.Covered,
+		Unsettled: j.Unsettled,
 	}
 	if j.Declared != nil {
 		h.Declared = Declared{true, form.decode(j.Declared.WALArchive), form.decode(j.Declared.Backups)}

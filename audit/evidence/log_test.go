@@ -67,6 +67,7 @@ func exampleEntries() map[string]*evidence.Entry {
 			At: commitTime, Heartbeat: beat, Ancestry: exampleAncestry,
 		}),
 		"log-coverage-tables": write(exampleTx().EndLSN, 1, exampleTables()),
+		"log-coverage-due":    write(exampleTx().EndLSN, 1, dueTables()),
 		"log-gap":             marked(0x19C3000, evidence.Gap),
 		"log-gap-first": writer.Write(&evidence.MarkerContent{
 			Marker: exampleMarker(evidence.Gap), Ancestry: exampleAncestry,
@@ -74,7 +75,8 @@ func exampleEntries() map[string]*evidence.Entry {
 		"log-rewind": marked(0x19C1000, evidence.Rewind),
 		"log-transaction": written(exampleTx(), accountOf(signed(claim), del(target, 1), del(target, 2),
 			del(child, 1, 1), resultRow(claim, 2, 1))),
-		"log-transaction-due": written(exampleTx(), judgedAccount()),
+		"log-transaction-due":   written(exampleTx(), judgedAccount()),
+		"log-transaction-users": written(exampleTx(), usersAccount()),
 		"log-transaction-mismatch": written(exampleTx(), accountOf(signed(claim), del(target, 1), resultRow(claim, 2),
 			del(stranger, 1))),
 		"log-transaction-drop":      written(exampleTx(), accountOf(dropped(claim))),

@@ -61,6 +61,9 @@ func (a *Account) moved() {
 	t := &a.Tallies[a.last]
 	t.Events--
 	t.moves++
+	if t.Judged > 0 {
+		t.judged(a.lastIs, -1)
+	}
 }
 
 // splitMoves gives the moves tallies of their own, after the others if their table also lost rows.
@@ -71,7 +74,7 @@ func (a *Account) splitMoves() {
 			continue
 		}
 		of := *t
-		of.Op, of.Events, of.moves = Move, t.moves, 0
+		of.Op, of.Events, of.moves, of.Judged, of.Due, of.NotDue = Move, t.moves, 0, 0, 0, 0
 		if t.moves = 0; t.Events == 0 {
 			*t = of
 		} else {

@@ -44,7 +44,7 @@ func partitions(t testing.TB) evidence.Standing {
 		{leafD1, "public.d", "day"},
 		{leafD2, "public.d", "day"},
 	} {
-		row, ok := evidence.NewCoveredTable(int64(i+1), of.leaf.OID, "public."+of.leaf.Name, of.root, of.movesBy, 0, false)
+		row, ok := evidence.NewCoveredTable(int64(i+1), of.leaf.OID, "public."+of.leaf.Name, of.root, of.movesBy, 0, "", false, false)
 		if !ok {
 			t.Fatal(of)
 		}
@@ -60,7 +60,7 @@ func moveEvent(route *evidence.Route) *evidence.Routed {
 	var standing evidence.Standing
 	for i, r := range []*replication.Relation{left, came} {
 		r.Columns[1].TypeOID = 1082 // a date
-		known, _ := evidence.NewCoveredTable(int64(i+1), r.OID, "public."+r.Name, "public.sessions", "day", 0, false)
+		known, _ := evidence.NewCoveredTable(int64(i+1), r.OID, "public."+r.Name, "public.sessions", "day", 0, "", false, false)
 		standing.Tables = append(standing.Tables, known)
 	}
 	a := assembler(standing)

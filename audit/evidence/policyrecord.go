@@ -293,7 +293,7 @@ type toldGate struct {
 	byHand bool
 }
 
-// tellGates leaves out a row if a state of the same transaction says the same, and names policies that another row names.
+// tellGates leaves out a row if the states and versions of the same transaction say the same, and names policies that another row names.
 func (r *catalogRows) tellGates() (told []toldGate) {
 	names := map[int64]string{}
 	for _, c := range r.policies {
@@ -315,7 +315,8 @@ func (r *catalogRows) tellGates() (told []toldGate) {
 			moved := c.Was == nil || c.Is == nil || c.Is.TableOID != c.Was.TableOID || c.Is.Policy != c.Was.Policy || c.Is.Soft != c.Was.Soft
 			stated := c.Was != nil && c.Is != nil && c.Is.Version == c.Was.Version && c.Is.State == c.Was.State
 			t.byHand = !said && !stated || moved && !made
-			if said && !t.byHand && (c.Was == nil || c.Is.HeldBack == c.Was.HeldBack) && c.Is.HeldBack == 0 {
+			made = made || c.Was == nil || c.Is == nil || c.Is.Version == c.Was.Version
+			if said && made && !t.byHand && (c.Was == nil || c.Is.HeldBack == c.Was.HeldBack) && c.Is.HeldBack == 0 {
 				continue
 			}
 		}

@@ -64,6 +64,7 @@ func (d drawn) heartbeat() *Heartbeat {
 	}
 	if d.IntN(2) == 0 {
 		h.Former, h.LookedAt, h.Covered = d.id(), schemas.LSN(1+d.Uint64N(1<<60)), 1+d.Int64N(1<<50)
+		h.Unsettled = d.IntN(2) == 0
 		h.Declared = Declared{true, d.maybe(d.text()), d.maybe(d.text())}
 	}
 	return h
@@ -116,11 +117,17 @@ func (d drawn) account() *Account {
 
 func (d drawn) tables() *tablesContent {
 	c := &tablesContent{At: d.time(), Until: d.reach(), Ancestry: d.ancestry()}
-	changes := []string{tableBegins, tableEnds, tableRenamed, tableMoves, tableRewritten, tableRestated}
+	changes := []string{tableBegins, tableEnds, tableRenamed, tableMoves, tableDue, tableRewritten, tableRestated}
 	for range 1 + d.IntN(4) {
 		row := CoveredTable{OID: d.Uint32(), Table: d.text(), Root: d.maybe(d.text())}
 		for range d.IntN(3) {
 			row.MovesBy = append(row.MovesBy, d.text())
+		}
+		if d.IntN(3) == 0 {
+			row.Due, row.Where = &schemas.Due{Column: d.text(), As: schemas.DueDate}, d.IntN(2) == 0
+			for range d.IntN(3) {
+				row.Due.After = append(row.Due.After, schemas.Period{Months: 1, Days: d.Int32(), Microseconds: d.Int64()})
+			}
 		}
 		c.Lines = append(c.Lines, tableLine{row: row, change: changes[d.IntN(len(changes))], former: d.maybe(d.text())})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // CoveredTable is a row of lapse.covered: from its beat on, a table is published, or no longer published.
@@ -19,11 +20,15 @@ type CoveredTable struct {
 	Ended  bool
 	// MovesBy are the columns that decide a row's partition, if moves are told from deletions.
 	MovesBy []string
+	// Due says when its rows are due, if users' deletions of them are judged; Where, that rows that are past due may not be: see userdue.go.
+	Due   *schemas.Due
+	Where bool
 }
 
-// NewCoveredTable converts the row's columns; root and movesBy are empty, and file is zero, if they are NULL. ok is false if a name cannot be read.
-func NewCoveredTable(number int64, oid uint32, name, root, movesBy string, file uint32, ended bool) (c CoveredTable, ok bool) {
-	c = CoveredTable{Number: number, OID: oid, File: file, Ended: ended}
+// NewCoveredTable converts the row's columns; root, movesBy and due are empty, and file is zero, if they are NULL. ok is false if a name cannot
+// be read.
+func NewCoveredTable(number int64, oid uint32, name, root, movesBy string, file uint32, due string, where, ended bool) (c CoveredTable, ok bool) {
+	c = CoveredTable{Number: number, OID: oid, File: file, Due: dueOf(due), Where: where, Ended: ended}
 	if c.Table, ok = plainlyQualified(name); ok && root != "" {
 		c.Root, ok = plainlyQualified(root)
 	}
@@ -58,7 +63,7 @@ func parseIdentifiers(text string) (names []string, ok bool) {
 func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 	var number int64
 	var oid, file uint32
-	var name, root, movesBy, ended string
+	var name, root, movesBy, due, where, ended string
 	found := 0
 	for i, column := range change.Relation.Columns {
 		text, sent := textOf(change.New, i)
@@ -77,6 +82,12 @@ func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 		case "moves_by":
 			movesBy = text // or NULL
 			continue
+		case "due":
+			due = text // or NULL
+			continue
+		case "where_is":
+			where = text // or NULL
+			continue
 		case "file":
 			if sent && !parseUint32(text, &file) {
 				return c, false
@@ -93,7 +104,7 @@ func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 	if found != 4 {
 		return c, false
 	}
-	return NewCoveredTable(number, oid, name, root, movesBy, file, ended == "t")
+	return NewCoveredTable(number, oid, name, root, movesBy, file, due, where == "t", ended == "t")
 }
 
 // tables are the published tables, by oid, as of the last beat that was read.
@@ -142,6 +153,7 @@ const (
 	tableEnds      = "ends"      // it is no longer published, or was not for a while
 	tableRenamed   = "renamed"   // it has another name, or is a partition of another table
 	tableMoves     = "moves"     // moves between its partitions are told from deletions, or no longer
+	tableDue       = "due"       // users' deletions are judged by another rule, or no longer
 	tableRewritten = "rewritten" // its file was rewritten, or it was unlogged for a while
 	tableRestated  = "restated"  // it is published, as before: the slot was made again
 )
@@ -160,6 +172,8 @@ func (t tables) take(rows []CoveredTable) []tableLine {
 			line.change, line.former = tableRenamed, former.Table
 		case known && !slices.Equal(former.MovesBy, row.MovesBy):
 			line.change = tableMoves
+		case known && !former.sameDue(&row):
+			line.change = tableDue
 		case rewritten:
 			line.change = tableRewritten
 		case known:
@@ -208,6 +222,7 @@ func (c *tablesContent) append(b []byte, form TextForm) []byte {
 		if len(line.row.MovesBy) > 0 {
 			b = append(b, ']')
 		}
+		b = line.row.appendDue(b, form)
 		b = append(append(append(b, `,"change":"`...), line.change...), '"')
 		if line.former != "" {
 			b = appendText(append(b, `,"former":`...), line.former, form)
@@ -224,13 +239,15 @@ func (c *tablesContent) parse(record []byte, form TextForm) (err error) {
 	var j struct {
 		At     time.Time `json:"at"`
 		Tables []struct {
-			Table   string   `json:"table"`
-			OID     uint32   `json:"table_oid"`
-			Root    string   `json:"root"`
-			MovesBy []string `json:"moves_by"`
-			Change  string   `json:"change"`
-			Former  string   `json:"former"`
-			Until   Reach    `json:"until"`
+			Table   string          `json:"table"`
+			OID     uint32          `json:"table_oid"`
+			Root    string          `json:"root"`
+			MovesBy []string        `json:"moves_by"`
+			Due     json.RawMessage `json:"due"`
+			Where   bool            `json:"where"`
+			Change  string          `json:"change"`
+			Former  string          `json:"former"`
+			Until   Reach           `json:"until"`
 		} `json:"tables"`
 		Ancestry ancestryJSON `json:"ancestry"`
 	}
@@ -239,7 +256,10 @@ func (c *tablesContent) parse(record []byte, form TextForm) (err error) {
 	}
 	c.At = j.At
 	for _, t := range j.Tables {
-		row := CoveredTable{OID: t.OID, Table: form.decode(t.Table), Root: form.decode(t.Root), Ended: t.Change == tableEnds}
+		row := CoveredTable{OID: t.OID, Table: form.decode(t.Table), Root: form.decode(t.Root), Ended: t.Change == tableEnds, Due: dueOf(string(t.Due)), Where: t.Where}
+		if row.Due != nil {
+			row.Due.Column = form.decode(row.Due.Column)
+		}
 		for _, column := range t.MovesBy {
 			row.MovesBy = append(row.MovesBy, form.decode(column))
 		}

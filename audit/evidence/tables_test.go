@@ -95,7 +95,7 @@ func TestTheTablesAfterARestartAreThoseOfBefore(t *testing.T) {
 	for restart := range len(rows) + 1 {
 		var known []evidence.CoveredTable
 		for i, r := range rows[:restart] {
-			c, ok := evidence.NewCoveredTable(int64(i+1), r.oid, r.name, r.root, "", 0, r.ended == "t")
+			c, ok := evidence.NewCoveredTable(int64(i+1), r.oid, r.name, r.root, "", 0, "", false, r.ended == "t")
 			if !ok {
 				t.Fatal(r)
 			}

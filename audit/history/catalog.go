@@ -115,18 +115,18 @@ func queryCatalog(ctx context.Context, conn *pgx.Conn) (*Catalog, error) {
 }
 
 func queryCovered(ctx context.Context, conn *pgx.Conn) ([]evidence.CoveredTable, error) {
-	rows, err := conn.Query(ctx, `select c.number, c.relation, c.name, coalesce(c.root, ''), coalesce(c.moves_by, ''), coalesce(c.file, 0), c.ended from lapse.covered c order by c.number`)
+	rows, err := conn.Query(ctx, `select c.number, c.relation, c.name, coalesce(c.root, ''), coalesce(c.moves_by, ''), coalesce(c.file, 0), coalesce(c.due::text, ''), coalesce(c.where_is, false), c.ended from lapse.covered c order by c.number`)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c evidence.CoveredTable, err error) {
 		var number int64
 		var oid, file uint32
-		var name, root, movesBy string
-		var ended bool
-		if err = row.Scan(&number, &oid, &name, &root, &movesBy, &file, &ended); err == nil {
+		var name, root, movesBy, due string
+		var where, ended bool
+		if err = row.Scan(&number, &oid, &name, &root, &movesBy, &file, &due, &where, &ended); err == nil {
 			var ok bool
-			if c, ok = evidence.NewCoveredTable(number, oid, name, root, movesBy, file, ended); !ok {
+			if c, ok = evidence.NewCoveredTable(number, oid, name, root, movesBy, file, due, where, ended); !ok {
 				c = evidence.CoveredTable{Number: number, Ended: true} // of no table
 			}
 		}

@@ -57,6 +57,7 @@ func (h *Check) Run(ctx context.Context) error {
 		return err
 	}
 	h.Start.Tables = h.Catalog.coveredUpTo(h.Start.Last.Beat)
+	h.Start.Unsettled = h.walk == nil || h.walk.settling != evidence.Settled || len(h.Start.Markers) > 0
 	return nil
 }
 

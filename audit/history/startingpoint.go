@@ -12,13 +12,14 @@ import (
 
 // StartingPoint is where a start continues.
 type StartingPoint struct {
-	History Row
-	Reach   evidence.Reach          // of the log's end
-	Begun   evidence.Kind           // of the log's last record; empty for an empty log
-	Named   *evidence.Heartbeat     // the last heartbeat, as the next records name it; nil for none
-	Last    evidence.LastBeat       // the last heartbeat, as the next one must follow it
-	Tables  []evidence.CoveredTable // the tables that were published at that heartbeat
-	Markers []evidence.Marker       // markers to write before anything else
+	History   Row
+	Reach     evidence.Reach          // of the log's end
+	Begun     evidence.Kind           // of the log's last record; empty for an empty log
+	Named     *evidence.Heartbeat     // the last heartbeat, as the next records name it; nil for none
+	Last      evidence.LastBeat       // the last heartbeat, as the next one must follow it
+	Tables    []evidence.CoveredTable // the tables that were published at that heartbeat
+	Unsettled bool                    // see evidence.Standing
+	Markers   []evidence.Marker       // markers to write before anything else
 
 	Origin   evidence.Reach // of the log
 	Replaced []string       // topics that have lost records: gaps, written with the next heartbeat

@@ -311,7 +311,9 @@ type walk struct {
 	beat    *evidence.LogRecord // the record of the newest heartbeat that was wanted; nil if the log has none
 	rewinds []rewound           // in the part that is read
 	lost    int                 // transactions after that heartbeat
-	before  *evidence.LogRecord // the last record at or below the slot's position; nil if the log begins above it
+	// settling is what the log says of how users' deletions are judged; SaysNothing if the log has no heartbeat.
+	settling evidence.Settling
+	before   *evidence.LogRecord // the last record at or below the slot's position; nil if the log begins above it
 }
 
 // rewound is a rewind record: what comes before it and lies above its fork never happened.
@@ -335,6 +337,9 @@ func walkBack(
 			return true, nil
 		}
 		w.note(offset, record)
+		if w.settling == evidence.SaysNothing && !p.isPartial(record) {
+			w.settling = record.Settling()
+		}
 		if w.beat == nil && record.Kind == evidence.KindTransaction {
 			w.lost++
 		}
@@ -344,7 +349,7 @@ func walkBack(
 		if w.before == nil && !floor.Below(record.Reach) {
 			w.before, w.from = record, offset
 		}
-		return w.before == nil || wanted != nil && w.beat == nil, nil
+		return w.before == nil || wanted != nil && (w.beat == nil || w.settling == evidence.SaysNothing), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the log back: %w", err)

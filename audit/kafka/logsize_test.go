@@ -24,22 +24,27 @@ func TestAUsersRecordTakesFewBytesOfALog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, most := range map[int]float64{20: 113, 95: 84, 200: 81} {
-		b := new(batch)
-		b.reset()
-		for _, rec := range usersRecords(t, n) {
-			b.add(&rec, 1<<20)
-		}
-		b.seal(codec, session{}, 0)
-		got := float64(b.sent()) / float64(n)
-		t.Logf("%d records a batch: %.1f bytes each", n, got)
-		if got > most {
-			t.Errorf("with %d in a batch a record takes %.1f bytes, want at most %.0f", n, got, most)
+		for _, judged := range []bool{false, true} {
+			b := new(batch)
+			b.reset()
+			for _, rec := range usersRecords(t, n, judged) {
+				b.add(&rec, 1<<20)
+			}
+			b.seal(codec, session{}, 0)
+			got := float64(b.sent()) / float64(n)
+			t.Logf("%d records a batch, judged %t: %.1f bytes each", n, judged, got)
+			if judged {
+				most += 4 // whether the row was due
+			}
+			if got > most {
+				t.Errorf("with %d in a batch, judged %t, a record takes %.1f bytes, want at most %.0f", n, judged, got, most)
+			}
 		}
 	}
 }
 
-// usersRecords are the records of so many transactions of one row each, which commit within a second.
-func usersRecords(t *testing.T, n int) (all []schemas.Record) {
+// usersRecords are the records of so many transactions of one row each, which commit within a second. judged: each says whether the row was due.
+func usersRecords(t *testing.T, n int, judged bool) (all []schemas.Record) {
 	t.Helper()
 	key, err := tree.NewKey(evidencetest.LogKey, "app.example.com/lapse")
 	if err != nil {
@@ -57,9 +62,13 @@ func usersRecords(t *testing.T, n int) (all []schemas.Record) {
 		at, lsn = at.Add(time.Duration(1+draw.IntN(2_000_000/n))*time.Microsecond), lsn+schemas.LSN(8*(16+draw.IntN(20)))
 		tx := &replication.Tx{CommitLSN: lsn, EndLSN: lsn + 48, CommitTime: at, XID: uint32(1234567 + i), Timeline: 1, History: 1}
 		root := sha256.Sum256([]byte{byte(i), byte(i >> 8)})
+		tally := evidence.Tally{OID: 16420, Table: "shop.sessions", Op: evidence.Delete, Cause: evidence.User, Events: 1}
+		if judged {
+			tally.Judged, tally.Due, tally.NotDue = 1, uint64(root[0]%2), uint64(1-root[0]%2)
+		}
 		rec := w.Record(w.Write(&evidence.TransactionContent{
 			Committed: evidence.Committed{CommitLSN: tx.CommitLSN, CommitTime: tx.CommitTime, XID: tx.XID}, Verdict: evidence.Unclaimed,
-			Observed: []evidence.Tally{{OID: 16420, Table: "shop.sessions", Op: evidence.Delete, Cause: evidence.User, Events: 1}},
+			Observed: []evidence.Tally{tally},
 			Rows:     &evidence.RowsRoot{Epoch: "2026-11", Count: 1, First: 1, Root: root[:]},
 		}, evidence.LogPosition{Reach: evidence.EndOf(tx)}, false))
 		leaf := log.Next(rec.Value)

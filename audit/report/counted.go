@@ -62,7 +62,8 @@ type zeroLine struct {
 // users counts what others did to a policy's table.
 type users struct {
 	deleted, truncates, moves, unverified int64
-	held                                  bool // from a table with a hold
+	judged, due, notDue                   int64 // of those deleted
+	held                                  bool  // from a table with a hold
 }
 
 // roll counts the rows that went between two counts.
@@ -171,6 +172,7 @@ func (p *policy) byOthers(t *transaction, tally *evidence.Tally, held bool) {
 		p.users.held = p.users.held || held
 	default:
 		p.users.deleted += n
+		p.users.judged, p.users.due, p.users.notDue = p.users.judged+int64(tally.Judged), p.users.due+int64(tally.Due), p.users.notDue+int64(tally.NotDue)
 		p.users.held = p.users.held || held
 	}
 	if tally.Cause == evidence.Unverified {

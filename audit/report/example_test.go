@@ -89,7 +89,7 @@ func example() *report.Report {
 		Timeliness: told(3, inTime, report.Lateness{Over: one(60), UpTo: one(300)}, report.Lateness{Over: one(365 * 86400)},
 			report.LateRows{UpTo: one(60), Rows: 4000}, report.LateRows{Over: one(60), UpTo: one(300), Rows: 1000}, report.LateRows{Over: one(43200), UpTo: one(86400), Rows: 97}, report.LateRows{Over: one(365 * 86400), Rows: 3}),
 		Users: report.Users{
-			Deleted: n(41), Truncates: n(0), Moves: n(0), Unverified: n(0), Due: no(report.UsersNotJudged), NotDue: no(report.UsersNotJudged), Held: no(report.KeysNotInLog),
+			Deleted: n(41), Truncates: n(0), Moves: n(0), Unverified: n(0), Due: n(36), NotDue: n(5), Held: no(report.KeysNotInLog),
 		},
 		Versions: report.List[report.Version]{Items: []report.Version{
 			{Version: 3, Made: report.At(time.Date(2026, 6, 3, 9, 0, 0, 0, time.UTC)), By: "alice", Reason: "OPS-1", Table: "public.sessions", Terms: terms("60 days", "due"), InForce: true, Leaf: 12},

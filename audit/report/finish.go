@@ -165,7 +165,7 @@ func (c *Count) finish(p *policy) Policy {
 		}
 	}
 	r.Floors = c.floorsOf(p, r.Evidence)
-	r.Users = c.usersOf(p)
+	r.Users = c.usersOf(p, r.Evidence == "due" && r.Action != "soft")
 	r.RollForward = c.rollForward(p)
 	c.judge(p, &r)
 	return r
@@ -196,17 +196,16 @@ func (c *Count) pausesOf(p *policy) (all List[Pause]) {
 	return all
 }
 
-func (c *Count) usersOf(p *policy) Users {
+// usersOf counts what others did. judged: it is the policy by whose rule their deletions are judged.
+func (c *Count) usersOf(p *policy, judged bool) Users {
 	u := &p.users
-	judged, held := Number(0), Number(0)
-	if u.deleted+u.truncates > 0 {
-		judged = NotAssessed(UsersNotJudged)
-	}
+	held := Number(0)
 	if u.held {
 		held = NotAssessed(KeysNotInLog)
 	}
 	r := Users{
-		Deleted: c.read(u.deleted), Truncates: c.read(u.truncates), Moves: c.read(u.moves), Unverified: c.read(u.unverified), Due: judged, NotDue: judged, Held: held,
+		Deleted: c.read(u.deleted), Truncates: c.read(u.truncates), Moves: c.read(u.moves), Unverified: c.read(u.unverified), Held: held,
+		Due: u.figure(u.due, judged), NotDue: u.figure(u.notDue, judged),
 	}
 	if u.truncates > 0 {
 		r.Deleted = NotAssessed(Truncated)
@@ -214,12 +213,37 @@ func (c *Count) usersOf(p *policy) Users {
 	}
 	if c.gapped() {
 		for _, f := range []*Figure{&r.Due, &r.NotDue, &r.Held} {
-			if f.Value != nil {
-				*f = NotAssessed(InGap)
+			if f.Value != nil || f.AtLeast != nil {
+				*f = Figure{NotAssessed: InGap, AtLeast: f.seen()}
 			}
 		}
 	}
 	return r
+}
+
+// figure makes a figure of a number of rows that others deleted. Of some the log may not say whether they belong to it.
+func (u *users) figure(rows int64, judged bool) Figure {
+	unknown := u.deleted - u.due - u.notDue
+	switch {
+	case u.deleted+u.truncates == 0:
+		return Number(0)
+	case !judged || u.judged == 0:
+		return NotAssessed(UsersNotJudged)
+	case u.truncates > 0:
+		return Figure{NotAssessed: Truncated, AtLeast: &rows}
+	case unknown > 0:
+		most := rows + unknown
+		return Figure{NotAssessed: UsersPartlyJudged, AtLeast: &rows, AtMost: &most}
+	}
+	return Number(rows)
+}
+
+// seen is what was seen of a figure, if that is more than nothing.
+func (f *Figure) seen() *int64 {
+	if n := f.Least(); n > 0 {
+		return &n
+	}
+	return nil
 }
 
 // gapped reports whether no auditor read part of the period's write-ahead log.

@@ -143,9 +143,10 @@ type Users struct {
 	Truncates  Figure `json:"truncates"`
 	Moves      Figure `json:"moves"`      // rows that moved to another partition, which are not deletions
 	Unverified Figure `json:"unverified"` // rows deleted under a claim that does not verify
-	Due        Figure `json:"due"`
-	NotDue     Figure `json:"not_due"`
-	Held       Figure `json:"held"`
+	// By the rule in force when they were deleted: that of a policy with evidence: due that deletes from the table.
+	Due    Figure `json:"due"`
+	NotDue Figure `json:"not_due"`
+	Held   Figure `json:"held"`
 }
 
 // Version is a version of a policy.

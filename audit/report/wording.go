@@ -78,53 +78,55 @@ type Reason string
 
 // The reasons.
 const (
-	EvidenceClaimed  Reason = "evidence_claimed"
-	DropsNotSent     Reason = "drops_are_not_sent"
-	SomeUnknown      Reason = "some_values_unknown"
-	KeysNotInLog     Reason = "held_keys_not_in_log"
-	UsersNotJudged   Reason = "user_deletes_not_judged"
-	NoSnapshot       Reason = "no_snapshot"
-	NoLatitude       Reason = "no_latitude"
-	QuarantineInside Reason = "quarantine_not_separable"
-	Truncated        Reason = "truncated"
-	InGap            Reason = "gap"
-	AcrossRewind     Reason = "rewind_between"
-	NoHistogram      Reason = "no_histogram_in_log"
-	BetweenSteps     Reason = "between_steps"
-	NotRecorded      Reason = "not_recorded"
-	VacuumNotLogged  Reason = "vacuum_not_logged"
-	NothingDeleted   Reason = "nothing_deleted"
-	NothingDue       Reason = "nothing_due"
-	NotStated        Reason = "not_stated_before_period"
-	FloorNotCompared Reason = "floor_not_compared"
-	ResultMissing    Reason = "result_missing"
+	EvidenceClaimed   Reason = "evidence_claimed"
+	DropsNotSent      Reason = "drops_are_not_sent"
+	SomeUnknown       Reason = "some_values_unknown"
+	KeysNotInLog      Reason = "held_keys_not_in_log"
+	UsersNotJudged    Reason = "user_deletes_not_judged"
+	UsersPartlyJudged Reason = "some_user_deletes_not_judged"
+	NoSnapshot        Reason = "no_snapshot"
+	NoLatitude        Reason = "no_latitude"
+	QuarantineInside  Reason = "quarantine_not_separable"
+	Truncated         Reason = "truncated"
+	InGap             Reason = "gap"
+	AcrossRewind      Reason = "rewind_between"
+	NoHistogram       Reason = "no_histogram_in_log"
+	BetweenSteps      Reason = "between_steps"
+	NotRecorded       Reason = "not_recorded"
+	VacuumNotLogged   Reason = "vacuum_not_logged"
+	NothingDeleted    Reason = "nothing_deleted"
+	NothingDue        Reason = "nothing_due"
+	NotStated         Reason = "not_stated_before_period"
+	FloorNotCompared  Reason = "floor_not_compared"
+	ResultMissing     Reason = "result_missing"
 )
 
 // Text explains the reason in a sentence.
 func (r Reason) Text() string { return reasons[r] }
 
 var reasons = map[Reason]string{
-	EvidenceClaimed:  `The policy has "evidence: claimed": the log has no due time of a deleted row, only the policy's own word.`,
-	DropsNotSent:     "Partitions were dropped whole: the server publishes no row of them, only the dropping function's count.",
-	SomeUnknown:      "For some deleted rows the write-ahead log has no due time that can be read.",
-	KeysNotInLog:     "A legal hold touches tables of the policy. Which rows it holds would name people: the log has only a digest. Only a look at the table shows whether they are there.",
-	UsersNotJudged:   "The log says of a policy's deletions whether they were due, and of nobody else's.",
-	NoSnapshot:       "What was due was not counted at the time in question.",
-	NoLatitude:       "The policy has no latitude (grace period): nothing says how late is too late.",
-	QuarantineInside: "Some rows are in quarantine, and the count does not say how many of those past due are.",
-	Truncated:        "A table was truncated: the write-ahead log does not say how many rows went.",
-	InGap:            "Nobody read a part of the write-ahead log in between.",
-	AcrossRewind:     "The database was put back to an earlier state in between.",
-	NoHistogram:      "For some deleted rows the log, of a former version, does not say how late they went.",
-	BetweenSteps:     "The log has lateness in steps, and the latitude (grace period) lies between two of them.",
-	NotRecorded:      "No record of the log has it.",
-	VacuumNotLogged:  "No record says when the bytes of a deleted row leave the table's file: vacuum frees them, and they are overwritten some time after. Ask the people who run the database when it last ran.",
-	NothingDeleted:   "Nothing was deleted.",
-	NothingDue:       "Nothing was due.",
-	NotStated:        "The log does not say how it was before the period.",
-	FloorNotCompared: "The log has that least age, the floor, and not the age of each deleted row.",
-	Withheld:         "Numbers below five are not said, nor what would give one away.",
-	ResultMissing:    "A batch has no result of its own: how many rows it says it deleted is not known.",
+	EvidenceClaimed:   `The policy has "evidence: claimed": the log has no due time of a deleted row, only the policy's own word.`,
+	DropsNotSent:      "Partitions were dropped whole: the server publishes no row of them, only the dropping function's count.",
+	SomeUnknown:       "For some deleted rows the write-ahead log has no due time that can be read.",
+	KeysNotInLog:      "A legal hold touches tables of the policy. Which rows it holds would name people: the log has only a digest. Only a look at the table shows whether they are there.",
+	UsersNotJudged:    `The log says of rows that others deleted whether they were due where a policy deletes from the table with "evidence: due", and nowhere else.`,
+	UsersPartlyJudged: `Of some of these rows the log does not say whether they were due: the policy had a condition or no "evidence: due", was just being changed, or the row's due time cannot be read.`,
+	NoSnapshot:        "What was due was not counted at the time in question.",
+	NoLatitude:        "The policy has no latitude (grace period): nothing says how late is too late.",
+	QuarantineInside:  "Some rows are in quarantine, and the count does not say how many of those past due are.",
+	Truncated:         "A table was truncated: the write-ahead log does not say how many rows went.",
+	InGap:             "Nobody read a part of the write-ahead log in between.",
+	AcrossRewind:      "The database was put back to an earlier state in between.",
+	NoHistogram:       "For some deleted rows the log, of a former version, does not say how late they went.",
+	BetweenSteps:      "The log has lateness in steps, and the latitude (grace period) lies between two of them.",
+	NotRecorded:       "No record of the log has it.",
+	VacuumNotLogged:   "No record says when the bytes of a deleted row leave the table's file: vacuum frees them, and they are overwritten some time after. Ask the people who run the database when it last ran.",
+	NothingDeleted:    "Nothing was deleted.",
+	NothingDue:        "Nothing was due.",
+	NotStated:         "The log does not say how it was before the period.",
+	FloorNotCompared:  "The log has that least age, the floor, and not the age of each deleted row.",
+	Withheld:          "Numbers below five are not said, nor what would give one away.",
+	ResultMissing:     "A batch has no result of its own: how many rows it says it deleted is not known.",
 }
 
 // Cause explains the reason of a gap or a rewind.

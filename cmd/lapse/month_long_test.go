@@ -213,6 +213,9 @@ func (o *october) others(n int) {
 	if n%3 == 0 {
 		o.db.Exec(o.t, as+fmt.Sprintf(`delete from public.sessions where id in (select id from public.sessions where id < 100000 order by last_seen desc limit %d)`, n%4+1))
 	}
+	if n%3 == 1 {
+		o.db.Exec(o.t, as+`delete from public.sessions where id in (select id from public.sessions where id not in (1861, 1862) order by last_seen limit 2)`)
+	}
 	if n%10 == 4 {
 		o.db.Exec(o.t, as+`delete from public.carts where id in (select id from public.carts order by at desc limit 6)`)
 	}

@@ -111,22 +111,6 @@ func (c *recount) timeliness(p *report.Policy, path string, lates []int64, own i
 	}
 }
 
-func (c *recount) users(p *report.Policy, path string) {
-	deleted := c.in(func(x *rowChange) bool { return x.op == "DELETE" && !x.byLapse() && x.relation == p.Name })
-	unverified := c.in(func(x *rowChange) bool { return x.forged() && x.relation == p.Name })
-	c.figure(path+"/users/deleted", len(deleted), true)
-	c.figure(path+"/users/unverified", len(unverified), true)
-	c.figure(path+"/users/truncates", 0, true)
-	c.figure(path+"/users/moves", 0, true)
-	if len(deleted) == 0 && !c.gapped {
-		c.figure(path+"/users/due", 0, true)
-		c.figure(path+"/users/not_due", 0, true)
-	}
-	if !c.gapped && !slices.ContainsFunc(deleted, func(x *rowChange) bool { return c.held(x.relation, x.at) }) {
-		c.figure(path+"/users/held", 0, true)
-	}
-}
-
 // held reports whether the hold was on a table: for thirty days after its release it goes on.
 func (c *recount) held(relation string, at time.Time) bool {
 	return relation == "sessions" && at.After(c.window("hold", 0).after) && at.Before(c.window("release", 0).after.Add(30*day))

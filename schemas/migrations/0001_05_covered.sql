@@ -11,6 +11,8 @@ create table lapse.covered (
   moves_by text,
   joined   text,
   file     oid,
+  due      jsonb,
+  where_is boolean,
   ended    boolean not null
 );
 create index on lapse.covered (relation, number);
@@ -24,6 +26,8 @@ comment on column lapse.covered.root is 'The name in SQL of the table that it is
 comment on column lapse.covered.moves_by is 'The columns, in SQL, that decide which partition a row belongs to, if a policy tells moves from deletions; otherwise null.';
 comment on column lapse.covered.joined is 'The transactions that attached it and the tables between it and its root, that added it or its root to the publication, and that changed that. If this changes, it was detached or removed meanwhile.';
 comment on column lapse.covered.file is 'The number of a partition''s file. If this changes, it was rewritten.';
+comment on column lapse.covered.due is 'How the auditor judges whether a row that somebody else deletes was due: spec.due of the version in force of the policy that deletes from the table, if it has evidence: due; otherwise null.';
+comment on column lapse.covered.where_is is 'Whether that version has a condition (where), which the log does not show of a row.';
 comment on column lapse.covered.ended is 'It is no longer published: detached, dropped or removed.';
 
 create table lapse.heartbeat (
@@ -41,6 +45,7 @@ create table lapse.heartbeat (
   faults            bigint not null default 0,
   looked_at         pg_lsn,
   covered           bigint,
+  unsettled         boolean not null default false,
   declared          text check (octet_length(declared) <= 6000)
 );
 create index on lapse.heartbeat (at);
@@ -59,6 +64,7 @@ comment on column lapse.heartbeat.fault is 'How the publications differed from w
 comment on column lapse.heartbeat.faults is 'How often a command had found a difference by then.';
 comment on column lapse.heartbeat.looked_at is 'End of the log when the publications were checked.';
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
+comment on column lapse.heartbeat.unsettled is 'Policies were being changed: lapse.covered.due may be that of before.';
 comment on column lapse.heartbeat.declared is 'What lapse.yaml declares, as the auditor read it when it started: its first beat says so, and no other.';
 
 -- cover writes what has changed in what is published, or all of it if the slot was made again. It returns the newest row's number.
@@ -69,6 +75,9 @@ comment on column lapse.heartbeat.declared is 'What lapse.yaml declares, as the 
 --
 -- cover reads the system catalog and locks no user's table. If a table's policy tells moves from deletions (moves: detect), its row
 -- contains the columns of all partition keys above it: a row may move between branches, and between any two levels.
+--
+-- For users' deletions the auditor takes the due time's rule from here, and not from the policies' own rows: this is how it knows after a
+-- restart which rule was in force at a position of the log.
 create function lapse.cover() returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -94,6 +103,21 @@ begin
       join pg_publication_rel m on m.prrelid = g.table_oid
       join pg_publication p on p.oid = m.prpubid and p.pubname = 'lapse_changes'
      where g.state <> 'dropped' and v.spec ->> 'moves' = 'detect'
+  ), rules(relation, due, where_is) as (
+    select g.table_oid, v.spec -> 'due', coalesce(v.spec ->> 'where', '') <> ''
+      from lapse.gate g
+      join lapse.policy v on v.id = g.policy_id and v.version = g.version
+     where g.state <> 'dropped' and not g.soft and v.spec ? 'due'
+    union all
+    select i.inhrelid, rules.due, rules.where_is
+      from rules
+      join pg_inherits i on i.inhparent = rules.relation and not i.inhdetachpending
+      join pg_class c on c.oid = i.inhrelid and c.relispartition
+  ), judged as (
+    select rules.relation, max(rules.due::text)::jsonb as due, bool_or(rules.where_is) as where_is
+      from rules
+     group by rules.relation
+    having count(*) = 1 -- of two policies neither
   ), present as (
     select c.oid as relation, format('%I.%I', n.nspname, c.relname) as name,
            case when c.relispartition then
@@ -112,28 +136,30 @@ begin
                 from pg_publication_rel m
                 join pg_publication p on p.oid = m.prpubid and p.pubname in ('lapse_deletes', 'lapse_changes')
                where m.prrelid in (c.oid, tree.root))) as joined,
-           case when c.relispartition then c.relfilenode end as file
+           case when c.relispartition then c.relfilenode end as file, judged.due, judged.where_is
       from tree
       join pg_class c on c.oid = tree.relation
       join pg_namespace n on n.oid = c.relnamespace
+      left join judged on judged.relation = c.oid
      where c.relkind = 'r'
   ), known as (
     select * from (select distinct on (k.relation) k.* from lapse.covered k order by k.relation, k.number desc) last
      where not last.ended
   )
-  insert into lapse.covered (relation, name, root, moves_by, joined, file, ended)
+  insert into lapse.covered (relation, name, root, moves_by, joined, file, due, where_is, ended)
   select f.*
     from present p
     full join known k on k.relation = p.relation
    cross join lateral (
-     select k.relation, k.name, k.root, null, k.joined, k.file, true
+     select k.relation, k.name, k.root, null, k.joined, k.file, null, null, true
       where k.relation is not null and (p.relation is null or p.joined is distinct from k.joined)
      union all
-     select p.relation, p.name, p.root, p.moves_by, p.joined, p.file, false
+     select p.relation, p.name, p.root, p.moves_by, p.joined, p.file, p.due, p.where_is, false
       where p.relation is not null
         and (whole or k.relation is null
-             or (p.name, p.root, p.moves_by, p.joined, p.file) is distinct from (k.name, k.root, k.moves_by, k.joined, k.file))
-   ) f(relation, name, root, moves_by, joined, file, ended)
+             or (p.name, p.root, p.moves_by, p.joined, p.file, p.due, p.where_is) is distinct from
+                (k.name, k.root, k.moves_by, k.joined, k.file, k.due, k.where_is))
+   ) f(relation, name, root, moves_by, joined, file, due, where_is, ended)
    order by f.relation, not f.ended;
   if whole then
     update lapse.installation set covered_slot = slot_start;
@@ -154,6 +180,7 @@ declare
   newest    int := (select n.number from lapse.history n order by n.number desc limit 1);
   present   timestamptz := clock_timestamp();
   looked_at pg_lsn;
+  unsettled boolean := false;
   covered   bigint;
   fault     text;
   former    lapse.heartbeat;
@@ -171,17 +198,22 @@ begin
      and (h.at < present - interval '400 days'
           or exists (select from lapse.heartbeat k
                       where k.at >= date_trunc('day', h.at, 'UTC') and k.at <= h.at and (k.at, k.id) < (h.at, h.id)));
+  perform lapse.follow_holds(); -- may wait for others, and so comes before the lock
+  begin
+    lock table lapse.gate in share mode nowait; -- what changes it commits before cover reads, or after this beat
+  exception when lock_not_available then
+    unsettled := true;
+  end;
   looked_at := pg_current_wal_insert_lsn(); -- before the next statement's snapshot: what it does not see commits above
   covered := lapse.cover();
-  perform lapse.follow_holds();
   fault := coalesce(lapse.publications_fault(), lapse.publications_unlogged());
   select * into former from lapse.heartbeat k order by k.id desc limit 1;
   missed := missed or former.fault is not null or former.history <> beat.history
             or former.faults < (select s.publication_faults from lapse.installation s);
   insert into lapse.heartbeat
-    (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, looked_at, fault, faults, covered, declared)
+    (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, looked_at, fault, faults, covered, unsettled, declared)
   select lapse.system_identifier(), d.oid, d.datname, beat.nonce,
-         former.nonce, beat.history, beat.timeline, beat.server_start, looked_at, fault, i.publication_faults, covered, beat.declared
+         former.nonce, beat.history, beat.timeline, beat.server_start, looked_at, fault, i.publication_faults, covered, unsettled, beat.declared
     from pg_database d, lapse.installation i
    where d.datname = current_database();
   if missed and fault is null then

@@ -122,9 +122,26 @@ func (m *maker) deletedWrongly() Answer {
 		a.Word = "Possibly" // nobody knows whether rows that went without a claim that proves it were due
 	}
 	if rows, _ := m.others(); rows > 0 {
-		a.Text = strings.TrimSpace(a.Text + " Of rows that others deleted the log does not say whether they were due.")
+		a.Text = strings.TrimSpace(a.Text + m.judged(rows))
 	}
 	return a
+}
+
+// judged says how many of the rows that others deleted were not due.
+func (m *maker) judged(rows int64) (text string) {
+	var due, notDue int64
+	for i := range m.Policies {
+		u := &m.Policies[i].Users
+		due, notDue = due+u.Due.Least(), notDue+u.NotDue.Least()
+	}
+	if due+notDue == 0 {
+		return " Of rows that others deleted the log does not say whether they were due."
+	}
+	text = fmt.Sprintf(" Of the rows that others deleted %s were due, and %s were not due yet", plaintext.Number(due), plaintext.Number(notDue))
+	if rest := rows - due - notDue; rest > 0 {
+		text += fmt.Sprintf("; of %s the log does not say it", plaintext.Number(rest))
+	}
+	return text + "."
 }
 
 // others counts the rows that others than policies deleted from the report's tables, and the truncates.
