@@ -9,16 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
 func TestMostOfTheTimeIsLeftToAnApplicationThatIsThere(t *testing.T) {
 	t.Parallel()
 	c, now := newPace(), time.Now()
+	p := &record.InForce{}
 	look := func(others bool) float64 {
-		now = now.Add(factsInterval)
-		c.counted(1, others, now)
-		return c.share()
+		now = now.Add(time.Second)
+		c.looked(others, now, now)
+		return c.share(p)
 	}
 	for _, step := range []struct {
 		what   string
@@ -54,14 +56,15 @@ func TestAnApplicationIsSeenInWhateverDatabaseAndOneThatDoesNothingIsNot(t *test
 			t.Helper()
 			w := newTestWorker(t, db)
 			defer w.close()
-			w.pace.ask = askCompany
+			w.pace.look = seeOthers
 			if err := w.connect(t.Context(), forever); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.countCompany(t.Context()); err != nil {
+			p := &record.InForce{}
+			if err := w.company(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
-			return w.pace.share()
+			return w.pace.share(p)
 		}
 		idle := db.Connect(t)
 		if _, err := idle.Exec(t.Context(), "begin; create table seen ()"); err != nil {
@@ -82,4 +85,54 @@ func TestAnApplicationIsSeenInWhateverDatabaseAndOneThatDoesNothingIsNot(t *test
 			slept.Wait()
 		}
 	})
+}
+
+func TestAShareIsSplitAmongThePolicysOwnWorkers(t *testing.T) {
+	t.Parallel()
+	c, p := newPace(), &record.InForce{}
+	p.ID, p.Limits.Pace = 7, "20%"
+	for range 4 {
+		c.join(budgetOf(p))
+	}
+	c.join(allGentle)
+	if got := c.share(p); got != 0.05 {
+		t.Errorf("one of four workers has %v of the time", got)
+	}
+	c.counted(map[budget]int{7: 10, 8: 90})
+	if got := c.share(p); got != 0.02 {
+		t.Errorf("one of ten workers of all processes has %v of the time", got)
+	}
+}
+
+func TestTheDatabaseIsAskedForTheWorkersOnceInAWhile(t *testing.T) {
+	t.Parallel()
+	c, now := newPace(), time.Now()
+	for n, want := range []bool{true, false, false} {
+		if got := c.mayCount(now.Add(time.Duration(n) * factsInterval / 4)); got != want {
+			t.Errorf("question %d: %v", n, got)
+		}
+	}
+	if !c.mayCount(now.Add(factsInterval)) || !c.mayCount(now.Add(-time.Hour)) {
+		t.Error("it is not asked again, or not after the clock was set back")
+	}
+}
+
+func TestLooksTakeATwentiethOfTheTimeAtMost(t *testing.T) {
+	t.Parallel()
+	c, now := newPace(), time.Now()
+	var looks time.Duration
+	const took, steps = 3 * time.Millisecond, 10_000
+	for range steps {
+		if now = now.Add(time.Millisecond); c.mayLook(now) {
+			c.looked(false, now, now.Add(took))
+			looks += took
+			now = now.Add(took)
+		}
+	}
+	if all := steps*time.Millisecond + looks; looks < all/(lookShare+2) || looks > all/lookShare+took {
+		t.Errorf("they took %v of %v", looks, all)
+	}
+	if !c.mayLook(now.Add(-time.Hour)) {
+		t.Error("after the clock was set back it does not look again")
+	}
 }

@@ -38,7 +38,7 @@ func (w *worker) slowDown(ctx context.Context, t *turn, a *guard.Answer, took ti
 	switch {
 	case a.Verdict == guard.Slow:
 		why = string(a.Reason)
-	case gentle(p):
+	case paced(p):
 		why = throttlePace
 	}
 	t.memory.pauses.change(func(d *delay) { d.throttled = why })
@@ -55,8 +55,8 @@ func (w *worker) slowDown(ctx context.Context, t *turn, a *guard.Answer, took ti
 // be tried at once; then the result is empty.
 func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit int, unslowed bool) (batch.Result, turnEnd, error) {
 	p, m := t.policy, t.memory
-	if gentle(p) {
-		defer w.gently(ctx, m)()
+	if paced(p) {
+		defer w.takeTime(ctx)()
 	}
 	name, table := string(p.Name), p.TableName
 	o := m.sizing.order(a.Lease, p, limit)
@@ -66,7 +66,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit 
 	if w.session.BegunAhead() {
 		ticket = w.aheadTicket
 	}
-	if unslowed && !gentle(p) && !t.limited() && w.pass.most == 0 {
+	if unslowed && !paced(p) && !t.limited() && w.pass.most == 0 {
 		o.Follows = func(done *batch.Result) bool { return w.follows(t, done) }
 	}
 	begun, done, err := w.session.Delete(ctx, a, w.config.TagKey, o)

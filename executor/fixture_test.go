@@ -98,15 +98,12 @@ func executorAt(t testing.TB, url string, change ...func(*Config)) *Executor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.pace.ask = aloneOnServer
+	e.pace.look = nobody
 	return e
 }
 
-// aloneOnServer takes nobody else to be at work: a test's server has other tests.
-func aloneOnServer(ctx context.Context, conn *pgx.Conn) (workers int, others bool, err error) {
-	workers, _, err = askCompany(ctx, conn)
-	return workers, false, err
-}
+// nobody takes nobody else to be at work: a test's server has other tests.
+func nobody(context.Context, *pgx.Conn) (bool, error) { return false, nil }
 
 // newTestWorker returns a worker that belongs to nobody's schedule.
 func newTestWorker(t testing.TB, db *pgtest.DB) *worker {

@@ -12,6 +12,7 @@ import (
 	"lapse/planner/policyfile"
 	"lapse/planner/record"
 	"lapse/planner/survey"
+	"lapse/schemas"
 )
 
 // An application feels deletion through how often its transactions meet a batch: if one transaction in a hundred does, its 99th percentile
@@ -21,87 +22,126 @@ const (
 	// active.
 	gentleShare = survey.GentleShare
 	quietShare  = survey.QuietShare
-	// remembered is how long the server counts as busy after a check found another session at work. Checks are short, and an application
+	// remembered is how long the server counts as busy after a look found another session at work. Looks are short, and an application
 	// may be idle for most of the time between its statements.
-	remembered = 10 * factsInterval
-	// gentleLane is how long a batch at gentle pace waits for another one of this process to end. After that they run side by side.
+	remembered = 10 * time.Second
+	// lookShare bounds the looks' part of the time: one in lookShare. What a look costs grows with the server's connections.
+	lookShare = 20
+	// gentleLane is how long a batch that shares the time waits for another one of this process to end. After that they run side by side.
 	gentleLane = 10 * time.Millisecond
-	// longestGentlePause is the longest pause after a batch at gentle pace, so that expired rows are deleted even on a server that is
-	// overloaded for days.
+	// longestGentlePause is the longest pause after a batch, so that expired rows are deleted even on a server that is overloaded for days.
 	longestGentlePause = time.Second
 )
 
-// throttlePace is the reason of the pauses at gentle pace: a label of throttle_seconds_total.
+// throttlePace is the reason of the pauses that pace makes: a label of throttle_seconds_total.
 const throttlePace = "pace"
 
-// pace decides when batches at gentle pace may begin, for all workers of a process. It promises:
+// pace decides when batches that share the time may begin, for all workers of a process. It promises:
 //
-//   - Together they run for at most gentleShare of the time, or quietShare: after a batch each worker pauses until its part of the share
-//     is kept. The share is split evenly among all workers, of all executors on this database, that have a shard of such a policy. Once in
-//     factsInterval pace counts the workers of other processes, and checks whether other sessions are active in any database.
+//   - All policies at gentle pace together run for at most gentleShare of the time, or quietShare; a policy whose pace is a share of the
+//     time runs for that share. After a batch each worker pauses until its part is kept. A share is split evenly among all workers, of
+//     all executors on this database, that have a shard of its policies. Once in factsInterval pace counts the workers of other
+//     processes. After each gentle batch it looks whether other sessions are active in any database, unless looks take too long.
 //   - Two batches of one process do not run side by side, unless one lasts longer than gentleLane. Batches of two processes may.
 //
-// It ignores policies at another pace. Safe for concurrent use.
+// It ignores policies at unlimited pace. Safe for concurrent use.
 type pace struct {
 	sleep func(context.Context, time.Duration) error
-	ask   func(context.Context, *pgx.Conn) (workers int, others bool, err error) // askCompany; tests replace it
-	lane  chan struct{}                                                          // holds one
+	count func(context.Context, *pgx.Conn) (map[budget]int, error) // countWorkers and seeOthers; tests replace them
+	look  func(context.Context, *pgx.Conn) (bool, error)
+	lane  chan struct{} // holds one
 
-	mu      sync.Mutex
-	here    int // workers of this process with a shard of a policy at gentle pace
-	all     int // of all processes, when last counted
-	askedAt time.Time
-	seen    time.Time // when a check last found another session active
-	busy    bool      // a recent check did
+	mu        sync.Mutex
+	here      map[budget]int // workers of this process with a shard
+	all       map[budget]int // of all processes, when last counted
+	countedAt time.Time
+	lookedAt  time.Time     // when the last look ended
+	lookTook  time.Duration // how long it took
+	seen      time.Time     // when a look last found another session active
+	busy      bool          // a recent look did
+}
+
+// budget is what a share of the time is kept for: a policy whose pace is a share, or allGentle.
+type budget = schemas.PolicyID
+
+const allGentle budget = 0
+
+func budgetOf(p *record.InForce) budget {
+	if p.Limits.PaceShare() > 0 {
+		return p.ID
+	}
+	return allGentle
 }
 
 func newPace() *pace {
-	return &pace{sleep: backoff.Sleep, ask: askCompany, lane: make(chan struct{}, 1)}
+	return &pace{
+		sleep: backoff.Sleep, count: countWorkers, look: seeOthers, lane: make(chan struct{}, 1),
+		here: map[budget]int{}, all: map[budget]int{},
+	}
 }
 
 // join counts a worker until the returned function is called.
-func (c *pace) join() (leave func()) {
+func (c *pace) join(b budget) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.here++
+	c.here[b]++
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.here--
+		c.here[b]--
 	}
 }
 
-// share returns one worker's part of the time.
-func (c *pace) share() float64 {
+// share returns one worker's part of the time on a policy.
+func (c *pace) share(p *record.InForce) float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	share := float64(quietShare)
-	if c.busy {
+	b, share := budgetOf(p), p.Limits.PaceShare()
+	switch {
+	case share > 0:
+	case c.busy:
 		share = gentleShare
+	default:
+		share = quietShare
 	}
-	return share / float64(max(c.here, c.all, 1))
+	return share / float64(max(c.here[b], c.all[b], 1))
 }
 
-// due reports whether it is time to count workers in the database, and records that the caller does.
-func (c *pace) due(now time.Time) bool {
+// mayCount reports whether it is time to count workers in the database, and records that the caller does.
+func (c *pace) mayCount(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if since := now.Sub(c.askedAt); since >= 0 && since < factsInterval {
+	if since := now.Sub(c.countedAt); since >= 0 && since < factsInterval {
 		return false
 	}
-	c.askedAt = now
+	c.countedAt = now
 	return true
 }
 
-// counted records the number of workers, and whether other sessions are active.
-func (c *pace) counted(workers int, others bool, now time.Time) {
+// counted records the numbers of workers.
+func (c *pace) counted(workers map[budget]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = workers
+}
+
+// mayLook reports whether a look keeps to the looks' part of the time.
+func (c *pace) mayLook(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since := now.Sub(c.lookedAt)
+	return since < 0 || since >= (lookShare-1)*c.lookTook
+}
+
+// looked records a look.
+func (c *pace) looked(others bool, began, ended time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lookedAt, c.lookTook = ended, ended.Sub(began)
 	if others {
-		c.seen = now
+		c.seen = ended
 	}
-	since := now.Sub(c.seen)
+	since := ended.Sub(c.seen)
 	c.busy = since >= 0 && since < remembered
 }
 
@@ -119,66 +159,91 @@ func (c *pace) enter(ctx context.Context) (leave func()) {
 	return func() {}
 }
 
-// company counts the workers that have a shard of a policy at gentle pace, and checks whether any other session runs a statement or ran
-// one in the last 20 ms. A login without pg_read_all_stats sees only sessions that hold a snapshot, as a session does while it reads or
-// changes rows: if an application keeps the server busy, about every second check sees one.
-const company = `
-	select (select count(*)
-	          from lapse.shard s join lapse.policy p on p.id = s.policy_id and p.version = s.version
-	         where not s.done and s.holder is not null and s.lease_until > clock_timestamp()
-	           and p.spec ->> 'pace' is distinct from '` + policyfile.PaceUnlimited + `'),
-	       exists (
-	        select from pg_stat_get_activity(null) a
-	         where a.datid <> 0 and coalesce(a.backend_type, 'client backend') = 'client backend' and a.application_name not like 'lapse%'
-	           and case when a.state is null or a.state = 'disabled' then a.backend_xmin is not null
-	                    else a.state = 'active' or a.state_change > clock_timestamp() - interval '20 ms' end)`
-
-// askCompany runs the query company.
-func askCompany(ctx context.Context, conn *pgx.Conn) (workers int, others bool, err error) {
-	if err := conn.QueryRow(ctx, company).Scan(&workers, &others); err != nil {
-		return 0, false, fmt.Errorf("count the workers at gentle pace: %w", err)
+// countWorkers counts the workers that have a shard of a policy that shares the time.
+func countWorkers(ctx context.Context, conn *pgx.Conn) (map[budget]int, error) {
+	rows, err := conn.Query(ctx, `
+		select case when p.spec ->> 'pace' like '%\%' then p.id else $1 end, count(*)
+		  from lapse.shard s join lapse.policy p on p.id = s.policy_id and p.version = s.version
+		 where not s.done and s.holder is not null and s.lease_until > clock_timestamp()
+		   and p.spec ->> 'pace' is distinct from '`+policyfile.PaceUnlimited+`'
+		 group by 1`, allGentle)
+	if err != nil {
+		return nil, fmt.Errorf("count the workers that share the time: %w", err)
 	}
-	return workers, others, nil
+	workers := map[budget]int{}
+	var of budget
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&of, &n}, func() error { workers[of] = n; return nil })
+	if err != nil {
+		return nil, fmt.Errorf("count the workers that share the time: %w", err)
+	}
+	return workers, nil
 }
 
-// countCompany counts the workers that share the time, and checks for other active sessions, unless that was done lately.
-func (w *worker) countCompany(ctx context.Context) error {
-	if !w.pace.due(w.now()) {
+// seeOthers reports whether a session that is not ours runs a statement or ran one in the last 20 ms. A login without pg_read_all_stats
+// sees only sessions that hold a snapshot or have written, as a session does while it reads or changes rows. Of an application whose
+// statements are short one look sees little, so there is one after each batch.
+func seeOthers(ctx context.Context, conn *pgx.Conn) (others bool, err error) {
+	err = conn.QueryRow(ctx, `
+		select exists (
+		 select from pg_stat_get_activity(null) a
+		  where a.datid <> 0 and coalesce(a.backend_type, 'client backend') = 'client backend' and a.application_name not like 'lapse%'
+		    and case when a.state is null or a.state = 'disabled' then a.backend_xmin is not null
+		             else a.state = 'active' or a.state_change > clock_timestamp() - interval '20 ms' end)`).Scan(&others)
+	if err != nil {
+		return false, fmt.Errorf("look for other sessions at work: %w", err)
+	}
+	return others, nil
+}
+
+// company counts the workers that share the time, unless that was done lately, and looks for other active sessions, if the policy's pace
+// depends on them.
+func (w *worker) company(ctx context.Context, p *record.InForce) error {
+	if w.pace.mayCount(w.now()) {
+		workers, err := w.pace.count(ctx, w.session.Control)
+		if err != nil {
+			return err
+		}
+		w.pace.counted(workers)
+	}
+	began := w.now()
+	if budgetOf(p) != allGentle || !w.pace.mayLook(began) {
 		return nil
 	}
-	workers, others, err := w.pace.ask(ctx, w.session.Control)
+	others, err := w.pace.look(ctx, w.session.Control)
 	if err == nil {
-		w.pace.counted(workers, others, w.now())
+		w.pace.looked(others, began, w.now())
 	}
 	return err
 }
 
-// waitAfterBatch waits out the pause that follows this worker's last gentle batch. It ends early with ctx; the caller checks ctx.
-func (w *worker) waitAfterBatch(ctx, work context.Context, p *record.InForce) error {
-	if !gentle(p) {
+// waitAfterBatch waits until this worker's part of the time is kept after its last batch. It ends early with ctx; the caller checks ctx.
+func (w *worker) waitAfterBatch(ctx, work context.Context, t *turn) error {
+	if !paced(t.policy) {
 		return nil
 	}
-	if err := w.countCompany(work); err != nil {
+	if err := w.company(work, t.policy); err != nil {
 		return err
 	}
-	length := min(w.pausedUntil.Sub(w.now()), longestGentlePause)
-	w.pausedUntil = time.Time{}
+	share := w.pace.share(t.policy)
+	t.memory.pauses.change(func(d *delay) { d.share = share })
+	until := w.batchEnded.Add(time.Duration(float64(w.batchTook) * (1/share - 1)))
+	length := min(until.Sub(w.now()), longestGentlePause)
+	w.batchTook = 0
 	if length > 0 {
 		_ = w.pace.sleep(ctx, length)
-		w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, throttlePace).Add(length.Seconds())
+		w.metrics.throttled.WithLabelValues(string(t.policy.Name), t.policy.TableName, throttlePace).Add(length.Seconds())
 	}
 	return nil
 }
 
-// gently begins a batch at gentle pace. The returned function ends it, and sets the pause that follows.
-func (w *worker) gently(ctx context.Context, m *policyMemory) (end func()) {
+// takeTime begins a batch that shares the time. The returned function ends it.
+func (w *worker) takeTime(ctx context.Context) (end func()) {
 	leave := w.pace.enter(ctx)
 	began := w.now()
 	return func() {
-		ended := w.now()
 		leave()
-		share := w.pace.share()
-		w.pausedUntil = ended.Add(time.Duration(float64(ended.Sub(began)) * (1/share - 1)))
-		m.pauses.change(func(d *delay) { d.share = share })
+		w.batchEnded = w.now()
+		w.batchTook = w.batchEnded.Sub(began)
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/internal/backoff"
 	"lapse/internal/pgtest"
+	"lapse/planner/record"
 	"lapse/schemas"
 )
 
@@ -59,7 +62,7 @@ func TestAGentlePolicyRestsAfterEachBatchAndAnUnlimitedOneNever(t *testing.T) {
 			e := newExecutor(t, db, r.config)
 			e.pace.sleep = r.sleep
 			for range others {
-				e.pace.join()
+				e.pace.join(allGentle)
 			}
 			s := only(t, once(t, e, "p"))
 			// The last batch of a run is followed by none.
@@ -78,6 +81,23 @@ func TestAGentlePolicyRestsAfterEachBatchAndAnUnlimitedOneNever(t *testing.T) {
 			}
 		}
 		db.Exec(t, "insert into sessions select g, now() - interval '40 days' from generate_series(1, 100) g on conflict do nothing")
+		setLimits(t, db, `{"pace": "20%"}`)
+		for _, others := range []bool{false, true} {
+			var r resting
+			e := newExecutor(t, db, r.config)
+			e.pace.sleep = r.sleep
+			e.pace.look = func(context.Context, *pgx.Conn) (bool, error) { return others, nil }
+			e.pace.join(allGentle) // its share is its own
+			if s := only(t, once(t, e, "p")); s.Deleted != 100 || len(r.rested) != int(s.Batches)-1 {
+				t.Errorf("at a fifth of the time: %d pauses in %+v", len(r.rested), s)
+			}
+			for _, d := range r.rested {
+				if d != 4*restBatch {
+					t.Errorf("others: %v: at a fifth of the time it rested for %v after a batch of %v", others, d, restBatch)
+				}
+			}
+			db.Exec(t, "insert into sessions select g, now() - interval '40 days' from generate_series(1, 100) g on conflict do nothing")
+		}
 		setLimits(t, db, `{"pace": "unlimited"}`)
 		var r resting
 		e := newExecutor(t, db, r.config)
@@ -105,7 +125,7 @@ func TestABatchThatFailsIsFollowedByARestToo(t *testing.T) {
 		})
 		e.pace.sleep = r.sleep
 		for range 9 {
-			e.pace.join() // so that it pauses for far longer than the clock's steps
+			e.pace.join(allGentle) // so that it pauses for far longer than the clock's steps
 		}
 		_, _ = e.Once(t.Context(), nil)
 		batches := int(counted(t, e, "lapse_batches_total"))
@@ -143,27 +163,36 @@ func TestWorkersOfOtherProcessesShareTheTime(t *testing.T) {
 		two(t, db, 50)
 		setPace := func(pace string) { setLimits(t, db, `{"pace": "`+pace+`"}`) }
 		other := open(t, db, "a")
-		count := func() float64 {
+		count := func(p *record.InForce) float64 {
 			t.Helper()
 			w := newTestWorker(t, db)
 			defer w.close()
 			if err := w.connect(t.Context(), forever); err != nil {
 				t.Fatal(err)
 			}
-			defer w.pace.join()()
-			if err := w.countCompany(t.Context()); err != nil {
+			defer w.pace.join(budgetOf(p))()
+			if err := w.company(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
-			return w.pace.share()
+			return w.pace.share(p)
 		}
 		second := open(t, db, "b")
+		gentle, fifth := &record.InForce{}, &record.InForce{}
+		fifth.ID, fifth.Limits.Pace = second.a.Policy, "20%"
 		setPace("gentle")
-		if got := count(); got != quietShare/2 {
+		if got := count(gentle); got != quietShare/2 {
 			t.Errorf("beside two leases it has %v of the time, want half of %v", got, quietShare)
 		}
 		setPace("unlimited")
-		if got := count(); got != quietShare {
+		if got := count(gentle); got != quietShare {
 			t.Errorf("beside two leases of policies that are not gentle it has %v of the time", got)
+		}
+		setPace("20%") // each of the two policies has a fifth
+		if got := count(fifth); got != 0.2 {
+			t.Errorf("beside another policy's lease a fifth of the time is %v", got)
+		}
+		if got := count(gentle); got != quietShare {
+			t.Errorf("beside two leases of policies with shares of their own it has %v of the time", got)
 		}
 		setPace("gentle")
 		for _, w := range []*work{other, second} {
@@ -171,23 +200,10 @@ func TestWorkersOfOtherProcessesShareTheTime(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := count(); got != quietShare {
+		if got := count(gentle); got != quietShare {
 			t.Errorf("when they are given back it has %v of the time", got)
 		}
 	})
-}
-
-func TestTheDatabaseIsAskedForTheWorkersOnceALook(t *testing.T) {
-	t.Parallel()
-	c, now := newPace(), time.Now()
-	for n, want := range []bool{true, false, false} {
-		if got := c.due(now.Add(time.Duration(n) * factsInterval / 4)); got != want {
-			t.Errorf("question %d: %v", n, got)
-		}
-	}
-	if !c.due(now.Add(factsInterval)) || !c.due(now.Add(-time.Hour)) {
-		t.Error("it is not asked again, or not after the clock was set back")
-	}
 }
 
 func TestBatchesOfOneProcessRunOneAtATimeUnlessOneLastsLong(t *testing.T) {

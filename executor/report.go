@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -140,7 +141,7 @@ func (w *worker) reportLines(policies []record.InForce, a *guard.Answer) []repor
 		default:
 			line.state = isDeleting
 			if is.throttled == throttlePace {
-				line.reason = fmt.Sprintf("at gentle pace, in batches of about %s, for %.0f %% of the time", rowsOf(int64(m.sizing.rows())), 100*is.share)
+				line.reason = fmt.Sprintf("at %s pace, in batches of about %s, for %.0f %% of the time", cmp.Or(p.Limits.Pace, "gentle"), rowsOf(int64(m.sizing.rows())), 100*is.share)
 			}
 			if by.process != 0 {
 				line.reason = strings.TrimPrefix(line.reason+"; "+string(schemas.HeldByLock)+": "+by.String(), "; ")

@@ -16,11 +16,11 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *batch.Lease) (turn
 	if err != nil {
 		return turnGoesOn, err
 	}
-	if gentle(t.policy) {
-		defer w.pace.join()()
+	if paced(t.policy) {
+		defer w.pace.join(budgetOf(t.policy))()
 	}
 	for drop := t.policy.Definition.DropsPartitions(); ctx.Err() == nil && !t.closed(); drop = false {
-		if err := w.waitAfterBatch(ctx, work, t.policy); err != nil {
+		if err := w.waitAfterBatch(ctx, work, t); err != nil {
 			return turnGoesOn, err
 		}
 		if ctx.Err() != nil || t.closed() {

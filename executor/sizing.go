@@ -11,8 +11,8 @@ import (
 	"lapse/schemas"
 )
 
-// gentle reports whether the application must not notice a policy's batches.
-func gentle(p *record.InForce) bool { return p.Limits.Pace != policyfile.PaceUnlimited }
+// paced reports whether a policy's batches share the time: they are small, and each is followed by a pause.
+func paced(p *record.InForce) bool { return p.Limits.Pace != policyfile.PaceUnlimited }
 
 // gentleWork is the time of a batch's rows at gentle pace: see batchSize.learnGentle.
 const gentleWork = 2 * time.Millisecond
@@ -39,7 +39,7 @@ func (s *sizing) forget() {
 func (s *sizing) limit(p *record.InForce) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if gentle(p) {
+	if paced(p) {
 		return s.size.nextGentle(p.Batch)
 	}
 	return s.size.next(p.Batch)
@@ -88,7 +88,7 @@ func (s *sizing) through(p *record.InForce, shard int64, o batch.Order, done *ba
 	}
 	switch full := !done.PassOver; {
 	case searched:
-	case !gentle(p):
+	case !paced(p):
 		s.size.learn(o.Limit, full, done.Took, wanted)
 	case !done.First:
 		s.size.learnGentle(o.Limit, full, done.Work, min(gentleWork, wanted))

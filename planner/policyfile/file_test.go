@@ -284,6 +284,25 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func TestAPaceIsGentleOrUnlimitedOrAShareOfTheTime(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		kept  string
+		share float64
+	}{
+		"gentle": {"", 0}, "unlimited": {PaceUnlimited, 0}, "20%": {"20%", 0.2}, "'20 %'": {"20%", 0.2}, "100.0%": {"100%", 1}, "0.5%": {"0.5%", 0.005},
+	} {
+		f, err := Parse("policies.yaml", []byte("policies: [{name: a, table: b.c, expire: {column: d, after: 3 days}, pace: "+text+"}]"))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := f.Policies[0].Limits; got.Pace != want.kept || got.PaceShare() != want.share {
+			t.Errorf("%s: %q, a share of %v", text, got.Pace, got.PaceShare())
+		}
+	}
+}
+
 func TestTheLargestBatchOfAPolicyThatNamesNoneIsThatOfItsPace(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[string]int{

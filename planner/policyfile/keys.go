@@ -56,7 +56,7 @@ func keys() []key {
 		parsedBy("cron", schedule.ParseCron, func(p *Policy) **schedule.Cron { return &p.Cron }),
 		parsedBy("window", schedule.ParseWindow, func(p *Policy) **schedule.Window { return &p.Window }),
 		text("where", func(p *Policy) *string { return &p.Where }),
-		word("pace", func(p *Policy) *string { return &p.Limits.Pace }, "gentle", PaceUnlimited),
+		{"pace", (*reading).pace, func(p *Policy) string { return p.Limits.Pace }, one("pace", func(p *Policy) string { return p.Limits.Pace })},
 		number("rate", func(p *Policy) *int { return &p.Limits.Rate }, math.MaxInt32),
 		number("batch", func(p *Policy) *int { return &p.Batch }, MaxBatch).except(func(p *Policy) string { return strconv.Itoa(p.usualBatch()) }),
 		{"max_rows_per_run", (*reading).maxRows, func(p *Policy) string { return p.RowsPerRun() }, one("max_rows_per_run", func(p *Policy) string { return p.RowsPerRun() })},

@@ -73,11 +73,24 @@ func (p *Policy) usualBatch() int {
 
 // Limits say how fast a policy deletes, and when it stops and asks a person.
 type Limits struct {
-	Pace        string  `json:"pace,omitempty"`                // PaceUnlimited, or "" for gentle
+	Pace        string  `json:"pace,omitempty"`                // PaceUnlimited, a share of the time as "20%", or "" for gentle
 	Rate        int     `json:"rate,omitempty"`                // rows per second, all executors together; 0: no limit
 	MaxRows     int64   `json:"max_rows_per_run,omitempty"`    // 0: no limit
 	MaxPercent  float64 `json:"max_percent_per_run,omitempty"` // the same key, as a share of the table's rows; 0: no limit
 	MaxFraction float64 `json:"max_fraction,omitempty"`        // of the table; 0: no limit
+}
+
+// PaceShare is the share of the time that the policy's batches may take together, 0 if pace names none.
+func (l *Limits) PaceShare() float64 {
+	number, ok := strings.CutSuffix(l.Pace, "%")
+	if !ok {
+		return 0
+	}
+	percent, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0 // the reader lets none through
+	}
+	return percent / 100
 }
 
 // RowsPerRun is max_rows_per_run as a file says it, "" for none.

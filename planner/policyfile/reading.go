@@ -87,6 +87,24 @@ func (r *reading) state(e yamldoc.Entry) {
 // percentPattern is a share of the table above 0% and not above 100%, as in the schema.
 var percentPattern = regexp.MustCompile(`^(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.0{0,5}[1-9][0-9]*) ?%$`)
 
+// pace reads a word, or a share of the time. Gentle, the default, is kept as "".
+func (r *reading) pace(e yamldoc.Entry) {
+	const gentle = "gentle"
+	value, ok := r.value(e)
+	if !ok {
+		return
+	}
+	switch share := percentPattern.FindStringSubmatch(value); {
+	case share != nil:
+		percent, _ := strconv.ParseFloat(share[1], 64) // the pattern has no other numbers
+		r.p.Limits.Pace = strconv.FormatFloat(percent, 'f', -1, 64) + "%"
+	case value == PaceUnlimited:
+		r.p.Limits.Pace = value
+	case value != gentle:
+		r.complain(e, "it must be %s, %s, or a share of the time above 0%% and not above 100%%: 20%%", gentle, PaceUnlimited)
+	}
+}
+
 // maxRows reads a number of rows, or a share of the table.
 func (r *reading) maxRows(e yamldoc.Entry) {
 	r.p.places[e.Key] = e.Value.Place()

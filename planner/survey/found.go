@@ -103,7 +103,11 @@ func (s *surveyor) take(f *found) error {
 // estimate says how long the policy takes alone. Policies that are due at the same time share the time of gentle pace with it.
 func (s *surveyor) estimate() {
 	v := &s.survey
-	if v.Gentle = s.limits.Pace != policyfile.PaceUnlimited; v.Gentle {
+	share := s.limits.PaceShare()
+	if share > 0 {
+		v.RowsPerSecond *= share
+	}
+	if v.Gentle = share == 0 && s.limits.Pace != policyfile.PaceUnlimited; v.Gentle {
 		beside := v.RowsPerSecond * GentleShare
 		if rate := float64(s.limits.Rate); rate > 0 {
 			beside = min(beside, rate)
