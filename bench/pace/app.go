@@ -16,12 +16,20 @@ import (
 
 // app is the application.
 type app struct {
+	does        string
 	connections int
 	rate        int
+	cpu         int // percent of the machine that it is to take; 0: whatever its rate takes
 	accounts    int
 	lasts       time.Duration
 	warm        time.Duration // how long it runs before it is measured: what slows down for it has to notice it first
 }
+
+// What a transaction of the application does.
+const (
+	bankTransfers = "bank" // as TPC-B's: update an account, a teller and a branch, read the account, insert a row of history
+	keyLookups    = "keys" // update an account by its key, and read two; each statement commits by itself
+)
 
 // Where the accounts are.
 const (
@@ -116,6 +124,9 @@ func (a *app) connection(ctx context.Context, s *server, table string, began tim
 }
 
 func (a *app) transaction(ctx context.Context, conn *pgx.Conn, table string) error {
+	if a.does == keyLookups {
+		return a.lookUp(ctx, conn, table)
+	}
 	account, teller, branch := 1+rand.IntN(a.accounts), 1+rand.IntN(tellers), 1+rand.IntN(branches) //nolint:gosec // any will do
 	amount := rand.IntN(1000)                                                                       //nolint:gosec // any will do
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -135,4 +146,45 @@ func (a *app) transaction(ctx context.Context, conn *pgx.Conn, table string) err
 		_, err := tx.Exec(ctx, "insert into shop.history values ($1, $2, $3, $4, now())", account, teller, branch, amount)
 		return err
 	})
+}
+
+func (a *app) lookUp(ctx context.Context, conn *pgx.Conn, table string) error {
+	if _, err := conn.Exec(ctx, "update "+table+" set balance = balance + 1 where id = $1", 1+rand.IntN(a.accounts)); err != nil { //nolint:gosec // any will do
+		return err
+	}
+	for range 2 {
+		var balance int64
+		err := conn.QueryRow(ctx, "select balance from "+table+" where id = $1", 1+rand.IntN(a.accounts)).Scan(&balance) //nolint:gosec // any will do
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// calibrate finds the rate at which the application, alone, keeps the machine busy for a.cpu percent of its time. It returns how many
+// percent it came to.
+func (a *app) calibrate(ctx context.Context, s *server, table string) (busy float64, err error) {
+	const tries, trial = 5, 3 * time.Second
+	probe := *a
+	probe.lasts, probe.warm, probe.rate = trial, 0, 200
+	for range tries {
+		before, err := measure.Machine()
+		if err != nil {
+			return 0, err
+		}
+		if _, err := probe.run(ctx, s, table, nil); err != nil {
+			return 0, err
+		}
+		after, err := measure.Machine()
+		if err != nil {
+			return 0, err
+		}
+		busy, a.rate = 100*after.BusySince(before), probe.rate
+		if wrong := busy - float64(a.cpu); -2 < wrong && wrong < 2 {
+			break
+		}
+		probe.rate = max(int(float64(probe.rate)*min(float64(a.cpu)/busy, 4)), 1)
+	}
+	return busy, nil
 }

@@ -16,6 +16,8 @@ import (
 func main() {
 	var p plan
 	p.Flags("pace")
+	flag.StringVar(&p.app.does, "app", bankTransfers, "what a transaction does: bank (as TPC-B's), or keys (an update and two reads by key)")
+	flag.IntVar(&p.app.cpu, "cpu", 0, "percent of the machine's time that the application takes alone; its rate follows from that")
 	flag.IntVar(&p.app.connections, "connections", 4, "the application's connections")
 	flag.IntVar(&p.app.rate, "rate", 0, "the application's transactions per second; 0: as many as it gets answers to")
 	flag.IntVar(&p.app.accounts, "accounts", 200_000, "the application's accounts")
@@ -25,7 +27,7 @@ func main() {
 	flag.IntVar(&p.workers, "workers", 2, "limits.workers of lapse.yaml")
 	flag.StringVar(&p.disks, "disks", "fast,slow", "disks")
 	flag.StringVar(&p.tables, "tables", "other,own", "where the accounts are: in another table, or among the rows of the policy's own")
-	flag.StringVar(&p.paces, "paces", strings.Join(paces, ","), "the paces that it is measured beside")
+	flag.StringVar(&p.paces, "paces", strings.Join(paces, ","), "the paces that it is measured beside: gentle, unlimited, or a share of the time, as 20%")
 	flag.BoolVar(&p.quick, "quick", false, "one short round: does it work?")
 	measure.Main(&p.Options, p.check, p.measure)
 }
@@ -67,10 +69,16 @@ func (p *plan) check() error {
 	if p.app.connections < 1 || p.app.accounts < 1 || p.due < 1 {
 		return errors.New("-connections, -accounts and -due: at least one")
 	}
+	if p.app.does != bankTransfers && p.app.does != keyLookups {
+		return fmt.Errorf("-app: there are %s and %s, not %q", bankTransfers, keyLookups, p.app.does)
+	}
+	if p.app.cpu < 0 || p.app.cpu > 100 || p.app.cpu > 0 && p.app.rate > 0 {
+		return errors.New("-cpu: from 1 to 100, and without -rate")
+	}
 	p.ways = append([]string{alone}, strings.Split(p.paces, ",")...)
 	for _, way := range p.ways[1:] {
-		if !slices.Contains(paces, way) {
-			return fmt.Errorf("-paces: there are %s, not %q", strings.Join(paces, " and "), way)
+		if !slices.Contains(paces, way) && !strings.HasSuffix(way, "%") {
+			return fmt.Errorf("-paces: there are gentle, unlimited and shares as 20%%, not %q", way)
 		}
 	}
 	for disk := range strings.SplitSeq(p.disks, ",") {
@@ -113,6 +121,13 @@ func (p *plan) scenario(ctx context.Context, install pgserver.Install, of scenar
 	}
 	if err := p.lapse().Init(ctx, p.settings(s)); err != nil {
 		return err
+	}
+	if p.app.cpu > 0 {
+		busy, err := p.app.calibrate(ctx, s, of.Table)
+		if err != nil {
+			return err
+		}
+		p.Say("%d transactions a second keep the machine busy for %.0f %% of its time", p.app.rate, busy)
 	}
 	samples, err := measure.Rounds(&p.Options, 0, p.ways, func(way string) (sample, error) { return p.sample(ctx, s, of, way) })
 	if err != nil {

@@ -125,3 +125,38 @@ func WatchPeak(pid int) (stop func() int64) {
 		return most
 	}
 }
+
+// Jiffies are the times of all cores since the machine was started, in the kernel's unit.
+type Jiffies struct{ all, idle int64 }
+
+// Machine reads them.
+func Machine() (Jiffies, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return Jiffies{}, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	var j Jiffies
+	for i, field := range strings.Fields(line)[1:] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return Jiffies{}, fmt.Errorf("read /proc/stat: %w", err)
+		}
+		if i < 8 { // the guests' times after them are in the first two already
+			j.all += n
+		}
+		if i == 3 || i == 4 { // idle and iowait
+			j.idle += n
+		}
+	}
+	return j, nil
+}
+
+// BusySince returns the share of the cores' time that was taken since an earlier reading.
+func (j Jiffies) BusySince(earlier Jiffies) float64 {
+	all := j.all - earlier.all
+	if all == 0 {
+		return 0
+	}
+	return 1 - float64(j.idle-earlier.idle)/float64(all)
+}
