@@ -30,7 +30,7 @@ const bodyQuote = "$lapse$"
 // how a function begins in any layout.
 var (
 	functionStart = regexp.MustCompile(`(?i)\bcreate\s+(or\s+replace\s+)?(function|procedure)\s`)
-	functionHead  = regexp.MustCompile(`(?s)create function (lapse\.[a-z_0-9]+)\([^;]*?\)\s+returns [^;]*?\nlanguage ([a-z]+)((?: [a-z]+)*)\n((?:set [^\n]*\n)*)as \$lapse\$`)
+	functionHead  = regexp.MustCompile(`(?s)create (?:or replace )?function (lapse\.[a-z_0-9]+)\([^;]*?\)\s+returns [^;]*?\nlanguage ([a-z]+)((?: [a-z]+)*)\n((?:set [^\n]*\n)*)as \$lapse\$`)
 )
 
 // functionWords are the attributes that ours may have, apart from the language.
