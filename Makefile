@@ -50,14 +50,14 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 
 # That a policy keeps its period is tested alone, the others three packages at a time, the longest first.
 GO_TEST_LONG = go test -tags long -count=1 -vet=off -ldflags=-w -timeout 30m
+HEAVY = ./executor ./audit ./planner ./cmd/lapse ./replication ./internal/setup
+LONG = ./cmd/lapse ./bench/deletion ./cmd/lapse-demo ./bench/slot ./audit ./bench/throughput ./internal/page ./bench/pace \
+	./audit/report/page ./internal/kafkaserver ./audit/tree ./audit/evidence
 .PHONY: test-long
 test-long: servers-or-less $(NFPM) ## the demonstration and the measuring from end to end, and the tests that make test has on one PostgreSQL alone on the older: some minutes
-	@folders='./executor ./audit ./planner ./cmd/lapse ./replication ./internal/setup' && \
-		LAPSE_PG=14,15,16,17 $(GO_TEST) -run "$$(scripts/heavy-tests $$folders)" $$folders | $(SUMMARY)
-	@$(GO_TEST_LONG) -run "$$(scripts/long-tests ./executor)" ./executor
-	@folders='./cmd/lapse ./bench/deletion ./cmd/lapse-demo ./bench/slot ./audit ./bench/throughput ./internal/page ./bench/pace \
-		./audit/report/page ./internal/kafkaserver ./audit/tree ./audit/evidence' && \
-		$(GO_TEST_LONG) -p 3 -run "$$(scripts/long-tests $$folders)" $$folders
+	@tests="$$(scripts/heavy-tests $(HEAVY))" && LAPSE_PG=14,15,16,17 $(GO_TEST) -run "$$tests" $(HEAVY) | $(SUMMARY)
+	@tests="$$(scripts/long-tests ./executor)" && $(GO_TEST_LONG) -run "$$tests" ./executor
+	@tests="$$(scripts/long-tests $(LONG))" && $(GO_TEST_LONG) -p 3 -run "$$tests" $(LONG)
 	@cd deploy/test && go vet ./... && go test -count=1 -timeout 10m ./manifests
 
 .PHONY: race
