@@ -136,3 +136,38 @@ func TestLooksTakeATwentiethOfTheTimeAtMost(t *testing.T) {
 		t.Error("after the clock was set back it does not look again")
 	}
 }
+
+// A worker's pause belongs to the batch before it, and the next batch may be another policy's.
+func TestAPauseIsThatOfThePolicyWhoseBatchItFollows(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		var r resting
+		e := newExecutor(t, db, r.config)
+		e.pace.sleep = r.sleep
+		w := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now))
+		defer w.close()
+		if err := w.connect(t.Context(), forever); err != nil {
+			t.Fatal(err)
+		}
+		gentle, all, hundredth := &record.InForce{}, &record.InForce{}, &record.InForce{}
+		all.ID, all.Limits.Pace = 2, "100%"
+		hundredth.ID, hundredth.Limits.Pace = 3, "0.1%"
+		for _, step := range []struct {
+			batch, next *record.InForce
+			want        time.Duration
+		}{
+			{gentle, all, restBatch}, {all, gentle, 0}, {gentle, gentle, restBatch}, {all, hundredth, 0}, {hundredth, all, 999 * restBatch},
+		} {
+			end := w.takeTime(t.Context(), step.batch)
+			r.pass(restBatch)
+			end()
+			before := r.ahead
+			if err := w.waitAfterBatch(t.Context(), t.Context(), &turn{policy: step.next, memory: newPolicyMemory(step.next, schemas.Roles{})}); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.ahead - before; got != step.want {
+				t.Errorf("between a batch at pace %q and one at %q it rested for %v, want %v", step.batch.Limits.Pace, step.next.Limits.Pace, got, step.want)
+			}
+		}
+	})
+}

@@ -56,7 +56,7 @@ func (w *worker) slowDown(ctx context.Context, t *turn, a *guard.Answer, took ti
 func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit int, unslowed bool) (batch.Result, turnEnd, error) {
 	p, m := t.policy, t.memory
 	if paced(p) {
-		defer w.takeTime(ctx)()
+		defer w.takeTime(ctx, p)()
 	}
 	name, table := string(p.Name), p.TableName
 	o := m.sizing.order(a.Lease, p, limit)

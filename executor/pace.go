@@ -29,8 +29,10 @@ const (
 	lookShare = 20
 	// gentleLane is how long a batch that shares the time waits for another one of this process to end. After that they run side by side.
 	gentleLane = 10 * time.Millisecond
-	// longestGentlePause is the longest pause after a batch, so that expired rows are deleted even on a server that is overloaded for days.
+	// longestGentlePause is the longest pause after a batch at gentle pace, so that expired rows are deleted even on a server that is overloaded for days.
 	longestGentlePause = time.Second
+	// longestSharePause is the same for a policy that names its share of the time: people who ask for one in a thousand mean it.
+	longestSharePause = 10 * time.Second
 )
 
 // throttlePace is the reason of the pauses that pace makes: a label of throttle_seconds_total.
@@ -39,7 +41,7 @@ const throttlePace = "pace"
 // pace decides when batches that share the time may begin, for all workers of a process. It promises:
 //
 //   - All policies at gentle pace together run for at most gentleShare of the time, or quietShare; a policy whose pace is a share of the
-//     time runs for that share. After a batch each worker pauses until its part is kept. A share is split evenly among all workers, of
+//     time runs for that share. After a batch each worker pauses until its part is kept, or for longestGentlePause or longestSharePause. A share is split evenly among all workers, of
 //     all executors on this database, that have a shard of its policies. Once in factsInterval pace counts the workers of other
 //     processes. After each gentle batch it looks whether other sessions are active in any database, unless looks take too long.
 //   - Two batches of one process do not run side by side, unless one lasts longer than gentleLane. Batches of two processes may.
@@ -55,6 +57,7 @@ type pace struct {
 	here      map[budget]int // workers of this process with a shard
 	all       map[budget]int // of all processes, when last counted
 	countedAt time.Time
+	looking   bool          // a worker looks
 	lookedAt  time.Time     // when the last look ended
 	lookTook  time.Duration // how long it took
 	seen      time.Time     // when a look last found another session active
@@ -125,19 +128,22 @@ func (c *pace) counted(workers map[budget]int) {
 	c.all = workers
 }
 
-// mayLook reports whether a look keeps to the looks' part of the time.
+// mayLook reports whether a look keeps to the looks' part of the time, and records that the caller does. It calls looked in any case.
 func (c *pace) mayLook(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	since := now.Sub(c.lookedAt)
-	return since < 0 || since >= (lookShare-1)*c.lookTook
+	if since := now.Sub(c.lookedAt); c.looking || since >= 0 && since < (lookShare-1)*c.lookTook {
+		return false
+	}
+	c.looking = true
+	return true
 }
 
 // looked records a look.
 func (c *pace) looked(others bool, began, ended time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lookedAt, c.lookTook = ended, ended.Sub(began)
+	c.looking, c.lookedAt, c.lookTook = false, ended, ended.Sub(began)
 	if others {
 		c.seen = ended
 	}
@@ -211,9 +217,7 @@ func (w *worker) company(ctx context.Context, p *record.InForce) error {
 		return nil
 	}
 	others, err := w.pace.look(ctx, w.session.Control)
-	if err == nil {
-		w.pace.looked(others, began, w.now())
-	}
+	w.pace.looked(err == nil && others, began, w.now())
 	return err
 }
 
@@ -227,9 +231,16 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, t *turn) error {
 	}
 	share := w.pace.share(t.policy)
 	t.memory.pauses.change(func(d *delay) { d.share = share })
-	until := w.batchEnded.Add(time.Duration(float64(w.batchTook) * (1/share - 1)))
-	length := min(until.Sub(w.now()), longestGentlePause)
-	w.batchTook = 0
+	if w.batchOf == nil {
+		return nil
+	}
+	longest := longestGentlePause // the last batch may have been another policy's
+	if w.batchOf.Limits.PaceShare() > 0 {
+		longest = longestSharePause
+	}
+	until := w.batchEnded.Add(time.Duration(float64(w.batchTook) * (1/w.pace.share(w.batchOf) - 1)))
+	length := min(until.Sub(w.now()), longest)
+	w.batchOf = nil
 	if length > 0 {
 		_ = w.pace.sleep(ctx, length)
 		w.metrics.throttled.WithLabelValues(string(t.policy.Name), t.policy.TableName, throttlePace).Add(length.Seconds())
@@ -238,12 +249,12 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, t *turn) error {
 }
 
 // takeTime begins a batch that shares the time. The returned function ends it.
-func (w *worker) takeTime(ctx context.Context) (end func()) {
+func (w *worker) takeTime(ctx context.Context, p *record.InForce) (end func()) {
 	leave := w.pace.enter(ctx)
 	began := w.now()
 	return func() {
 		leave()
-		w.batchEnded = w.now()
+		w.batchOf, w.batchEnded = p, w.now()
 		w.batchTook = w.batchEnded.Sub(began)
 	}
 }

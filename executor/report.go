@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -141,7 +140,10 @@ func (w *worker) reportLines(policies []record.InForce, a *guard.Answer) []repor
 		default:
 			line.state = isDeleting
 			if is.throttled == throttlePace {
-				line.reason = fmt.Sprintf("at %s pace, in batches of about %s, for %.0f %% of the time", cmp.Or(p.Limits.Pace, "gentle"), rowsOf(int64(m.sizing.rows())), 100*is.share)
+				line.reason = fmt.Sprintf("at gentle pace, in batches of about %s, for %.0f %% of the time", rowsOf(int64(m.sizing.rows())), 100*is.share)
+				if p.Limits.PaceShare() > 0 {
+					line.reason = fmt.Sprintf("for %s of the time, in batches of about %s", p.Limits.Pace, rowsOf(int64(m.sizing.rows())))
+				}
 			}
 			if by.process != 0 {
 				line.reason = strings.TrimPrefix(line.reason+"; "+string(schemas.HeldByLock)+": "+by.String(), "; ")

@@ -20,10 +20,11 @@ type worker struct {
 	scheduler   *scheduler
 	number      int
 	session     *batch.Session
-	kept        *batch.Lease  // that was not given back because the connection was lost
-	aheadTicket guard.Ticket  // drawn before the transaction was begun that lies ahead; see commitAndBegin
-	batchEnded  time.Time     // of its last batch that shares the time
-	batchTook   time.Duration // by that one; 0 after its pause
+	kept        *batch.Lease    // that was not given back because the connection was lost
+	aheadTicket guard.Ticket    // drawn before the transaction was begun that lies ahead; see commitAndBegin
+	batchEnded  time.Time       // of its last batch that shares the time
+	batchTook   time.Duration   // by that one
+	batchOf     *record.InForce // its policy; nil after its pause
 }
 
 func (e *Executor) newWorker(number int, s *scheduler) *worker {
