@@ -316,7 +316,8 @@ func (r *catalogRows) tellGates() (told []toldGate) {
 			stated := c.Was != nil && c.Is != nil && c.Is.Version == c.Was.Version && c.Is.State == c.Was.State
 			t.byHand = !said && !stated || moved && !made
 			made = made || c.Was == nil || c.Is == nil || c.Is.Version == c.Was.Version
-			if said && made && !t.byHand && (c.Was == nil || c.Is.HeldBack == c.Was.HeldBack) && c.Is.HeldBack == 0 {
+			revived := c.Was != nil && c.Is != nil && c.Was.State == schemas.Dropped && c.Is.State != schemas.Dropped && c.Is.Version == c.Was.Version
+			if said && made && !t.byHand && !revived && (c.Was == nil || c.Is.HeldBack == c.Was.HeldBack) && c.Is.HeldBack == 0 {
 				continue
 			}
 		}

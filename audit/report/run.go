@@ -71,7 +71,9 @@ func (c *Count) runTransaction(t *transaction) {
 		default:
 			r.ByRow += n
 		}
-		r.Due, r.NotDue = r.Due+int64(tally.Due), r.NotDue+int64(tally.NotDue)
+		if tally.Cause == evidence.System {
+			r.Due, r.NotDue = r.Due+int64(tally.Due), r.NotDue+int64(tally.NotDue)
+		}
 	}
 }
 

@@ -202,7 +202,7 @@ func (p *policy) reconcile(t *transaction) {
 	for i := range t.observed {
 		tally := &t.observed[i]
 		unverified = unverified || tally.Cause == evidence.Unverified
-		notDue = notDue || tally.Due != tally.Judged
+		notDue = notDue || tally.Cause == evidence.System && tally.Due != tally.Judged
 		drops = drops || tally.Op == evidence.Drop
 		if tally.Cause == evidence.System && tally.Op != evidence.Drop {
 			seen[tally.OID] += int64(tally.Events)

@@ -170,7 +170,7 @@ func TestTheLinesOfARefusalMakeALoginThatIsTaken(t *testing.T) {
 				t.Errorf("lapse %s: exit code %d, %s", line, code, log)
 			}
 		}
-		if code, _, log := d.lapse("run", "--once"); code != exitFailed || !strings.Contains(log, "nobody has read") {
+		if code, _, log := d.lapse("run", "--once"); code != exitFailed || !strings.Contains(log, "no process reads") {
 			t.Errorf("lapse run: exit code %d, %s", code, log)
 		}
 	})
