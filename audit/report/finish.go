@@ -165,7 +165,7 @@ func (c *Count) finish(p *policy) Policy {
 		}
 	}
 	r.Floors = c.floorsOf(p, r.Evidence)
-	r.Users = c.usersOf(p, r.Action != "soft")
+	r.Users = c.usersOf(p, r.Evidence == "due" && r.Action != "soft")
 	r.RollForward = c.rollForward(p)
 	c.judge(p, &r)
 	return r
