@@ -154,6 +154,17 @@ func InspectDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles
 // It acts in the login's own name, and in schema lapse as the catalog's owner, which the transaction's role is afterwards. If the session
 // may not do it, the error is a GrantError with the statement. It takes no lock on the table. Safe to repeat.
 func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) error {
+	once := func() error {
+		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return ensureDeleter(ctx, tx, t, roles) })
+	}
+	err := once()
+	if schemas.StateOf(err) == schemas.SQLStateUndefinedObject {
+		err = once() // another database of the cluster has dropped the role meanwhile, which it shares
+	}
+	return err
+}
+
+func ensureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) error {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
 	if err := Become(ctx, tx, roles.Owner); err != nil {
 		return err
