@@ -4,8 +4,8 @@
 //	go run ./bench/pace -lapse bin/lapse -pg 17 -rounds 5
 //
 // The application is a mix like TPC-B's on several connections: an account, a teller and a branch are updated, and a row of history
-// is inserted; with -app keys, one update and two reads by key, each by itself. In each round it runs alone, beside Lapse at gentle pace and beside Lapse at unlimited pace; these change places from
-// round to round. What is printed is the ratio of its 99th percentile to that of the same round without Lapse: median, least, most.
+// is inserted; with -app keys, one update and two reads by key, each by itself. In each round it runs alone, beside Lapse at gentle pace
+// and beside Lapse at unlimited pace; these change places from round to round. What is printed is the ratio of its 99th percentile to that of the same round without Lapse: median, least, most.
 //
 // A scenario is a disk (fast: as it is; slow: each flush of the log takes a millisecond longer, by commit_delay) and the place of the
 // accounts: in another table than the one that rows are deleted from, or in that very table, among the rows that are not due.

@@ -87,6 +87,16 @@ func (r *reading) state(e yamldoc.Entry) {
 // percentPattern is a share of the table above 0% and not above 100%, as in the schema.
 var percentPattern = regexp.MustCompile(`^(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.0{0,5}[1-9][0-9]*) ?%$`)
 
+// percent reads a share above 0 % and not above 100 %, in percent.
+func percent(text string) (share float64, ok bool) {
+	found := percentPattern.FindStringSubmatch(text)
+	if found == nil {
+		return 0, false
+	}
+	share, _ = strconv.ParseFloat(found[1], 64) // the pattern has no other numbers
+	return share, true
+}
+
 // pace reads a word, or a share of the time. Gentle, the default, is kept as "".
 func (r *reading) pace(e yamldoc.Entry) {
 	const gentle = "gentle"
@@ -94,10 +104,9 @@ func (r *reading) pace(e yamldoc.Entry) {
 	if !ok {
 		return
 	}
-	switch share := percentPattern.FindStringSubmatch(value); {
-	case share != nil:
-		percent, _ := strconv.ParseFloat(share[1], 64) // the pattern has no other numbers
-		r.p.Limits.Pace = strconv.FormatFloat(percent, 'f', -1, 64) + "%"
+	switch share, ok := percent(value); {
+	case ok:
+		r.p.Limits.Pace = strconv.FormatFloat(share, 'f', -1, 64) + "%"
 	case value == PaceUnlimited:
 		r.p.Limits.Pace = value
 	case value != gentle:
@@ -113,8 +122,8 @@ func (r *reading) maxRows(e yamldoc.Entry) {
 		return
 	}
 	if text, ok := e.Value.Text(); ok {
-		if share := percentPattern.FindStringSubmatch(text); share != nil {
-			r.p.Limits.MaxPercent, _ = strconv.ParseFloat(share[1], 64) // the pattern has no other numbers
+		if share, ok := percent(text); ok {
+			r.p.Limits.MaxPercent = share
 			return
 		}
 	}
