@@ -45,7 +45,7 @@ func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
 		}
 		w.do(`alter table sessions set (autovacuum_enabled = off)`)
 		w.do(`alter table "visits Many" set (autovacuum_enabled = off)`)
-		w.do(`insert into sessions select -n, now() from generate_series(101, 10000) n`)
+		w.do(`insert into sessions select -n, now() from generate_series(101, 15000) n`) // a large tie, but it is not due
 		w.do(`insert into sessions select n, now() - interval '31 days' - n * n * interval '1 millisecond' from generate_series(1, 40000) n`)
 		w.do(`insert into sessions select -n, '0001-01-01 BC' from generate_series(1, 100) n`)
 		w.do(`insert into visits select n, current_date - 40 - n / 1000 from generate_series(1, 30000) n`)

@@ -35,7 +35,7 @@ type span struct {
 	Rows        float64     `json:"rows"`        // that are due
 	Of          float64     `json:"of"`          // that the leaf has
 	Correlation *float64    `json:"correlation"` // of the column's order with that of the file
-	Tie         float64     `json:"tie"`         // rows of the commonest value
+	Tie         float64     `json:"tie"`         // rows of the commonest value that is due
 }
 
 // cutSpans cuts each span into as many as parts ranges, with as many marks in each. It returns the cuts of a leaf in order.

@@ -41,7 +41,7 @@
 1+    tail := ' and t."closed""at" <= $2 and t."closed""at" = $10 and t.ctid > $5 order by t.ctid limit $4';
 1+    tail := ' and (t."closed""at" = $10) is true' || tail;
 1+   and (case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end) is true' || kept || '
-@@ lapse.survey_2_1, in place of ee933ae3
+@@ lapse.survey_2_1, in place of faa3982b
 1+  bound   timestamp without time zone := (at_cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 2+  rest    text := source || 't."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''
 +   and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end';
@@ -53,5 +53,6 @@
 2+ where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''
 + order by t."closed""at"
 1+      execute 'select (t."closed""at" at time zone ''Europe/Berlin'') ' || rest || ' order by t."closed""at" limit 1' into oldest using at_cutoff, bound;
+1+             'tie', (select max(c.part) from unnest(s.most_common_vals::text::timestamp without time zone[], s.most_common_freqs) c(at, part) where c.at <= bound) * l.of,
 1+      join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'closed"at' and not s.inherited
 1+                          from unnest(s.histogram_bounds::text::timestamp without time zone[] || s.most_common_vals::text::timestamp without time zone[]) x(at)

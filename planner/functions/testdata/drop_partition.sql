@@ -161,7 +161,7 @@ $lapse$;
 1+    tail := ' and (t."at" = $10) is true' || tail;
 2+   and (coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.survey_9_2, in place of 5a511a33
+@@ lapse.survey_9_2, in place of 6fc468c7
 1+  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)';
@@ -172,7 +172,7 @@ $lapse$;
 +   and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)
 + order by t."at"
 1+      execute 'select (t."at" at time zone ''UTC'') ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
-20+  -- Local times that are not in UTC are whole hours from now when they are written. How far the newest is from now, where an index has it.
+21+  -- Local times that are not in UTC are whole hours from now when they are written. How far the newest is from now, where an index has it.
 +  if at_most is distinct from 0 then
 +    pick := 'select extract(epoch from (t."at" at time zone ''UTC'') - clock_timestamp()) from public.events as t
 + where t."at" between localtimestamp - interval ''26 hours'' and localtimestamp + interval ''26 hours'' order by t."at" desc limit 1';

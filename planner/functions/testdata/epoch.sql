@@ -42,7 +42,7 @@
 1+    tail := ' and (t."at" = $10) is true' || tail;
 2+   and (case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.survey_1_2, in place of 81e18faa
+@@ lapse.survey_1_2, in place of 5aa45a48
 1+  bound   bigint := ((floor(extract(epoch from at_cutoff - interval '00:00:00')) + 1))::bigint;
 2+  rest    text := source || 't."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end';
@@ -66,4 +66,4 @@
 +      perform lapse.pin();
 +    end if;
 1+      execute 'select to_timestamp(t."at") ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
-21-
+22-

@@ -383,7 +383,8 @@ select t.ctid as at, t."last_seen" as k1
   -- How the rows of leaves with much that is due lie in time, by the statistics of PostgreSQL: nothing of the table is read.
   if (whole #>> '{0, Plan, Plan Rows}')::float8 >= 100000 then
     select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'of', l.of, 'correlation', s.correlation,
-             'tie', s.most_common_freqs[1] * l.of, 'marks', m.marks) order by l.rows desc, l.oid) into spans
+             'tie', (select max(c.part) from unnest(s.most_common_vals::text::timestamp with time zone[], s.most_common_freqs) c(at, part) where c.at <= bound) * l.of,
+             'marks', m.marks) order by l.rows desc, l.oid) into spans
       from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows, c.reltuples as of
               from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
               join pg_class c on c.relname = w ->> 'Relation Name'

@@ -139,7 +139,7 @@ select array_agg(d.at), count(*),
   return aim;
 end
 $lapse$;
-@@ lapse.survey_7_1, in place of d5145e17
+@@ lapse.survey_7_1, in place of 7cd59dbb
 1+  bound   timestamp with time zone := at_cutoff - interval '1 day';
 0+  join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
 2+  rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
@@ -160,4 +160,4 @@ $lapse$;
 +) s
 + where s.due
 1+      execute 'select r."until" ' || rest || ' order by r."until" limit 1' into oldest using at_cutoff, bound;
-21-
+22-
