@@ -31,6 +31,7 @@ func TestThePageInARealBrowser(t *testing.T) {
 	is("each policy has a row", "document.querySelectorAll('tr[id^=policy-]').length === 8")
 	is("the hostile name is text", "document.querySelectorAll('img').length === 0 && document.body.textContent.includes('<img src=x onerror=alert(1)>')")
 	is("what reverses text is shown as an escape", `document.body.textContent.includes('\\u202e')`)
+	is("commands are code", "document.querySelectorAll('.said code').length > 2 && !document.body.textContent.includes('`lapse')")
 	is("no key is shown", "!document.body.innerHTML.includes('a-key-that')")
 	b.Fits("wide")
 	b.Axe("wide")

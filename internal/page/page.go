@@ -95,7 +95,7 @@ func New(ctx context.Context, c Config) (*Page, error) {
 		return read(ctx, p, count.count)
 	}}
 	var err error
-	p.templates, err = template.New("").Funcs(template.FuncMap{"line": plaintext.Line, "text": plaintext.Text}).ParseFS(files, "files/*.tmpl")
+	p.templates, err = template.New("").Funcs(template.FuncMap{"line": plaintext.Line, "prose": prose, "text": plaintext.Text}).ParseFS(files, "files/*.tmpl")
 	return p, err
 }
 

@@ -111,6 +111,7 @@ func TestThePageSaysWhatTheStatusSays(t *testing.T) {
 			return read, err
 		}
 	}).get("/"))
+	text = strings.NewReplacer("<code>", "`", "</code>", "`").Replace(text)
 	words := append(s.Whole(), s.Audit.Text(s.At), s.ExecutorsText(), "One policy needs a person")
 	for i := range s.Policies {
 		p := &s.Policies[i]

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lapse/internal/plaintext"
 	"lapse/planner/record"
 	"lapse/schemas"
 )
@@ -50,7 +51,7 @@ func (o *Overdue) text() string {
 	if o == nil || o.Due == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%d rows are due", o.Due)
+	text := plaintext.Number(o.Due) + " rows are due"
 	if o.Due == 1 {
 		text = "1 row is due"
 	}

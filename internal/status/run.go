@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"lapse/internal/plaintext"
 )
 
 // LastRun is a policy's last run, as all executors left it.
@@ -61,7 +63,7 @@ func (r *LastRun) Left() string {
 	var kinds []string
 	count := func(n int64, what string) {
 		if n > 0 {
-			kinds = append(kinds, fmt.Sprintf("%d %s", n, what))
+			kinds = append(kinds, plaintext.Number(n)+" "+what)
 		}
 	}
 	due, quarantined, held := value(r.LeftDue), value(r.LeftResting), value(r.LeftHeld)
@@ -86,7 +88,7 @@ func heldText(n int64) string {
 	if n == 1 {
 		return "1 row that was due is held"
 	}
-	return fmt.Sprintf("%d rows that were due are held", n)
+	return plaintext.Number(n) + " rows that were due are held"
 }
 
 func value(n *int64) int64 {
@@ -101,5 +103,5 @@ func (r *LastRun) Text() (when, rows string) {
 	if r == nil {
 		return "-", "-"
 	}
-	return r.Started.UTC().Format(time.RFC3339), fmt.Sprint(r.Deleted)
+	return r.Started.UTC().Format(time.RFC3339), plaintext.Number(r.Deleted)
 }
