@@ -133,8 +133,8 @@ func TestTheWholeLogIsSignedWhenARunEnds(t *testing.T) {
 	})
 }
 
-// Nobody writes anything, and the log is signed all the same.
-func TestARunningAuditorSignsTheLogWithinHalfAMinute(t *testing.T) {
+// It signs each twenty seconds.
+func TestARunningAuditorSignsTheLogThoughNobodyWrites(t *testing.T) {
 	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		r.start(t)
@@ -142,8 +142,8 @@ func TestARunningAuditorSignsTheLogWithinHalfAMinute(t *testing.T) {
 		r.catchUp(t, w.conn)
 		began := time.Now()
 		for found := r.verifyTree(t); found.signed != int64(found.leaves); found = r.verifyTree(t) {
-			if time.Since(began) > 30*time.Second {
-				t.Fatalf("after half a minute %d of %d leaves are signed", found.signed, found.leaves)
+			if time.Since(began) > patience {
+				t.Fatalf("after %s %d of %d leaves are signed", patience, found.signed, found.leaves)
 			}
 			pauseFor(t.Context(), 500*time.Millisecond)
 		}

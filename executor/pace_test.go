@@ -305,7 +305,7 @@ func TestABatchThatIsBlockedSaysWhoseItIsAndGivesUp(t *testing.T) {
 		}
 		db.Exec(t, "alter database "+db.Name+" set deadlock_timeout = '1min'")
 		w := open(t, db, "p")
-		w.a.Limits.Lock = 5 * time.Second // so that it can be checked
+		w.a.Limits.Lock = 30 * time.Second // so that it can be checked
 		ended := make(chan error, 1)
 		go func() {
 			_, err := w.batch(t, 10)

@@ -13,8 +13,8 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// stopLimit is long enough for a loaded machine, and shorter than a server waits for a stream that does not answer.
-const stopLimit = 9 * time.Second
+// stopLimit is long enough for an overloaded machine, and shorter than a server waits for a stream that does not answer (senderTimeoutAtMost).
+const stopLimit = 25 * time.Second
 
 // stop stops the server in order, and returns how long it took. reading has ended by then.
 func stop(t *testing.T, db *pgtest.DB, reading <-chan error) (took time.Duration, readError error) {

@@ -245,11 +245,25 @@ func TestALoginThatTheBrokersRefuseSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// untilSaid is a log that ends a context when it says why.
+type untilSaid struct {
+	why string
+	end context.CancelFunc
+}
+
+func (l untilSaid) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), l.why) {
+		l.end()
+	}
+	return len(p), nil
+}
+
 // wantRefusedLogin opens nothing and is told why, and what to do, and no password.
 func wantRefusedLogin(t *testing.T, cfg kafka.Config, why, fix string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	cfg.Logger = slog.New(slog.NewTextHandler(untilSaid{why, cancel}, nil))
 	p, err := kafka.Open(ctx, cfg)
 	if err == nil {
 		closePublisher(t, p)

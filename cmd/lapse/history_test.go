@@ -76,7 +76,7 @@ const noneDue = `select not exists (select from public.sessions where last_seen 
 // printed waits until lapse events prints n lines with a text.
 func (s *shop) printed(ctx context.Context, n int, text string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var all string
 	err := eventually(ctx, func() (bool, error) {

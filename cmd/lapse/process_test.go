@@ -157,7 +157,7 @@ func (d *daemon) kill() {
 	select {
 	case err := <-d.done:
 		d.done <- err
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		d.m.t.Error("lapse outlives SIGKILL")
 	}
 }
@@ -176,7 +176,7 @@ func (d *daemon) stop() {
 			d.m.t.Errorf("lapse ended with %v", err)
 		}
 		d.m.t.Logf("lapse stopped in %v", time.Since(began).Round(time.Millisecond))
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		d.m.t.Fatal("lapse does not stop")
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// fastStop is how long PostgreSQL may take to stop while an auditor is connected: long enough for a loaded machine, and shorter than a
-// server waits for an auditor that does not answer.
-const fastStop = 9 * time.Second
+// fastStop is how long PostgreSQL may take to stop while an auditor is connected: long enough for an overloaded machine, and shorter than a
+// server waits for an auditor that does not answer: 40 s.
+const fastStop = 25 * time.Second
 
 // stopFast is pg_ctl stop -m fast.
 func (s *shop) stopFast(what string) {
