@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner/record"
@@ -85,6 +87,7 @@ func TestAnIndexPlantedInALookLearnsOfItsOwnersTablesOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		patient(t, w)
 		done := make(chan error, 1)
 		go func() {
 			_, err := w.Session.FindDue(t.Context(), p, f, nil)
@@ -105,6 +108,22 @@ func TestAnIndexPlantedInALookLearnsOfItsOwnersTablesOnly(t *testing.T) {
 			t.Errorf("answered are questions %s, want those about the owner's own tables, 0 2 3: 1 sees the index", got)
 		}
 	})
+}
+
+// patient gives the session's statements minutes where they have a second or two, and a quarter of a second for a lock.
+func patient(t testing.TB, w *work) {
+	t.Helper()
+	config := w.Batches.Config()
+	_ = w.Batches.Close(t.Context())
+	for _, name := range []string{"lock_timeout", "statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout"} {
+		if _, is := config.RuntimeParams[name]; is {
+			config.RuntimeParams[name] = "2min"
+		}
+	}
+	var err error
+	if w.Batches, err = pgx.ConnectConfig(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Code that runs as the deleter of a table with a policy can ask at any time, with the executor's login.

@@ -15,6 +15,7 @@ import (
 // openBatch makes one batch of the shard and leaves its transaction open. commit lets it go on to COMMIT, and returns its error.
 func (w *work) openBatch(t testing.TB, limit int) (done batch.Result, commit func() error, err error) {
 	t.Helper()
+	patient(t, w)
 	called, ended, goOn := make(chan batch.Result), make(chan error, 1), make(chan struct{})
 	go func() {
 		_, _, err := w.Delete(context.WithoutCancel(t.Context()), w.a, testKey, batch.Order{Limit: limit, Follows: func(done *batch.Result) bool {

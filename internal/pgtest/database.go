@@ -231,7 +231,7 @@ func execute(ctx context.Context, url string, statements ...string) (err error) 
 // drop ends every session of the database, walsenders too, and drops its slots, the database, and its test's roles. The
 // test's own context has ended by now.
 func (db *DB) drop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, db.Server.URL("postgres", "postgres"))
 	if err != nil {
