@@ -20,11 +20,12 @@ func TestALostSlotIsReportedWithTheWayOn(t *testing.T) {
 		"lost while it is read": s.streamError(state(schemas.SQLStateNotInPrerequisiteState)),
 		"publication missing":   s.streamError(state(schemas.SQLStateUndefinedObject)),
 		"missing at a look":     CheckSlot(SlotState{Name: "lapse_app"}, "app"),
+		"lost at a look":        CheckSlot(SlotState{Name: "lapse_app", Exists: true, Plugin: outputPlugin, Database: "app", WALStatus: "lost"}, "app"),
 	} {
 		if text := err.Error(); !strings.Contains(text, "lapse init --new-slot") || !strings.Contains(text, "the topics stay") {
 			t.Errorf("%s: %s", name, text)
 		}
-		there := name != "missing" && name != "missing at a look"
+		there := name != "missing" && !strings.HasSuffix(name, " at a look")
 		if text := err.Error(); there != strings.Contains(text, "select pg_drop_replication_slot('lapse_app')") {
 			t.Errorf("%s: %s", name, text)
 		}

@@ -114,7 +114,7 @@ func CheckSlot(s SlotState, database string) error {
 	case s.TwoPhase:
 		return refuse(errSlotForeign, "it decodes prepared transactions before they commit", other)
 	case s.Lost():
-		return refuse(ErrSlotLost, s.Invalidation, fixLost(s.Name))
+		return refuse(ErrSlotLost, s.Invalidation, fixMissing) // init drops it itself
 	default:
 		return nil
 	}

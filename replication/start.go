@@ -38,7 +38,7 @@ const fixActive = "one slot serves one stream; the other one must end first"
 // fixMissing says how to continue without the slot.
 const fixMissing = "run lapse init --new-slot: the topics stay, and what was deleted in between is a gap in them"
 
-// fixLost says how to continue with another slot.
+// fixLost says how to continue with another slot, where the present one may not count as lost.
 func fixLost(slot string) string {
 	return fmt.Sprintf("select pg_drop_replication_slot(%s), then %s", schemas.Literal(slot), fixMissing)
 }

@@ -64,6 +64,7 @@ func TestAnExecutorElsewhereStopsAtAForgedEvent(t *testing.T) {
 		s.forge(ctx)
 		run := s.m.start("run", "--http", "127.0.0.1:0", "--log-format", "json")
 		run.ready(http.StatusOK) // by the heartbeats of the auditor that has gone
+		says(t, run.metrics(ctx), `lapse_slot_lag_bytes{of="restart"} `)
 		auditor := s.m.start("audit", "--http", "127.0.0.1:0", "--log-format", "json")
 		auditor.wrote("nothing is published, confirmed or deleted")
 		s.overdue(1001, 1030)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"lapse/audit"
 	"lapse/executor"
 	"lapse/executor/guard"
 	"lapse/executor/state"
@@ -54,7 +55,17 @@ ten seconds; a pass that the signal interrupts exits with 1, and the next pass c
 		if once {
 			return a.runOnce(cmd.Context(), e, now, done)
 		}
-		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready, e.Paused}}, e.Metrics().Collectors(), nil)
+		measured := e.Metrics().Collectors()
+		if s.Audit != config.AuditOff { // where the auditor has died nobody else says how much room its slot has left
+			database, err := a.connection(s, s.Database.Executor, s.Roles.Executor, "lapse executor")
+			if err != nil {
+				return err
+			}
+			looks := audit.NewDatabase(database)
+			defer looks.Close()
+			measured = append(measured, looks.SlotLag(s.Slot))
+		}
+		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready, e.Paused}}, measured, nil)
 		if err != nil {
 			return err
 		}
