@@ -225,7 +225,7 @@ func (e *ServerError) advice() string {
 	case schemas.SQLStateDataCorrupted, schemas.SQLStateIndexCorrupted:
 		return "PostgreSQL found damaged data: see the server's log, and restore the table before anything else"
 	case schemas.SQLStateTooMany:
-		return "`lapse quarantine list` says what blocks each: fix the schema, then `lapse quarantine retry --all`"
+		return "`lapse quarantine list` says what blocks each: fix the schema, then `lapse quarantine retry POLICY --all`"
 	case schemas.SQLStateNoCounting:
 		return "set track_counts to on"
 	}

@@ -20,7 +20,7 @@ func TriggerAdvice(function string, slow bool) string {
 	if slow {
 		what = "takes too long over"
 	}
-	return fmt.Sprintf("its function %s %s rows that are due: read it, fix it or what it asks for, then `lapse quarantine retry`", function, what)
+	return fmt.Sprintf("its function %s %s rows that are due: read it, fix it or what it asks for, then `lapse quarantine retry POLICY --all`", function, what)
 }
 
 // referringSQL reads a foreign key by the names in an error: schema and table of the referring side.
