@@ -40,8 +40,16 @@ type modified struct {
 	} `json:"mods"`
 }
 
-// ParseEventValue reads an event of any format. Its error is ErrNoEvent, and does not repeat the contents.
+// ParseEventValue reads an event of any format. Its error is ErrNoEvent, and does not repeat the contents. The result refers to value.
 func ParseEventValue(value []byte) (*EventValue, error) {
+	if v := scanEvent(value); v != nil {
+		return v, nil
+	}
+	return parseEventValue(value)
+}
+
+// parseEventValue parses any event.
+func parseEventValue(value []byte) (*EventValue, error) {
 	var event struct {
 		modified
 		ID     string      `json:"event_id"` // FormatSpanner

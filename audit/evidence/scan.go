@@ -163,16 +163,28 @@ func (s *scanner) member(name string) string {
 	return s.text()
 }
 
-func (s *scanner) text() string {
+func (s *scanner) text() string { return string(s.quoted()) }
+
+// quoted parses a text without escapes.
+func (s *scanner) quoted() []byte {
 	s.Want(`"`)
 	end := bytes.IndexByte(s.Rest, '"')
-	if s.Bad || end < 0 || bytes.ContainsFunc(s.Rest[:end], func(r rune) bool { return r < ' ' }) {
+	if s.Bad || end < 0 || hasControl(s.Rest[:end]) {
 		s.Bad = true
-		return ""
+		return nil
 	}
-	text := string(s.Rest[:end])
+	text := s.Rest[:end:end]
 	s.Rest = s.Rest[end+1:]
 	return text
+}
+
+func hasControl(text []byte) bool {
+	for _, c := range text {
+		if c < ' ' {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *scanner) numbered(name string, bits int) uint64 {

@@ -2,8 +2,12 @@ package evidence
 
 import (
 	"bytes"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -34,6 +38,24 @@ func (d drawn) transactionRecord() []byte {
 	return NewLogWriter(route, nil, d.id(), nil).Write(c, LogPosition{Reach: d.reach(), Seq: d.Uint32()}, d.IntN(2) == 0).Value
 }
 
+// changed changes a byte of a text.
+func (d drawn) changed(value []byte) []byte {
+	changed := append([]byte(nil), value...)
+	at := d.IntN(len(changed))
+	switch d.IntN(4) {
+	case 0:
+		const marks = "0-\"\\,:{}[] aZ/\x00\xff"
+		changed[at] = marks[d.IntN(len(marks))]
+	case 1:
+		changed = append(changed[:at], changed[at+1:]...)
+	case 2:
+		changed = append(changed[:at], append([]byte{value[d.IntN(len(value))]}, changed[at:]...)...)
+	default:
+		changed[at] ^= byte(1 << d.IntN(8))
+	}
+	return changed
+}
+
 // What is scanned is what encoding/json reads, of records as they are written and of such that somebody has changed.
 func TestATransactionIsScannedAsEncodingJSONReadsIt(t *testing.T) {
 	t.Parallel()
@@ -45,19 +67,9 @@ func TestATransactionIsScannedAsEncodingJSONReadsIt(t *testing.T) {
 			scanned++
 		}
 		for try := range 12 {
-			changed := append([]byte(nil), value...)
-			if at := d.IntN(len(changed)); try > 0 {
-				switch d.IntN(4) {
-				case 0:
-					const marks = "0-\"\\,:{}[] aZ/\x00\xff"
-					changed[at] = marks[d.IntN(len(marks))]
-				case 1:
-					changed = append(changed[:at], changed[at+1:]...)
-				case 2:
-					changed = append(changed[:at], append([]byte{value[d.IntN(len(value))]}, changed[at:]...)...)
-				default:
-					changed[at] ^= byte(1 << d.IntN(8))
-				}
+			changed := value
+			if try > 0 {
+				changed = d.changed(value)
 			}
 			got, err := ParseLogRecord(changed)
 			want, wantErr := parseLogRecord(changed)
@@ -104,4 +116,43 @@ func FuzzScanTransaction(f *testing.F) {
 			t.Errorf("scanned it is\n%+v, %v\nand read\n%+v, %v", got, err, want, wantErr)
 		}
 	})
+}
+
+func TestAnEventIsScannedAsEncodingJSONReadsIt(t *testing.T) {
+	t.Parallel()
+	names, err := filepath.Glob("../../schemas/golden/*event*.json")
+	if err != nil || len(names) < 40 {
+		t.Fatalf("%d golden files: %v", len(names), err)
+	}
+	values, scanned := map[string][]byte{}, map[string]bool{}
+	for _, name := range names {
+		if values[name], err = os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	values["event-judged.json"] = bytes.Replace(values["../../schemas/golden/event-system.json"], []byte(`"ordinal":1}`), []byte(`"ordinal":1,"due":null}`), 1)
+	for seed, name := range slices.Sorted(maps.Keys(values)) {
+		value := bytes.TrimSpace(values[name])
+		scanned[filepath.Base(name)] = scanEvent(value) != nil
+		d := drawn{rand.New(rand.NewPCG(uint64(seed), 24))}
+		for try := range 1000 {
+			changed := value
+			if try > 0 {
+				changed = d.changed(value)
+			}
+			got, err := ParseEventValue(changed)
+			want, wantErr := parseEventValue(changed)
+			if (err == nil) != (wantErr == nil) || !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s: scanned it is\n%+v, %v\nand read\n%+v, %v\n%s", name, got, err, want, wantErr, changed)
+			}
+		}
+	}
+	for name, want := range map[string]bool{
+		"event-user.json": true, "event-system.json": true, "event-cascade.json": true, "event-judged.json": true, "event-origin.json": false,
+		"event-truncate.json": false, "event-gap.json": false, "cloudevent-user.json": false, "debezium-event-user.json": false,
+	} {
+		if scanned[name] != want {
+			t.Errorf("%s: scanned: %v", name, scanned[name])
+		}
+	}
 }
