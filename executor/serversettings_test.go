@@ -54,7 +54,7 @@ var hostile = []struct {
 // From 17 on a database may bound every transaction. The session that takes leases has settings of its own.
 func TestTheSessionThatTakesLeasesHasNoBoundOfTheDatabases(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t, pgtest.Newest(t))
+	db := pgtest.New(t, 18)
 	db.Exec(t, fmt.Sprintf("alter database %s set transaction_timeout = '10s'", db.Name))
 	s, err := batch.Connect(t.Context(), newExecutor(t, db).config.Database, "holder", time.Second, 0)
 	if err != nil {
