@@ -173,7 +173,7 @@ func TestFiveHundredPoliciesAreOnePage(t *testing.T) {
 	} else if text, err := io.ReadAll(plain); err != nil || strings.Count(string(text), `id="policy-`) != n {
 		t.Errorf("it does not unpack to the page: %v", err)
 	}
-	if w := s.ask(http.MethodGet, "/policies/p-499"); w.Code != http.StatusOK {
+	if w := s.answer("/policies/p-499"); w.Code != http.StatusOK {
 		t.Errorf("%d", w.Code)
 	}
 }
