@@ -178,11 +178,22 @@ func of(t testing.TB) *binary {
 // Majors are the major versions that the tests of this binary run on: asked for and present, oldest first.
 func Majors(t testing.TB) []int {
 	t.Helper()
-	b := of(t)
+	return of(t).here()
+}
+
+func (b *binary) here() []int {
 	return slices.DeleteFunc(slices.Clone(b.wanted), func(major int) bool {
 		_, present := b.present[major]
 		return !present
 	})
+}
+
+// runs are the versions that tests of no certain version are on: those that LAPSE_PG names or CI=true must have; elsewhere those that are here.
+func (b *binary) runs() []int {
+	if here := b.here(); !b.chosen && len(here) > 0 && os.Getenv("CI") != "true" {
+		return here
+	}
+	return b.wanted
 }
 
 // Newest is the newest of Majors. Where there is none, the test is skipped, or fails with CI=true.

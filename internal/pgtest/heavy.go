@@ -10,7 +10,7 @@ import (
 // the older ones; it finds them by this name, also after a helper's whose name ends so (scripts/heavy-tests).
 func Heavy(t testing.TB, majors ...int) []int {
 	t.Helper()
-	return heaviest(of(t).wanted, majors)
+	return heaviest(of(t).runs(), majors)
 }
 
 func heaviest(wanted, majors []int) []int {
