@@ -51,7 +51,7 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 # That a policy keeps its period is tested alone, the others three packages at a time, the longest first.
 GO_TEST_LONG = go test -tags long -count=1 -vet=off -ldflags=-w -timeout 30m
 HEAVY = ./executor ./audit ./planner ./cmd/lapse ./replication ./internal/setup
-LONG = ./cmd/lapse ./bench/deletion ./cmd/lapse-demo ./bench/slot ./audit ./bench/throughput ./internal/page ./bench/pace \
+LONG = ./cmd/lapse ./bench/deletion ./cmd/lapse-demo ./bench/slot ./audit ./bench/throughput ./internal/page ./bench/pace ./bench/life \
 	./audit/report/page ./internal/kafkaserver ./audit/tree ./audit/evidence
 .PHONY: test-long
 test-long: servers-or-less $(NFPM) ## the demonstration and the measuring from end to end, and the tests that make test has on one PostgreSQL alone on the older: some minutes
@@ -103,7 +103,7 @@ torture-plan: servers-or-less ## plan -f against apply in drawn schemas, for MIN
 
 # Give the machine nothing else to do meanwhile; bench/README.md says what is measured, and how.
 .PHONY: bench
-bench: bench-deletion bench-pace bench-slot bench-throughput ## all that is measured side by side, about an hour; ratios first, figures in bench/out/
+bench: bench-deletion bench-pace bench-life bench-slot bench-throughput ## all that is measured side by side, about an hour and a half; ratios first, figures in bench/out/
 
 .PHONY: bench-deletion
 bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a loop of ctid batches, on fifteen tables; BENCH=-quick: two minutes
@@ -113,6 +113,11 @@ bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a 
 .PHONY: bench-pace
 bench-pace: build servers-or-less ## what an application feels of deletion at gentle and at unlimited pace, on its own table and beside it
 	@go run ./bench/pace -lapse bin/lapse $(BENCH)
+
+# BENCH="-time 1m -policies 100" changes the life; go run ./bench/life -help says more.
+.PHONY: bench-life
+bench-life: build servers-or-less ## what Lapse takes from a server that it shares with an application all day, and how its own tables grow
+	@go run ./bench/life -lapse bin/lapse $(BENCH)
 
 # BENCH="-rounds 3 -transports unix -debezium=false" narrows it; go run ./bench/slot -help says more.
 .PHONY: bench-slot
