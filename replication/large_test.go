@@ -138,13 +138,13 @@ func TestAServerWithAShortPatienceIsAnsweredWhileALargeRowPasses(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	conn := prepareDatabase(t, db, map[string]string{"item": itemsTable})
 	exec(t, conn, `alter table item replica identity full`, `insert into item values (1, repeat('x', 300000000))`)
-	exec(t, conn, fmt.Sprintf(`alter database %s set wal_sender_timeout = '1s'`, db.Name))
+	exec(t, conn, fmt.Sprintf(`alter database %s set wal_sender_timeout = '3s'`, db.Name))
 	s := openStream(t, db.URL, db.Name)
 	exec(t, conn, `delete from item`)
 	// Some calls that end at once, and waits that deliver nothing, in the middle of the row.
 	for m := nextMessage(t, s); m.Kind != KindChange; m = nextMessage(t, s) {
 	}
-	for range 8 {
+	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*beforeReading)
 		if err := s.Wait(ctx); ctx.Err() == nil {
 			t.Fatal(err)

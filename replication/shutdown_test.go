@@ -182,10 +182,10 @@ func stopBeforeABacklog(t *testing.T, db *pgtest.DB) {
 
 func TestAnIdleStreamOutlivesTheServersTimeout(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		conn := prepareDatabase(t, db, map[string]string{"item": itemsTable})
 		exec(t, conn, `insert into item values (1, 'n')`)
-		db.Exec(t, `alter database `+db.Name+` set wal_sender_timeout = '600ms'`)
+		db.Exec(t, `alter database `+db.Name+` set wal_sender_timeout = '2s'`)
 		for name, idle := range map[string]func(ctx context.Context, s *Stream) error{
 			"in Next": func(ctx context.Context, s *Stream) error {
 				for {
@@ -198,7 +198,7 @@ func TestAnIdleStreamOutlivesTheServersTimeout(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				s := openStream(t, db.URL, db.Name)
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
 				if err := idle(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatalf("got %v", err)

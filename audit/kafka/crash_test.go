@@ -191,7 +191,7 @@ func TestABatchInDoubtForTooLongIsNotSentAgain(t *testing.T) {
 	cfg := config(broker, topic)
 	net := newNetwork(nil)
 	cfg.Dial = net.Dial
-	cfg.SetTiming(kafka.Timing{MaxUnanswered: 300 * time.Millisecond})
+	cfg.SetTiming(kafka.Timing{MaxUnanswered: 3 * time.Second})
 	p := open(t, cfg)
 	net.From(always(loseAnswer))
 	s := newSource(topic, 1, 1)
@@ -213,7 +213,7 @@ func TestWithoutARenewedSessionNothingIsSent(t *testing.T) {
 	cfg := config(broker, topic)
 	net := newNetwork(nil)
 	cfg.Dial = net.Dial
-	const lasts = 2 * time.Second // enough to open
+	const lasts = 5 * time.Second // enough to open
 	cfg.SetTiming(kafka.Timing{MaxUnrenewed: lasts})
 	p := open(t, cfg)
 	net.From(nil)
