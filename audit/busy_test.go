@@ -55,7 +55,7 @@ func TestABusyServerIsNotTakenForOneThatStops(t *testing.T) {
 const keptWaitingAtMost = 3 * time.Second // as in replication/patience.go
 
 func TestHeartbeatsAreWrittenReadBackAndConfirmed(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
 		run := r.start(t, r.beating(200*time.Millisecond))
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -90,7 +90,7 @@ func (r *rig) loggedHeartbeats(t *testing.T) map[string]bool {
 }
 
 func TestAHeartbeatThatCannotBeWrittenStopsNothingAndIsReported(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		tries := make(chan audit.Server, 100)
 		run := r.start(t, func(c *audit.Config) {
@@ -142,7 +142,7 @@ func TestReadySaysThatKafkaDoesNotAnswer(t *testing.T) {
 }
 
 func TestMetricsCountWhatHappened(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 2, user)
 		r.commit(t, w, 3, system)

@@ -127,7 +127,7 @@ func (r *rig) inForce(t *testing.T) (got []string) {
 
 // Where the log may have missed how something came into force, it is said once more: when the log begins, and after a gap.
 func TestWhatIsInForceIsSaidAgainAfterAGap(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		const entered = `insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
 			select 1, 'sessions'::regclass, sha256(convert_to(n::text, 'UTF8')), array[n::text], '23503', now() from generate_series(%d, %d) n`
 		fill := fmt.Sprintf(entered, 47110, 47112)

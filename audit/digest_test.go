@@ -13,7 +13,7 @@ import (
 
 // The catalog's owner can have another digest written than the one that was signed.
 func TestALedgerRowWithAnotherDigestThanWasSignedIsUnverified(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		ctx := t.Context()
 		r.db.Exec(t, `alter table lapse.batch alter functions drop not null`,

@@ -46,7 +46,7 @@ func (b *bender) forge(t *testing.T, at schemas.LSN) {
 
 func TestAForgedTailHidesNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		b := newBender(t, newRig(t, db, kafkatest.Broker(t)))
 		b.beat(t)
 		b.work(t)
@@ -70,7 +70,7 @@ func TestAForgedTailHidesNothing(t *testing.T) {
 
 func TestALivingAuditorWaitsUntilAPersonHasAccepted(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		b := newBender(t, newRig(t, db, kafkatest.Broker(t)))
 		b.work(t)
 		b.run(t)

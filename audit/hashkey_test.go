@@ -32,7 +32,7 @@ func TestAnAuditorWithoutAHashKeyIsRefused(t *testing.T) {
 
 // A user may insert a key that PostgreSQL compresses to almost nothing, and that is 900 kB as JSON.
 func TestAHugeKeyDoesNotStopTheAudit(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
 		r.db.Exec(t, `create table named (id text primary key)`)
 		if err := publish(t.Context(), conn, replication.Join, "named"); err != nil {

@@ -163,7 +163,7 @@ func TestTheLagKnowsWhatTheServerIsStillReading(t *testing.T) {
 
 func TestAnAuditorThatWouldBeASynchronousStandbyLetsGoAndComesBack(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		r := newRig(t, db, kafkatest.Broker(t))
 		conn := db.Connect(t)
 		db.Exec(t, `alter database `+db.Name+` set synchronous_commit = local`) // no standby is there to acknowledge

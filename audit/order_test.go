@@ -183,7 +183,7 @@ func TestNoEventIsPublishedByARouteThatTheLogDoesNotHave(t *testing.T) {
 func TestWhoWaitsForACoverageRecordDoesNotWaitForThePeriodicOne(t *testing.T) {
 	t.Parallel()
 	// On a server of its own: on another the end of the WAL may be that of other tests, for which nobody waits.
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		r := newRig(t, db, kafkatest.Broker(t))
 		conn := r.db.Connect(t)
 		a := r.auditor(t)

@@ -116,7 +116,7 @@ func (r *rig) markedEverywhere(t *testing.T) {
 
 // What was taken back before the auditor looked has left its trace in the catalog.
 func TestAPublicationThatWasChangedAndPutBackIsAGapToo(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 1, user)
 		r.once(t, r.beating(time.Minute))
@@ -136,7 +136,7 @@ func TestAPublicationThatWasChangedAndPutBackIsAGapToo(t *testing.T) {
 // A heartbeat that looked before the publications were changed, and was committed after a delete that they no longer let
 // through, found nothing. The gap that the next one shows begins where it looked.
 func TestAGapBeginsWhereTheLastGoodHeartbeatLooked(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 1, user)
 		r.once(t, r.beating(time.Minute))
@@ -165,7 +165,7 @@ func TestAGapBeginsWhereTheLastGoodHeartbeatLooked(t *testing.T) {
 }
 
 func TestAnotherTagKeyAtARestartIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.begun(t)
 		other := schemas.Key(strings.Repeat("x", schemas.MinKey))
 		r.refused(t, history.ErrKeyChanged, func(c *audit.Config) { c.Keys = []schemas.Key{other} })

@@ -75,7 +75,7 @@ func TestASlotWithoutItsLogIsRefused(t *testing.T) {
 }
 
 func TestAnEmptyLogBesideTopicsThatAreNotIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
 		// A slot that was made again at the catalog's position, as if nothing had ever been read.
 		if err := replication.DropSlot(t.Context(), w.conn, r.settings.Slot); err != nil {
@@ -98,7 +98,7 @@ func TestASlotWhoseBeginningIsNotKnownIsRefused(t *testing.T) {
 }
 
 func TestALogThatEndsBeforeTheSlotIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
 		r.commit(t, w, 3, user)
 		r.db.Exec(t, fmt.Sprintf(`select pg_replication_slot_advance('%s', pg_current_wal_lsn())`, r.settings.Slot))
@@ -107,7 +107,7 @@ func TestALogThatEndsBeforeTheSlotIsRefused(t *testing.T) {
 }
 
 func TestASlotThatWasMadeAnewIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
 		r.commit(t, w, 3, user)
 		if err := replication.DropSlot(t.Context(), w.conn, r.settings.Slot); err != nil {
@@ -121,7 +121,7 @@ func TestASlotThatWasMadeAnewIsRefused(t *testing.T) {
 }
 
 func TestASlotThatIsMovedWhileTheStreamIsBrokenIsNoticed(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -146,7 +146,7 @@ func TestASlotThatIsMovedWhileTheStreamIsBrokenIsNoticed(t *testing.T) {
 
 func TestTopicsOfAnotherDatabaseAreRefused(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		r := newRig(t, db, kafkatest.Broker(t))
 		r.begun(t)
 		other := newRig(t, pgtest.New(t, db.Major), kafkatest.Broker(t))
@@ -215,7 +215,7 @@ func TestOtherTopicsThanTheLogsAreRefused(t *testing.T) {
 
 func TestADatabaseThatIsRenamedKeepsItsNameInTheLog(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		r := newRig(t, db, kafkatest.Broker(t))
 		w := r.begun(t)
 		_ = w.conn.Close(t.Context())

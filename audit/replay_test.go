@@ -20,7 +20,7 @@ import (
 // are killed in between, over a bad network, with a small buffer. What is in the topics is the same to the byte; so is the
 // log, but for its coverage records, which are made when somebody waits for them, and say when.
 func TestTheSameWALGivesTheSameBytesWheneverItIsRead(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		seed := number("LAPSE_TEST_SEED", time.Now().UnixNano())
 		t.Logf("LAPSE_TEST_SEED=%d", seed)
 		copied := r.settings.Slot + "_again"

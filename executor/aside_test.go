@@ -56,7 +56,7 @@ func TestATableThatIsGoneOrAnotherIsAStoppedPolicyByName(t *testing.T) {
 		"swapped":    "alter table sessions rename to away; create table sessions (id bigint primary key, at timestamptz, note text); insert into sessions values (1, '2000-01-01')",
 	} {
 		t.Run(name, func(t *testing.T) {
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 				sessions(t, db, 20, 5)
 				arm(t, db, policies(policy("p", "public.sessions")))
 				owned(t, db, change)
@@ -91,7 +91,7 @@ func TestATableThatIsGoneOrAnotherIsAStoppedPolicyByName(t *testing.T) {
 
 func TestWithForeignKeysTurnedOffNothingIsDeleted(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 20, 5)
 		owned(t, db, "create table notes (session bigint references sessions)", "create index on notes (session)",
 			"insert into notes select id from sessions")
@@ -149,7 +149,7 @@ func TestLockedDueRowsThatAreLeftAreSaidAndLookedForSoon(t *testing.T) {
 // The application waits first, so that its deadlock_timeout ends first. Another session holds the batch up until it does.
 func TestTheApplicationIsNeverTheDeadlocksVictim(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 20, 5)
 		owned(t, db, "create table notes (session bigint references sessions on delete cascade, text text)", "create index on notes (session)",
 			"insert into notes select id from sessions")

@@ -92,7 +92,7 @@ func TestOnlyABeatOfThisServerInThisHistoryLetsABatchRun(t *testing.T) {
 
 func TestARestartOfTheServerMakesItsBeatsWorthless(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		audited(t, db)
 		pgtest.Beat(t, db)
 		open(t, db, "p").goes(t, "before")
@@ -112,7 +112,7 @@ func TestARestartOfTheServerMakesItsBeatsWorthless(t *testing.T) {
 
 func TestAPromotionMakesBeatsWorthlessAndWithoutAnAuditWantsAPerson(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		audited(t, db)
 		pgtest.Beat(t, db)
 		becomeStandby(t, db)
@@ -227,7 +227,7 @@ func TestABeatIsOfTheServerThatItIsWrittenOn(t *testing.T) {
 
 func TestTheNewestThousandBeatsAreNeverRemoved(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		for range 20 {
 			db.Exec(t, pgtest.Beats("clock_timestamp() - interval '500 days'"))
 		}
@@ -243,7 +243,7 @@ func TestTheNewestThousandBeatsAreNeverRemoved(t *testing.T) {
 // One heartbeat a day is kept for months without an executor: lapse.measure finds by them that the clock did not jump.
 func TestABeatOfEachDayIsKeptForFourHundredDays(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		noon := "date_trunc('day', now(), 'UTC') - interval '%d days' + interval '12 hours' + n * interval '10 minutes'"
 		days := []int{500, 402, 398, 90, 40, 39, 3}
 		for _, day := range days {

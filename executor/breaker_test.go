@@ -147,7 +147,7 @@ func TestWhatCannotBeHeldAgainstMaxFractionIsNotDeleted(t *testing.T) {
 
 func TestMaxFractionOfATableThatNobodyAnalyzedIsJudgedByCounting(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table a (id int primary key, at timestamptz) with (autovacuum_enabled = off)", "create index on a (at, id)",
 			"insert into a select g, now() - case when g <= 20 then interval '40 days' else interval '1 day' end from generate_series(1, 100) g")
 		arm(t, db, policies(policy("p", "public.a")))

@@ -50,7 +50,7 @@ func TestMostOfTheTimeIsLeftToAnApplicationThatIsThere(t *testing.T) {
 // The server is one of its own: on another there are other tests.
 func TestAnApplicationIsSeenInWhateverDatabaseAndOneThatDoesNothingIsNot(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		executor := schemas.RolesFor(schemas.DefaultRolePrefix).Executor
 		look := func() float64 {
 			t.Helper()

@@ -10,7 +10,7 @@ import (
 // Each of them has a range, and neither meets the other's rows.
 func TestTwoWorkersWorkOnRangesOfOneTableSideBySide(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const due, live = 24000, 300
 		sessions(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 500", "pace: unlimited")))

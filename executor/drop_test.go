@@ -120,7 +120,7 @@ func TestAPartitionThatIsReadInEveryRunLosesItsRows(t *testing.T) {
 // What became of a COMMIT that was not answered is in the ledger of drops too.
 func TestAPartitionThatWasDroppedWholeIsInTheLedger(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		months(t, db, 1, 10)
 		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
 		w := open(t, db, "p")

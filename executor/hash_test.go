@@ -9,7 +9,7 @@ import (
 // Each of them has a part of the leaf, and neither meets the other's rows.
 func TestTwoWorkersWorkOnSlicesOfOneLeafSideBySide(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const due, live = 1500, 300
 		sessions(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "shards: {count: 2}", "pace: unlimited")))

@@ -149,7 +149,7 @@ func TestAHeldPartitionThatIsSplitStopsAndAMemberThatIsDroppedDoesNot(t *testing
 // While a hold moves, nothing of it goes: a batch that began before is waited for, and those that begin meanwhile obey it on both tables.
 func TestMovingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		arm(t, db, policies(onHold(t, db, "a"), onHold(t, db, "b")))
 		s := holdSession(t, db)
 		placeHold(t, s, byWhere("public.a", "id <= 5"))
@@ -212,7 +212,7 @@ func TestAPartitionThatAHoldNamesIsNotDropped(t *testing.T) {
 // What a look, a run, a beat and apply find below a held table is on record.
 func TestEachLookRunAndApplyRecordsWhatIsBelowAHeldTable(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table p (id bigint primary key, c int) partition by range (id)", "create table q (id bigint primary key, at timestamptz)", "create index on q (at, id)")
 		arm(t, db, policies(policy("q", "public.q")))
 		placeHold(t, holdSession(t, db), hold.Request{Table: "public.p", Where: "c = 1"})

@@ -46,7 +46,7 @@ const waitsForGates = `select exists (select from pg_locks l where l.relation = 
 // the hold does not return before the batch is over; what it deleted is gone, and nothing held goes afterwards.
 func TestPlacingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 30, 0)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 		w := open(t, db, "p")

@@ -189,7 +189,7 @@ func TestAPolicyThatWaitsForItsRateHoldsUpNoOther(t *testing.T) {
 
 func TestWhatALimitGivesOut(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 10, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		setLimits(t, db, `{"rate": 100, "max_rows_per_run": 1000}`)

@@ -11,7 +11,7 @@ import (
 // as many that they could not be deleted. The children are another's, so that no batch may lock them ahead of its rows.
 func TestRowsWhoseChildrenAreLockedAreNotCountedAsResisting(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 3, 1)
 		db.Exec(t, "create table notes (id bigint primary key, session bigint references sessions on delete cascade)", "create index on notes (session)",
 			"insert into notes select id, id from sessions")

@@ -151,7 +151,7 @@ func (f *firstPause) Handle(_ context.Context, r slog.Record) error {
 // A policy whose due rows are all put aside makes no run each time that its schedule comes: only when something may be tried, or somebody asks.
 func TestAPolicyOfWhichAllIsPutAsideOpensNoRuns(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5, 1)
 		arm(t, db, policies(policy("p", "public.sessions", "every: 100 ms")))
 		opened := open(t, db, "p")
@@ -191,7 +191,7 @@ func TestAPolicyOfWhichAllIsPutAsideOpensNoRuns(t *testing.T) {
 // Of a table that somebody has locked, as `create index` does, no row goes along. So no row of the policy's is looked for, one after the other.
 func TestALockedReferringTableIsNoRowsFault(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 40, 1)
 		owned(t, db, "create table notes (session bigint references sessions on delete cascade)", "create index on notes (session)", "insert into notes select id from sessions")
 		arm(t, db, policies(policy("p", "public.sessions")))

@@ -75,7 +75,7 @@ func wantDeleted(t *testing.T, e *Executor, when string, want int64) {
 
 func TestARunThatSomebodyAsksForFindsRowsBelowAMarkToo(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 1500, 10)
 		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited", "every: 1 second")))
 		e := newExecutor(t, db)
@@ -99,7 +99,7 @@ func TestARunThatSomebodyAsksForFindsRowsBelowAMarkToo(t *testing.T) {
 // Nothing is due, and a look from the start takes long: one such look is enough for a while.
 func TestALookThatFoundNothingLetsTheMarkCountAgain(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 1500, 10)
 		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
 		e := newExecutor(t, db)

@@ -292,7 +292,7 @@ func TestABatchsLimitsAreThoseOfItsPaceAndItsNameSaysPolicyAndRun(t *testing.T) 
 
 func TestABatchThatIsBlockedSaysWhoseItIsAndGivesUp(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 40, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		setLimits(t, db, `{"pace": "unlimited"}`)

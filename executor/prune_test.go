@@ -104,7 +104,7 @@ func TestTheExecutorPrunesBetweenTurnsAndDeletesWhereItCannot(t *testing.T) {
 
 func TestNothingIsPrunedThatTheAuditorHasNotConfirmed(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		formerly(t, db, 40, 10)
@@ -197,7 +197,7 @@ func TestNobodyRemovesFromTheLedgerWhatPruneWouldNot(t *testing.T) {
 // Two hundred policies that delete a little each minute make far more runs than calls for their batches would remove on the side.
 func TestRunsArePrunedUntilNoneIsLeftHoweverFewBatchesTheyHad(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		db.Exec(t, `insert into lapse.run (run, policy_id, version, cutoff, started_at, outcome)
@@ -214,7 +214,7 @@ func TestRunsArePrunedUntilNoneIsLeftHoweverFewBatchesTheyHad(t *testing.T) {
 // A table whose partitions come and go would leave an entry of the checks for each of them forever.
 func TestWhatTheChecksFoundOfAPartitionThatIsGoneIsPruned(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table events (id bigint, at timestamptz, primary key (id, at)) partition by list (id)",
 			"create table events_1 partition of events for values in (1)", "create table events_2 partition of events for values in (2)")
 		arm(t, db, policies(policy("p", "public.events")))

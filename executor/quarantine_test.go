@@ -285,7 +285,7 @@ func TestARowLeavesTheQuarantineByItself(t *testing.T) {
 // What is said of a quarantined row of a partition that is gone has no name of it, and a run takes it out.
 func TestTheQuarantineOfADroppedPartitionIsTakenOut(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		parts(t, db, 3)
 		arm(t, db, policies(policy("p", "public.visits", "every: 1 second")))
 		db.Exec(t, `insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at) select 1, 'visits_2'::regclass, sha256('7'), '{7,2}', '23503', now()`)
@@ -374,7 +374,7 @@ func TestAStolenLoginEntersNothingIntoTheQuarantine(t *testing.T) {
 // A row with a locked child is left, and is not in quarantine: the others go, and the process that has the lock is known.
 func TestARowWithALockedChildIsLeft(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 20, 5)
 		owned(t, db, "create table logins (session bigint references sessions on delete cascade)", "create index on logins (session)",
 			"insert into logins select id from sessions where id = 7")

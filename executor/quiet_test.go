@@ -12,7 +12,7 @@ import (
 // again all the same: by another process at once, by this one within half the policy's latitude.
 func TestAPartitionThatLooksLeaveOutIsLookedAtAgainWithinHalfTheLatitude(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table events (id bigint, at timestamptz, primary key (id, at)) partition by range (at)",
 			`do $$ begin for i in 1..20 loop execute format('create table events_%s partition of events for values from (%L) to (%L)', i,
 				date_trunc('day', now()) - (i + 100) * interval '1 day', date_trunc('day', now()) - (i + 99) * interval '1 day'); end loop; end $$`,

@@ -11,7 +11,7 @@ import (
 // record, and of one with a row in quarantine.
 func TestMetricsOfAProcessThatBeginsComeFromTheCatalog(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 20, 5)
 		owned(t, db, "create table answers (id int primary key, session bigint not null references sessions)", "insert into answers values (1, 7)")
 		arm(t, db, policies(policy("p", "public.sessions", `daily: "03:00 UTC"`)))

@@ -129,7 +129,7 @@ func TestASchemaChangeUnderARunIsGoneOnWithOrStopsItsPolicyByName(t *testing.T) 
 // put aside then, and the policy says why. Nothing is in quarantine: it is no row's fault.
 func TestThatNotEvenOneRowIsFoundInTimeIsNoRowsFault(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 3000, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")

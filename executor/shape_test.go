@@ -72,7 +72,7 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 // Locked rows cost a run no pause and leave nothing else undone: the batch after the one that waited passes over them.
 func TestLockedRowsKeepARunFromNothingElse(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 500, 5)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 50")))
 		e := newExecutor(t, db)

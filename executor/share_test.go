@@ -48,7 +48,7 @@ func TestARunDeletesNoMoreThanItsShareOfTheTable(t *testing.T) {
 // Where nobody has analyzed the table, its rows that will ever be due are counted, whatever is due now.
 func TestAShareOfATableThatNobodyHasAnalyzedIsCounted(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table parts (id bigint primary key, at timestamptz) partition by hash (id)",
 			"create table parts_0 partition of parts for values with (modulus 2, remainder 0)",
 			"create table parts_1 partition of parts for values with (modulus 2, remainder 1)",

@@ -58,7 +58,7 @@ func TestTwoWorkersOnTwoShardsOfOneLeafDeleteNoRowTwice(t *testing.T) {
 
 func TestASliceIsMadeOnceAndIsWellFormed(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
@@ -88,7 +88,7 @@ func TestASliceIsMadeOnceAndIsWellFormed(t *testing.T) {
 // Rows that an update carried into a slice that is done are the residual shard's, which follows the others of its leaf.
 func TestAResidualShardFollowsTheOthersOfItsLeaf(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
@@ -120,7 +120,7 @@ func TestAResidualShardFollowsTheOthersOfItsLeaf(t *testing.T) {
 // A run whose leaf has two shards that were put aside is followed by one whose leaf has one.
 func TestShardsOfOneLeafThatWerePutAsideMakeTheNextRunsShardOnce(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")

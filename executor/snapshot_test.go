@@ -32,7 +32,7 @@ func snapshots(t *testing.T, db *pgtest.DB) []string {
 // What is due, overdue, held and quarantined is counted once for each version, and once a day.
 func TestWhatIsDueIsCountedInASnapshot(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		db.Exec(t, "insert into sessions select 1000 + g, now() - interval '60 days' from generate_series(1, 3) g")
 		arm(t, db, policies(policy("p", "public.sessions", "latitude: 11 days")))

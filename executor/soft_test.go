@@ -47,7 +47,7 @@ func TestASoftPolicySetsWhatIsDueAndLooksNoMoreAtIt(t *testing.T) {
 // refused waits in quarantine, and leaves it when somebody sets its column.
 func TestRowsThatAreHeldOrResistAreNotSet(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table docs (id bigint primary key, at timestamptz, gone timestamptz, constraint legal check (gone is null or id not in (7, 8, 9)))",
 			"create table pages (id bigint primary key, doc bigint references docs on delete cascade)",
 			"insert into docs select g, now() - interval '40 days' from generate_series(1, 100) g", "insert into pages select id, id from docs", "analyze docs")
@@ -115,7 +115,7 @@ func TestTwoWorkersSetNoRowTwice(t *testing.T) {
 // A row that somebody takes back is set again by the next run: no low-water mark hides it.
 func TestARowThatIsTakenBackIsSetAgain(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table docs (id bigint primary key, at timestamptz, gone date)",
 			"insert into docs select g, now() - interval '40 days' - g * interval '1 second' from generate_series(1, 2000) g", "create index on docs (at, id)", "analyze docs")
 		arm(t, db, policies(policy("docs", "public.docs", softly, "pace: unlimited", "latitude: 30 days")))

@@ -74,7 +74,7 @@ func TestARunSaysWhatItDidAndUpToWhereNothingIsLeft(t *testing.T) {
 // Whatever the reason is for which a row stays: a trigger that keeps it raises nothing, and a hold is no row left.
 func TestARunCountsTheRowsThatATriggerKeepsAndThoseThatAreHeld(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 200, 10)
 		owned(t, db, "create function keep() returns trigger language plpgsql as $$ begin return case when old.id % 50 > 0 then old end; end $$",
 			"create trigger keep before delete on sessions for each row execute function keep()")
@@ -128,7 +128,7 @@ func TestAPassCountsWhatItDidInEachOfItsRuns(t *testing.T) {
 // Held rows are no backlog: they are counted by themselves, also where nothing else is left, and the watermark passes them.
 func TestARunSaysHowManyRowsAreHeld(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		placeHold(t, holdSession(t, db), byKeys("public.sessions", "7", "8"))
@@ -327,7 +327,7 @@ func TestAProcessSaysWhatItIsAtAndTakesItBack(t *testing.T) {
 // The interval of a bucket and the policy's own are added one after the other: of their sum, a month would come before the bucket's days.
 func TestTheOldestRowOfABucketFellDueWhenTheConditionSays(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		owned(t, db, "create table b (id int primary key, at timestamptz not null)", "create index on b (at, id)", "insert into b values (1, '2026-01-28 00:00Z')")
 		apply(t, db, "policies:\n  - { name: b, table: public.b, state: armed, expire: { bucket: { column: at, span: 7 days }, after: 1 mon } }\n")
 		login := schemas.RolesFor(schemas.DefaultRolePrefix).Executor

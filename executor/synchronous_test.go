@@ -13,7 +13,7 @@ import (
 // durable here already: nothing may be counted twice when the standby is back, and no cancel request may end the wait.
 func TestACommitThatWaitsForAStandbyLongerThanAnAnswerMayTakeIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		two(t, db, 600)
 		log := &logBuffer{}
 		var batches atomic.Int64

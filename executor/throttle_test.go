@@ -45,7 +45,7 @@ func glances(t testing.TB, db *pgtest.DB, l guard.Limits) *glance {
 
 func TestSessionsThatWaitForLocksOfOurBatchesSlowThemDown(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		g := glances(t, db, guard.Limits{})
 		ours, somebodys, theirs := db.Connect(t), db.Connect(t), db.Connect(t)
@@ -145,7 +145,7 @@ func askedOf(t testing.TB, conn guard.Querier, backends []int32) (rows float64) 
 
 func TestBatchesSlowDownAndStopAsTheSlotsLogFillsUp(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		requireAuditOf(t, db)
 		g := glances(t, db, guard.Limits{})
 		write := func(megabytes int) {
@@ -187,7 +187,7 @@ func requireAuditOf(t *testing.T, db *pgtest.DB) {
 
 func TestAStandbyThatLagsBehindSlowsBatchesDownAndStopsThem(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		standby := db.Standby(t)
 		// A standby that has not said yet what it has replayed is not known to lag.
 		eventually(t, "the standby has said what it has replayed", func() bool {
@@ -229,7 +229,7 @@ func TestAStandbyThatLagsBehindSlowsBatchesDownAndStopsThem(t *testing.T) {
 
 func TestASnapshotThatIsHeldForLongSlowsBatchesDown(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		db.Exec(t, "do $$ begin execute format('grant pg_read_all_stats to lapse_executor'); end $$")
 		g := glances(t, db, guard.Limits{OldSnapshot: time.Nanosecond})
 		conn := db.Connect(t)
@@ -298,7 +298,7 @@ func TestDeadRowsThatOutrunVacuumSlowTheirPolicyDownUnlessItsOwnerIsInAHurry(t *
 
 func TestWhenConnectionsAreFewAllWorkersButOneGiveTheirsBack(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions", "every: 1 second", "batch: 10")))
 		e, log := guarded(t, db, newSaying("", guard.Answer{}), func(c *Config) { c.Limits.Workers = 2 })

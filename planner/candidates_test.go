@@ -15,7 +15,7 @@ const (
 // A batch that checked all of them would be over its time, and its partition skipped, forever.
 func TestRowsThatArePastAndNotDueKeepNoBatch(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const kept, due, limit = 300_000, 100, 2500
 		w := newWorld(t, db, carts, `create index on carts (opened, id)`)
 		w.do(`insert into carts select n, now() - interval '1 year' + n * interval '1 second', '10 years' from generate_series(1, $1::int) n`, kept)
@@ -64,7 +64,7 @@ func TestRowsThatArePastAndNotDueKeepNoBatch(t *testing.T) {
 // A row that somebody has locked is stepped over, looked for again, and at last left behind.
 func TestACandidateThatSomebodyHasLockedIsLookedForAgain(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, carts)
 		p := w.armed(cartPolicy)
 		for name, released := range map[string]bool{"until after the run": false, "until the residual pass": true} {

@@ -199,7 +199,7 @@ func family(w *world) {
 
 func TestWhatGoesAlongIsCountedPerTableToAnyDepth(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.do(`insert into sessions select n, now() - interval '40 days' + case when n > 5 then interval '30 days' else '0' end from generate_series(1, 10) n`)
 		family(w)

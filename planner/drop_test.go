@@ -191,7 +191,7 @@ func TestAnotherActionIsObservedFirst(t *testing.T) {
 // A plan names what would go whole, from the catalog alone.
 func TestASurveySaysWhichPartitionsWouldBeDropped(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		parted(w)
 		cases(w, "t", 2)
@@ -241,7 +241,7 @@ func TestASurveySaysWhichPartitionsWouldBeDropped(t *testing.T) {
 // given way to, or it comes too late and is told.
 func TestAPartitionIsNotDroppedWholeWithARowThatCameMeanwhile(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		cases(w, "t", 6)
 		p := w.armed(policyText("shop.t", "at", "30 days", dropping))

@@ -120,7 +120,7 @@ func TestAPartitionIsNotDroppedWhole(t *testing.T) {
 // writer of it has ended.
 func TestAPartitionIsDroppedWholeOnceItsReadersAreGone(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		cases(w, "t", 2)
 		p := w.armed(policyText("shop.t", "at", "30 days", dropping))
@@ -287,7 +287,7 @@ func TestAPartitionThatExceedsTheRunsLimitIsNotDroppedWhole(t *testing.T) {
 // A stolen login can drop what would go anyway, and nothing else, however it calls.
 func TestAPartitionIsDroppedWholeForNobodyWhoseClaimIsForged(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		cases(w, "t", 2)
 		cases(w, "other", 1)

@@ -29,7 +29,7 @@ func (w *world) complaint(file string) string {
 
 func TestWhatTheEvidenceIsToHaveMustBeInTheReplicaIdentity(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, stays, `create index on stays (seen, id)`)
 		file := func(expire string, more ...string) string {
 			return "policies:\n  - name: p\n    table: shop.stays\n    expire: " + expire + "\n    every: 1 second\n    state: armed\n    " + strings.Join(more, "\n    ") + "\n"

@@ -19,7 +19,7 @@ import (
 // From PostgreSQL's statistics to the shape, for the executor and for a person.
 func TestAScatteredBacklogIsSurveyedAsAHeap(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
 		w.do(`insert into sessions select n, now() - interval '20 days' - (n * 7919 % 30011) * interval '1 minute' from generate_series(1, 30010) n`)
 		w.do(`analyze sessions`)

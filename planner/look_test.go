@@ -101,7 +101,7 @@ func TestALookSaysWhichLeavesHaveADueRow(t *testing.T) {
 // A look waits for nobody: a leaf that somebody has locked is one to try, and the others are read.
 func TestALookDoesNotWaitForALeafThatIsLocked(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		partitioned(w)
 		p := w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
@@ -137,7 +137,7 @@ func TestALookDoesNotWaitForALeafThatIsLocked(t *testing.T) {
 // The locks of thousands of leaves, and of their indexes, would fill the server's lock table, which the application needs too.
 func TestALookHoldsTheLocksOfOneLeafAtATime(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, days("sessions", "now() - interval '33 days'", 40)...)
 		w.do(`insert into sessions select n, now() - interval '34 days' + n * interval '1 day' from generate_series(2, 20) n`)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -324,7 +324,7 @@ func TestALookReadsNoFurtherThanSoManyRowsThatMayNotBeDue(t *testing.T) {
 
 func TestALookThatFoundNothingIsNoReasonToAskAboutTheClock(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(untilArmed)

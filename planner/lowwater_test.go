@@ -112,7 +112,7 @@ func TestDeadRowsOfFormerRunsAreNotWadedThrough(t *testing.T) {
 // A mark is a hint: what comes to lie below it stays until it does not count any more, and then goes.
 func TestRowsBehindTheMarkGoWithinHalfTheLatitude(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		must(t, w.script(soonMarked))
 		latitudes, file := []string{"", ", latitude: 2 hours"}, "policies:\n"
@@ -254,7 +254,7 @@ func TestAPassThatLeftSomethingMakesNoMark(t *testing.T) {
 // Some changes let a row be deleted that was kept, or make other rows due: those that lie below the mark are found at once.
 func TestTheMarkDoesNotCountWhereRowsBehindItMayBeDueAgain(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
 		must(t, w.script(soonMarked))
 		more := []string{"    state: armed", "    batch: 1000"}

@@ -76,7 +76,7 @@ func TestRowsInQuarantineAreFoundByKeysOfEveryType(t *testing.T) {
 
 func TestManyRowsInQuarantineAreOneListInTheCondition(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 1000)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -140,7 +140,7 @@ func TestTheQuarantineFollowsItsPolicy(t *testing.T) {
 
 func TestAForgivenRowIsGoneOrNotDue(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table visits (id bigint, at timestamptz, part int, primary key (id, part)) partition by list (part)`,
 			`create table visits_1 partition of visits for values in (1)`, `create table visits_2 partition of visits for values in (2)`)
 		p := w.armed(policyText("shop.visits", "at", "30 days", "    state: armed"))
@@ -172,7 +172,7 @@ func TestAForgivenRowIsGoneOrNotDue(t *testing.T) {
 
 func TestTheQueryForReferringRowsFindsThem(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table visits (id bigint, "P ""1" int, at timestamptz, primary key (id, "P ""1")) partition by list ("P ""1")`,
 			`create table visits_1 partition of visits for values in (1)`,
 			`create table "Keeps" (visit bigint, "part%" int unique, constraint "the 'key'" foreign key (visit, "part%") references visits on delete cascade)`,

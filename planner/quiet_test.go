@@ -172,7 +172,7 @@ func TestALookAtPartitionsThatAreEmptiedReadsThemOnce(t *testing.T) {
 // Partitions whose files are empty are not opened. Where somebody has locked one, nobody asks how large the files are.
 func TestALookLeavesOutPartitionsWithAnEmptyFile(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, days("visits", "now() - interval '70 days'", 30)...)
 		p := w.armed("policies:\n  - {name: visits, table: shop.visits, expire: {column: last_seen, after: 30 days}, state: armed}\n")
 		w.wantDue(&p)

@@ -142,7 +142,7 @@ func TestRangesAreDisjointAndComplete(t *testing.T) {
 
 func TestARowThatMovesIntoARangeThatIsDoneGoesWithTheResidualShard(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		_ = dated(w)
 		p := w.named("zoned")
@@ -275,7 +275,7 @@ func TestALeafOfWhichARangeWasPutAsideKeepsItsRanges(t *testing.T) {
 // the file, and it would pass over the rest.
 func TestASliceThatGoesByTheFileLeavesNoRowOut(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
 		w.do(`insert into sessions select n, now() - interval '40 days' - (n * 7919 % 10007) * interval '1 minute' from generate_series(1, 10000) n`)
 		w.do(`analyze sessions`)

@@ -21,7 +21,7 @@ import (
 // What is asked does not read the table, and is worth it where much is due.
 func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create table visits (id int primary key, "the Day" date) partition by range (id)`,
 			`create table visits_few partition of visits for values from (0) to (1000)`,
 			`create table "visits Many" partition of visits for values from (1000) to (1000000)`,

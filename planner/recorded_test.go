@@ -64,7 +64,7 @@ func fieldsOf(v reflect.Value, path string, each func(path string, field reflect
 // that no policy here sets, or that no difference shows, was forgotten.
 func TestEveryFieldOfAPolicyComesIntoForceAsItWasResolved(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db,
 			`create table kept (id int primary key, seen timestamptz not null, plan text not null)`,
 			`create unique index kept_log on kept (seen, plan, id)`, `alter table kept replica identity using index kept_log`,

@@ -12,7 +12,7 @@ import (
 
 func TestRestatingWritesEveryPolicyAgainAndTakesTheArmedOnesBackToArming(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create table others (id bigint primary key, last_seen timestamptz)`)
 		w.walks(step{both("30 days", isArmed), "p 1 armed; q 1 observing"})
 		var armed []schemas.PolicyID

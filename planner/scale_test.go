@@ -126,7 +126,7 @@ func TestManyDraftsShareASessionToLookAndOneToCountForAnOwner(t *testing.T) {
 // A survey says which partitions can have due rows by their bounds: those that begin at or before the instant that rows are due at.
 func TestASurveySaysWhichPartitionsCanHaveDueRows(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		b := newBare(t, db, "")
 		file := manyPartitions(b, 40)
 		b.do(`create table parted_later partition of parted for values from ('2040-01-01Z') to (maxvalue) partition by range (at)`)

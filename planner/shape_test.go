@@ -33,7 +33,7 @@ func TestAShapeThatAPolicysBatchesDoNotHaveIsRefused(t *testing.T) {
 // A range waits for a locked row no longer than its session's lock_timeout, and leaves nothing. A pick passes over the row.
 func TestARangeWithALockedRowFailsWhole(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -71,7 +71,7 @@ func TestARangeWithALockedRowFailsWhole(t *testing.T) {
 // The range waits for a row that somebody has in hand, and then sees what became of it.
 func TestARangeJudgesAChangedRowByItsNewVersion(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -118,7 +118,7 @@ func loadedMeanwhile(w *world, rows int) {
 
 func TestRowsThatAreLoadedIntoARangeMeanwhileGoUpToTwiceTheLimit(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		for loaded, fits := range map[int]bool{10: true, 11: false} {
 			t.Run(fmt.Sprint(loaded), func(t *testing.T) {
 				w := newWorld(t, pgtest.New(t, db.Major), sessions, `create index on sessions (last_seen, id)`)
@@ -147,7 +147,7 @@ func TestRowsThatAreLoadedIntoARangeMeanwhileGoUpToTwiceTheLimit(t *testing.T) {
 // A tie that is larger than a batch goes in the order of the table's file, and no row after it before it is gone.
 func TestARangeEndsWithinATie(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table sessions (tenant int, id bigint, last_seen timestamptz not null, primary key (tenant, id))`, `create index on sessions (last_seen, tenant, id)`)
 		w.do(`insert into sessions select n % 3, n, now() - interval '40 days' + (n / 20) * interval '1 second' from generate_series(0, 99) n`)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -222,7 +222,7 @@ func TestEveryShapeDeletesTheDueRowsAndNoOthers(t *testing.T) {
 // VACUUM FULL moves the rows that are left below the cursor of a heap: it is begun again.
 func TestAHeapBeginsAnewInAFileThatWasWrittenAnew(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 500)
 		w.do(`update sessions set note = repeat('x', 900)`)
@@ -249,7 +249,7 @@ func TestAHeapBeginsAnewInAFileThatWasWrittenAnew(t *testing.T) {
 // A batch in the one order knows nothing of a cursor in the other one, and begins again.
 func TestShapesMayChangeFromBatchToBatch(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table sessions (id text primary key, last_seen timestamptz not null)`, `create index on sessions (last_seen, id)`)
 		w.do(`insert into sessions select '(' || n % 7 || ',' || n || ')', now() - interval '40 days' + n % 13 * interval '1 hour' from generate_series(1, 1000) n`)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -276,7 +276,7 @@ func TestShapesMayChangeFromBatchToBatch(t *testing.T) {
 
 func TestAHeapWithALockedRowFailsWholeAndItsPickPassesOverIt(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))

@@ -24,7 +24,7 @@ var registered = []string{
 
 func TestARegistrySaysWhenRowsAreDue(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, registered...)
 		changes := w.apply(sidecarPolicy)
 		if all := strings.Join(changes[0].Warnings, "\n"); !strings.Contains(all, "rows of shop.registry stay") || strings.Contains(all, "index") {
@@ -84,7 +84,7 @@ func plant(w *world, script string) {
 // The registry has the rows of all partitions, and rows of nobody; its own rows are deleted by cascade.
 func TestARegistryOfAPartitionedTableGoesWithIt(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table "Carts" ("Id" bigint, region text, primary key ("Id", region)) partition by list (region)`,
 			`create table carts_eu partition of "Carts" for values in ('eu')`, `create table carts_rest partition of "Carts" default`,
 			`create table "Reg" (region text, "Id" bigint, expires date, primary key (region, "Id"), foreign key ("Id", region) references "Carts" on delete cascade)`,
@@ -114,7 +114,7 @@ func TestARegistryOfAPartitionedTableGoesWithIt(t *testing.T) {
 // stays; afterwards the extension waits, and finds the row gone.
 func TestARowThatIsExtendedDuringABatchSurvives(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, registered...)
 		p := w.armed(sidecarPolicy)
 		extending, err := w.owner.Begin(t.Context())
@@ -156,7 +156,7 @@ func TestARowThatIsExtendedDuringABatchSurvives(t *testing.T) {
 
 func TestASidecarThatDoesNotFitIsRefusedWithTheFix(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		other := db.NewRole(t, "other")
 		w := newWorld(t, db, registered[0])
 		must(t, w.script(`create extension citext schema public; create table shop.super (id int primary key); create table shop.super_r (id int primary key, expires timestamptz);

@@ -252,7 +252,7 @@ func TestNobodyPlantsAnEntryOfTheChecks(t *testing.T) {
 // What a login has set before its checks are made is in no entry: under another spelling of its name no batch would find its leaf.
 func TestAnEntryOfTheChecksIsSpelledAsBatchesSpellIt(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		must(t, runSQL(w.admin, `create schema "Shop" authorization `+w.app))
 		w.do(`create table "Shop"."Visits" (id int, "At" timestamptz, primary key (id, "At")) partition by range ("At")`)

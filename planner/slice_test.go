@@ -16,7 +16,7 @@ import (
 // Every row is in exactly one slice, whatever its columns are, and it is the same one on every major.
 func TestSlicesAreDisjointAndComplete(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		tables := makePaged(w)
 		w.do(`create table hostile (at timestamptz, "A b" text, "it's ""x""" int, "$1" timestamptz)`)
@@ -52,7 +52,7 @@ func TestSlicesAreDisjointAndComplete(t *testing.T) {
 
 func TestALeafIsWorkedOffInSlices(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		partitioned(w)
 		w.do(`insert into events select n, (array['eu', 'us', 'asia'])[n % 3 + 1], case when n % 2 = 0 then now() - interval '1 year' else now() end from generate_series(1, 600) n`)

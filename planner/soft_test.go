@@ -18,7 +18,7 @@ const softly = "    action: {soft: {column: gone}}\n    state: armed"
 // Rows that somebody has set before keep what they have, a second run does nothing, and so it is in every shape.
 func TestDueRowsGetTheColumnOnceAndStay(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		types := []string{"timestamptz", "timestamp(0)", "date", "boolean not null"}
 		shapes := []string{functions.ShapeRange, functions.ShapePick, functions.ShapeHeap, functions.ShapeHeapPick}
@@ -69,7 +69,7 @@ func TestDueRowsGetTheColumnOnceAndStay(t *testing.T) {
 // What refers to a row, what a cascade deletes with it by cascade, and what runs when it is deleted, are of no concern to who sets a column.
 func TestASoftActionTakesNothingAlong(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table t (id bigint, at timestamptz, gone timestamptz, primary key (id, at)) partition by range (at)`,
 			`create table t_1 partition of t default`, `create table child (id bigint, at timestamptz, foreign key (id, at) references t on delete cascade)`,
 			`insert into t select n, now() - n * interval '1 day' from generate_series(1, 60) n`, `insert into child select id, at from t`,
@@ -128,7 +128,7 @@ func TestAColumnThatASoftActionCannotSetIsRefused(t *testing.T) {
 // What was set piles up. The index that is asked for has none of it, and neither a look nor a plan reads past it.
 func TestTheIndexOfASoftPolicyHasWhatIsNotSet(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		for i, c := range []struct{ gone, more, index, warning string }{
 			{"timestamptz", "", "", `on shop.t0 ("at", "id") where "gone" is null`},
@@ -326,7 +326,7 @@ func TestATrustedTriggerDoesNoMoreThanTheUpdate(t *testing.T) {
 // Rows that somebody refers to meanwhile are set all the same, in each shape, and who refers to them does not wait.
 func TestWhoRefersToARowDoesNotWaitWhileItIsSet(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w, file := newWorld(t, db), "policies:\n"
 		shapes := []string{functions.ShapeRange, functions.ShapePick, functions.ShapeHeapPick}
 		for i := range shapes {
@@ -362,7 +362,7 @@ func TestWhoRefersToARowDoesNotWaitWhileItIsSet(t *testing.T) {
 // was set meanwhile.
 func TestARowThatIsUpdatedInTheSameMomentIsLeftAsItIs(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table t (id bigint primary key, at timestamptz, gone timestamptz)`,
 			`insert into t select n, now() - interval '40 days' from generate_series(1, 3) n`)
 		p := w.armed(policyText("shop.t", "at", "30 days", softly))

@@ -17,7 +17,7 @@ func TestATieThatIsLargerThanABatchGoesWhole(t *testing.T) {
 	t.Parallel()
 	const limit = 500
 	many, few := 16*limit+20000+5000, 10*limit
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		must(t, w.script(soonMarked))
 		old, err := w.db.Connect(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})

@@ -22,7 +22,7 @@ const historyTrigger = `create table history (id bigint, gone_at timestamptz def
 
 func TestATrustedTriggerWritesItsHistory(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 20)
 		plant(w, historyTrigger)

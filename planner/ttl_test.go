@@ -313,7 +313,7 @@ func TestAVirtualColumnIsNoPolicysColumn(t *testing.T) {
 // Another ttl column under the same name, or another type, is not what the policy speaks of.
 func TestAPolicyStopsWhenItsTTLColumnChanges(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		for i, change := range []string{
 			`alter table %s drop ttl`, `alter table %s drop ttl, add ttl int`, `alter table %s alter ttl type bigint`, `alter table %s rename ttl to life`,

@@ -13,7 +13,7 @@ import (
 // Unlimited pace is warned of where the application would feel it: on a table that others write to.
 func TestUnlimitedPaceIsWarnedOfOnATableInUse(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, append(days("visits", "now()", 3), `create table idle (id int primary key, last_seen timestamptz not null)`)...)
 		writer := w.db.ConnectAs(t, w.app)
 		must(t, runSQL(writer, `insert into shop.idle select g, now() from generate_series(1, 100) g`))

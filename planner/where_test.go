@@ -136,7 +136,7 @@ func TestWhereIsKeptFromTheRecordWhenTheTableIsGone(t *testing.T) {
 // A batch, a run and a survey refuse a table where a column that where reads is another one.
 func TestAColumnOfWhereThatIsAnotherOneStopsThePolicy(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, orders)
 		p := w.armed(ordersPolicy("    state: armed", "    where: status = 'closed' and flag"))
 		b := w.lease(p, w.open(&p))

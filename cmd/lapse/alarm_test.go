@@ -109,7 +109,7 @@ func TestAnExecutorWithAnotherTagKeyIsStoppedAndAfterAPersonsWordTheRightOneGoes
 // The audit goes on when the alarm was taken, and never raises it again. A server that loses commits in a crash must not
 // lose this one.
 func TestAnAlarmOutlivesACrashOfAServerThatCommitsLazily(t *testing.T) {
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		newShop(t, db, kafkatest.Broker(t), 10, 0, 10)
 		config, err := pgx.ParseConfig(db.As("lapse_auditor"))
 		if err != nil {

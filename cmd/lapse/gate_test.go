@@ -44,7 +44,7 @@ func (u *inUse) waitsForGate(d *daemon) {
 // A batch takes the gates and then its leaf. The other way round is a deadlock with it.
 func TestApplyTakesTheGatesBeforeTheTable(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		u := newInUse(t, db)
 		db.Exec(t, `alter publication lapse_deletes drop table public.sessions`)
 		batch := u.batchRuns()

@@ -12,7 +12,7 @@ import (
 
 func TestUnderOtherKeysNothingIsDeletedAndNothingPublished(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		s := newShop(t, db, kafkatest.Broker(t), 50, 10, 100)
 		s.m.lapse("audit", "--once") // the policy is armed, and the topics are there
 		other := filepath.Join(s.m.dir, "other")
@@ -69,7 +69,7 @@ func TestUnderOtherKeysNothingIsDeletedAndNothingPublished(t *testing.T) {
 // A log goes on with another hash key, format and number of partitions. The key that the database was installed with must be beside.
 func TestALogGoesOnByAnotherRoute(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		s := newShop(t, db, kafkatest.Broker(t), 50, 10, 100)
 		s.m.lapse("audit", "--once") // the policy is armed
 		s.m.lapse("run", "--once")

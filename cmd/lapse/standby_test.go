@@ -11,7 +11,7 @@ import (
 // Where no standby answers to the setting, what init commits would wait forever.
 func TestInitRefusesAServerThatWouldWaitForTheAuditor(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		conn := db.Connect(t)
 		set := func(names string) {
 			t.Helper()

@@ -109,7 +109,7 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 			t.Errorf("is a superuser's login for %s?", command)
 		}
 	}
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		// In a database that has no installation: the login is checked before anything else.
 		d := newDesk(t, db, db.Server.URL("postgres", "postgres"))
 		member := db.NewRole(t, "member", "in role postgres, lapse_owner, lapse_executor, lapse_auditor")

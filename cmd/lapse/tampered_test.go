@@ -12,7 +12,7 @@ import (
 // A login that can become the catalog's owner replaces a function that commands call.
 func TestNoCommandCallsAFunctionThatTheCatalogsOwnerChanged(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		db.Exec(t, `create table public.sessions (id bigint primary key, last_seen timestamptz); create index on public.sessions (last_seen, id);
 			create schema evil; create table evil.hits (who text); grant usage on schema evil to public; grant all on evil.hits to public`)
 		d := newDesk(t, db, db.URL)

@@ -30,7 +30,7 @@ func (p *database) family() []string {
 
 func TestApplyJoinsEachTableOnceAndLocksNoneThatIsPublished(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newInstalled(t, db)
 		tables := p.family()
 		counted := func(f *policyfile.File) *statements {

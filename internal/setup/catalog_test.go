@@ -72,7 +72,7 @@ func TestEachVersionOfTheCatalogIsOnRecord(t *testing.T) {
 
 func TestACatalogThatThisProgramIsNotForIsRefusedUntouched(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := installed(t, db)
 		steps, err := schemas.Migrations(p.roles)
 		p.must(err)
@@ -184,7 +184,7 @@ func TestACatalogIsKeptFromNobodyButByItsOwnerAndThenItSaysWho(t *testing.T) {
 
 func TestTwoThatInstallTheCatalogAtOnceTakeTurns(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newPlace(t, db)
 		p.must(access.MakeRoles(t.Context(), p.admin, p.roles))
 		const both = 2

@@ -30,7 +30,7 @@ const uncommented = `
 
 func TestEverythingInTheSchemaHasAComment(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := installed(t, db)
 		if missing := one[[]string](p, uncommented); len(missing) > 0 {
 			t.Errorf("without a comment are: %q: write them in a script of the catalog's newest version", missing)

@@ -131,7 +131,7 @@ func TestTheDoctorNamesEveryPlantedFaultAndTheFixesAreEnough(t *testing.T) {
 // A column that an index or a due time is computed from is missed by whatever else the doctor asks of the table.
 func TestTheDoctorNamesColumnsThatAreNotThosePoliciesWereAppliedTo(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newInstalled(t, db)
 		changes := []string{`rename at to passed`, `alter at type timestamp`, `drop at, add at timestamptz`, `drop at`}
 		var all []string

@@ -220,7 +220,7 @@ func TestHidingLeavesTheApplicationsOwnRowSecurityAndViewsAlone(t *testing.T) {
 // the table itself.
 func TestWhatASoftPolicyHasSetIsHiddenToo(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		h := newHidden(t, db)
 		reader := db.ConnectAs(t, h.reader)
 		db.Exec(t, "set role "+h.owner+`; alter table app.days add gone timestamptz; alter table app.some add gone boolean not null default false;

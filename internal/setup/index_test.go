@@ -114,7 +114,7 @@ func TestAnIndexThatAPolicyAsksForIsMadeAndGoesWithIt(t *testing.T) {
 // That the table's owner may not make an index in the table's schema is known before anything is written.
 func TestAnIndexThatTheOwnerMayNotMakeIsRefusedBeforehand(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newInstalled(t, db)
 		plain, _ := p.indexed("app")
 		schema, _, _ := strings.Cut(plain, ".")

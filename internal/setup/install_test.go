@@ -17,7 +17,7 @@ import (
 
 func TestInstallRepeatedMakesNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newSite(t, db)
 		var steps []install.Step
 		i := p.installer()

@@ -91,7 +91,7 @@ func TestASchemaOfOursIsNoneOfSomebodyElse(t *testing.T) {
 // Each of these takes a right that was given away, or a superuser.
 func TestWhatOthersPutIntoOurSchemaIsNamed(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := installed(t, db)
 		mallory := db.NewRole(t, "mallory")
 		db.Exec(t, `create schema evil; create function evil.hit() returns int language sql immutable as 'select 1';

@@ -85,7 +85,7 @@ func (p *database) acls() []string {
 
 func TestWhatADroppedPolicyWasGrantedIsRevokedInTheSameApply(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newInstalled(t, db)
 		db.Exec(t, `create schema a; create schema b; create schema c; create table a.t (id int primary key, at timestamptz);
 			create table a.u (id int primary key, at timestamptz);
@@ -206,7 +206,7 @@ func TestADeleterThatAnotherDatabaseNeedsStays(t *testing.T) {
 
 func TestDroppingADeleterWaitsForAPolicyThatNeedsItAgain(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := installed(t, db)
 		owner, table := p.table("app")
 		p.must(p.apply(p.admin, table))
