@@ -20,7 +20,7 @@ import (
 const insertPosition = `select pg_current_wal_insert_lsn()`
 
 // presentHistory reads the number of the history in force (0 for none) and the server's timeline. It calls no function of schema
-// lapse, because those are compared only later.
+// lapse, because those may not have been compared.
 const presentHistory = `coalesce((select h.number from lapse.history h order by h.number desc limit 1), 0),
 	('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int`
 
@@ -54,14 +54,14 @@ func Assign(ctx context.Context, s *Session, p *record.InForce, l *Lease, f *Pro
 	}, nil
 }
 
-// Start is what a transaction reads when it begins: its identity, and the versions of the functions that it will run.
+// Start is what a transaction reads when it begins: its identity, and whether the functions that it will run are still equal.
 type Start struct {
-	xid      schemas.XID
-	At       time.Time
-	Insert   schemas.LSN
-	history  schemas.History  // the newest number
-	timeline schemas.Timeline // the server's
-	versions string
+	xid       schemas.XID
+	At        time.Time
+	Insert    schemas.LSN
+	history   schemas.History  // the newest number
+	timeline  schemas.Timeline // the server's
+	functions *versions        // of the functions, if they are those that were last found equal
 }
 
 // Result is what one batch did.
@@ -118,7 +118,7 @@ func (s *Session) Delete(ctx context.Context, a *Assignment, key schemas.Key, o 
 		s.rollback(ctx)
 		return begun, Result{}, fmt.Errorf("begin a batch: %w", err)
 	}
-	if err := a.functions.compare(ctx, s.Batches, begun.versions); err != nil {
+	if begun.functions, err = a.functions.compare(ctx, s.Batches, begun.functions); err != nil {
 		s.rollback(ctx)
 		return begun, Result{}, err
 	}
@@ -128,7 +128,7 @@ func (s *Session) Delete(ctx context.Context, a *Assignment, key schemas.Key, o 
 		return begun, Result{}, err
 	}
 	if o.Follows != nil && o.Follows(&done) {
-		return begun, done, s.commitAndBegin(ctx, a)
+		return begun, done, s.commitAndBegin(ctx, a, begun)
 	}
 	return begun, done, s.commit(ctx)
 }
@@ -171,7 +171,7 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(quarantined, 0), coalesce(locker, 0) from `+functions.DeleteFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.MAC(key), a.Lease, s.holder, o)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
-	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
+	batch.Queue(`select concat(array_agg(v.version)), `+heldCursors+` from `+functionVersions, begun.functions.at, a.functions.names)
 	began := time.Now()
 	answers := s.Batches.SendBatch(ctx, batch)
 	versions, held := "", false
@@ -188,7 +188,7 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	switch {
 	case err != nil:
 		return Result{}, fmt.Errorf("delete a batch: %w", err)
-	case versions != begun.versions:
+	case versions != begun.functions.text:
 		return Result{}, ErrFunctionsChanged
 	case held:
 		return Result{}, ErrCursorLeft

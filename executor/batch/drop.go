@@ -35,7 +35,7 @@ func (s *Session) Drop(ctx context.Context, of *Assignment, f *Program, key sche
 
 // callDrop signs the claim, runs the function, and checks that the functions are unchanged and that the reported counts add up.
 func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, begun Start) (done Result, why string, err error) {
-	if err := a.functions.compare(ctx, s.Batches, begun.versions); err != nil {
+	if begun.functions, err = a.functions.compare(ctx, s.Batches, begun.functions); err != nil {
 		return Result{}, "", err
 	}
 	claim, err := s.claim(a, key, begun)
@@ -46,7 +46,7 @@ func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, 
 	batch.Queue(`select dropped, rows, coalesce(why, '') from `+functions.DropFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.DropMAC(key), a.Lease, s.holder, Order{Limit: 1})...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
-	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
+	batch.Queue(`select concat(array_agg(v.version)), `+heldCursors+` from `+functionVersions, begun.functions.at, a.functions.names)
 	answers := s.Batches.SendBatch(ctx, batch)
 	var dropped, held bool
 	versions := ""
@@ -65,7 +65,7 @@ func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, 
 	switch {
 	case err != nil:
 		return Result{}, "", fmt.Errorf("drop a partition: %w", err)
-	case versions != begun.versions:
+	case versions != begun.functions.text:
 		return Result{}, "", ErrFunctionsChanged
 	case held:
 		return Result{}, "", ErrCursorLeft

@@ -57,7 +57,9 @@ func beginFind(batch *pgx.Batch) (statements int) {
 func (s *Session) tryFind(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (look run.Look, same bool, err error) {
 	batch := &pgx.Batch{}
 	before := beginFind(batch)
-	batch.Queue(run.LookStatement(p.ID, p.Version, strings.ReplaceAll(functionVersions, "$1", "$3"), "$4::bigint[]"), nil, f.version(), f.names, quiet)
+	equal := f.equal()
+	versions := "select concat(array_agg(v.version)) from " + strings.NewReplacer("$1", "$4", "$2", "$5").Replace(functionVersions)
+	batch.Queue(run.LookStatement(p.ID, p.Version, versions, "$3::bigint[]"), nil, equal.text, quiet, equal.at, f.names)
 	batch.Queue("rollback")
 	answers := s.Batches.SendBatch(ctx, batch)
 	for range before {
@@ -88,24 +90,10 @@ func (s *Session) tryFind(ctx context.Context, p *record.InForce, f *Program, qu
 func (s *Session) compareFind(ctx context.Context, f *Program) error {
 	defer s.rollback(ctx)
 	batch := &pgx.Batch{}
-	before := beginFind(batch)
-	batch.Queue(functionVersions, f.names)
-	answers := s.Batches.SendBatch(ctx, batch)
-	var err error
-	for range before {
-		if _, failed := answers.Exec(); err == nil {
-			err = failed
-		}
-	}
-	versions := ""
-	if err == nil {
-		err = answers.QueryRow().Scan(&versions)
-	}
-	if closed := answers.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	beginFind(batch)
+	if err := s.Batches.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("read the functions of a look: %w", err)
 	}
-	return f.compare(ctx, s.Batches, versions)
+	_, err := f.compare(ctx, s.Batches, nil)
+	return err
 }

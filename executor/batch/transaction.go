@@ -10,7 +10,7 @@ import (
 )
 
 // bound sets the policy's settings for one transaction. The next batch starts from the session's again.
-const bound = `set_config('application_name', $2, true) || set_config('lock_timeout', $3, true) || set_config('statement_timeout', $4, true)`
+const bound = `set_config('application_name', $1, true) || set_config('lock_timeout', $2, true) || set_config('statement_timeout', $3, true)`
 
 // clean resets a session and opens a transaction. The table's code may run inside a batch, and what it does to the session outlives the
 // transaction: settings, prepared statements, temporary tables. Clean removes all of it, so the session has no prepared statement of
@@ -43,32 +43,48 @@ func (s *Session) Abandon(ctx context.Context) {
 	}
 }
 
-// begin cleans the session, opens a transaction and reads its identity, in one round trip.
+// begin asks what the batch relies on, cleans the session and opens a transaction.
 func (s *Session) begin(ctx context.Context, a *Assignment) (Start, error) {
+	known, err := s.ask(ctx, a)
+	if err != nil {
+		return known, err
+	}
 	batch := &pgx.Batch{}
 	queueBegin(batch, a)
-	return readBegun(s.Batches.SendBatch(ctx, batch))
+	return readBegun(s.Batches.SendBatch(ctx, batch), known)
 }
 
+// ask reads in which history the database is, and whether the functions are still those that were last found equal. Control keeps the
+// statement's plan, since nobody's code runs there. What changes afterwards is refused by the deletion function or found before COMMIT.
+func (s *Session) ask(ctx context.Context, a *Assignment) (known Start, err error) {
+	equal, found := a.functions.equal(), ""
+	err = s.Control.QueryRow(ctx, `select `+presentHistory+`, concat(array_agg(v.version)) from `+functionVersions, equal.at, a.functions.names).
+		Scan(&known.history, &known.timeline, &found)
+	if found == equal.text {
+		known.functions = equal
+	}
+	return known, err
+}
+
+// queueBegin queues what cleans the session, opens a transaction and reads its identity.
 func queueBegin(batch *pgx.Batch, a *Assignment) {
 	for _, statement := range clean {
 		batch.Queue(statement)
 	}
-	batch.Queue(`select pg_current_xact_id(), now(), pg_current_wal_insert_lsn(), `+presentHistory+`, (`+functionVersions+`), `+bound,
-		a.functions.names, a.Limits.name, milliseconds(a.Limits.Lock), milliseconds(a.Limits.Statement))
+	batch.Queue(`select pg_current_xact_id(), now(), pg_current_wal_insert_lsn(), `+bound,
+		a.Limits.name, milliseconds(a.Limits.Lock), milliseconds(a.Limits.Statement))
 }
 
-// readBegun reads the answers to the statements of queueBegin, and closes them.
-func readBegun(answers pgx.BatchResults) (Start, error) {
-	var begun Start
-	var err error
+// readBegun reads the answers to the statements of queueBegin, and closes them. It adds them to what is known.
+func readBegun(answers pgx.BatchResults, known Start) (Start, error) {
+	begun, err := known, error(nil)
 	for range clean {
 		if _, failed := answers.Exec(); err == nil {
 			err = failed
 		}
 	}
 	if err == nil {
-		err = answers.QueryRow().Scan(&begun.xid, &begun.At, &begun.Insert, &begun.history, &begun.timeline, &begun.versions, nil)
+		err = answers.QueryRow().Scan(&begun.xid, &begun.At, &begun.Insert, nil)
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
@@ -117,8 +133,10 @@ func (s *Session) committed(answer pgconn.CommandTag, err error) error {
 //	                                        transaction, and meets the error if it persists
 //	crash between the two                   as after a COMMIT: all of the batch, or nothing
 //
+// What former has asked and seen confirmed before the COMMIT holds for the next batch too.
+//
 // The open transaction has locked nothing yet. If no batch uses it, idle_in_transaction_session_timeout ends it.
-func (s *Session) commitAndBegin(ctx context.Context, a *Assignment) error {
+func (s *Session) commitAndBegin(ctx context.Context, a *Assignment, former Start) error {
 	if s.Lost() {
 		return fmt.Errorf("commit a batch: %w", pgconn.ErrConnClosed)
 	}
@@ -132,7 +150,7 @@ func (s *Session) commitAndBegin(ctx context.Context, a *Assignment) error {
 		s.rollback(ctx)
 		return err
 	}
-	begun, err := readBegun(answers)
+	begun, err := readBegun(answers, former)
 	if err != nil {
 		s.rollback(ctx)
 		return nil

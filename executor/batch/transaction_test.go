@@ -76,7 +76,7 @@ func TestACommitThatIsRefusedBeginsNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := w.commitAndBegin(t.Context(), w.a)
+			err := w.commitAndBegin(t.Context(), w.a, Start{})
 			var unknown *UnknownCommit
 			if !c.refused(err) || errors.As(err, &unknown) {
 				t.Errorf("%s: %v", name, err)
