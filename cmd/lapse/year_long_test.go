@@ -4,6 +4,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,12 +16,16 @@ import (
 	"testing"
 	"time"
 
+	"lapse/audit/evidence"
+	"lapse/audit/folder"
+	"lapse/audit/tree"
 	"lapse/internal/evidencetest"
+	"lapse/schemas"
 )
 
-// A year of a log, as an auditor would have written and lapse events --export exported it, is verified: time and memory. LAPSE_YEAR_SCALE is by
-// how much smaller it is (1: ten million rows deleted by 100 policies, twenty million transactions of users; default 1000), LAPSE_YEAR_DIR where
-// it is written and stays.
+// A year of a log is verified, once as lapse events --export exports it, once in the folder where an auditor keeps topics: time and memory.
+// It has a heartbeat a minute, and a checkpoint each half minute. LAPSE_YEAR_SCALE is by how much smaller it is (1: ten million rows deleted by
+// 100 policies, twenty million transactions of users; default 1000), LAPSE_YEAR_DIR where it is written and stays.
 func TestAYearIsVerified(t *testing.T) {
 	scale := 1000
 	if text := os.Getenv("LAPSE_YEAR_SCALE"); text != "" {
@@ -27,16 +34,31 @@ func TestAYearIsVerified(t *testing.T) {
 			t.Fatalf("LAPSE_YEAR_SCALE=%s", text)
 		}
 	}
-	dir := os.Getenv("LAPSE_YEAR_DIR")
-	if dir == "" {
-		dir = t.TempDir()
+	for form, begin := range map[string]func(t *testing.T, dir string) (y *year, end func() string){
+		"export": func(t *testing.T, dir string) (*year, func() string) { y := yearOf(t, dir, yearLog); return y, y.close }, "sink": newSink,
+	} {
+		t.Run(form, func(t *testing.T) {
+			dir := os.Getenv("LAPSE_YEAR_DIR")
+			if dir == "" {
+				dir = t.TempDir()
+			}
+			dir = filepath.Join(dir, form)
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			y, end := begin(t, dir)
+			y.write(20_000_000/scale, 10_000_000/scale)
+			public := end()
+			t.Logf("1:%d: %d records of the log, %d checkpoints, %d events, %d commitments' chunks, written in %s", scale, y.tree.Size(), len(y.notes), y.events,
+				y.files[len(y.files)-1].of.Records, time.Since(began).Round(time.Second))
+			verifyYear(t, y, public)
+		})
 	}
-	began := time.Now()
-	y := newYear(t, dir)
-	y.write(20_000_000/scale, 10_000_000/scale)
-	public := y.close()
-	t.Logf("1:%d: %d records of the log, %d events, %d commitments' chunks, written in %s", scale, y.tree.Size(), y.events, y.files[len(y.files)-1].of.Records, time.Since(began).Round(time.Second))
-	keys := filepath.Join(dir, "..", "keys-of-"+filepath.Base(dir))
+}
+
+func verifyYear(t *testing.T, y *year, public string) {
+	keys := y.dir + "-keys"
 	if err := os.MkdirAll(keys, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +67,11 @@ func TestAYearIsVerified(t *testing.T) {
 	for _, epoch := range y.keys.Epochs() {
 		fmt.Fprintf(&text, "%s %x\n", epoch, []byte(y.keys[epoch]))
 	}
-	if err := os.WriteFile(filepath.Join(keys, "rows"), text.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
+	public += "\n"
+	for name, text := range map[string][]byte{"rows": text.Bytes(), "public": []byte(public)} {
+		if err := os.WriteFile(filepath.Join(keys, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	bin, err := built.binary()
 	if err != nil {
@@ -61,16 +86,110 @@ func TestAYearIsVerified(t *testing.T) {
 		{"with the months' keys", []string{"--keys", keys}},
 		{"again, from there on", []string{"--known", state}},
 	} {
-		cmd := exec.CommandContext(t.Context(), bin, append([]string{"verify", "--dir", dir, "--public-key", public}, c.args...)...)
+		cmd := exec.CommandContext(t.Context(), bin, append([]string{"verify", "--dir", y.dir, "--public-key", filepath.Join(keys, "public")}, c.args...)...)
 		began := time.Now()
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if c.name == "counted" && !bytes.Contains(out, fmt.Appendf(nil, `"transactions": %d,`, y.tree.Size()-2)) {
-			t.Errorf("of %d records it says %s", y.tree.Size(), out)
+		if c.name == "counted" && !bytes.Contains(out, fmt.Appendf(nil, `"transactions": %d,`, y.accounts)) {
+			t.Errorf("of %d transactions it says %s", y.accounts, out)
 		}
 		usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 		t.Logf("%s: %.1f s, %.1f s of CPU, %d MB at most", c.name, time.Since(began).Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), usage.Maxrss>>10)
 	}
+}
+
+// write writes transactions of users, of one row each, and batches of policies among them.
+func (y *year) write(users, deleted int) {
+	const batch = 1000
+	batches := max(deleted/batch, 1)
+	y.pause = 365 * 24 * time.Hour / time.Duration(users+batches)
+	y.signs = 20
+	beat := evidence.Heartbeat{History: 1, Timeline: 1, ServerStart: y.at}
+	y.before = func() {
+		if y.at.Sub(beat.At) < time.Minute {
+			return
+		}
+		y.lsn += 0x1000
+		beat.Former, beat.At = beat.Nonce, y.at.Truncate(time.Microsecond)
+		binary.BigEndian.PutUint64(beat.Nonce[:], uint64(y.lsn))
+		y.record(&evidence.CoverageContent{At: beat.At, Heartbeat: &beat}, y.lsn, 0)
+	}
+	y.transactions(users, users/batches, deleted/batches)
+}
+
+// sink is a folder that keeps topics, as an auditor writes it.
+type sink struct {
+	*year
+	publisher *folder.Publisher
+	appended  uint64 // the number of the last record
+	tree      *tree.Published
+}
+
+func newSink(t *testing.T, dir string) (y *year, end func() string) {
+	s := &sink{year: newYear(t, dir, yearLog), tree: tree.NewPublished(filepath.Join(dir, folder.TreeDir))}
+	var topics []folder.Topic
+	for _, f := range s.files {
+		if f.of.Partition == 0 {
+			topics = append(topics, folder.Topic{Name: f.of.Topic})
+		}
+		topics[len(topics)-1].Partitions++
+		f.of.Records = 1 // the publisher's fence
+	}
+	var err error
+	// The tree is finished once, at the end: an auditor does so at each checkpoint.
+	if s.publisher, err = folder.Open(t.Context(), folder.Config{Dir: dir, Topics: topics, MaxBuffered: 16 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	s.year.keep = s.append
+	return s.year, s.end
+}
+
+func (s *sink) append(f *yearFile, rec *schemas.Record) {
+	stored := *rec
+	stored.Topic, stored.Partition = f.of.Topic, f.of.Partition
+	if f == s.files[0] && !rec.IsFence() {
+		if err := s.tree.Add(rec.Value); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for {
+		number, ok := s.publisher.Append(stored)
+		if ok {
+			s.appended = number
+			f.of.Records++
+			return
+		}
+		s.progress()
+	}
+}
+
+func (s *sink) progress() {
+	if err := s.publisher.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	<-s.publisher.Progress()
+}
+
+// end waits until everything is on disk, and writes the tree.
+func (s *sink) end() string {
+	for s.publisher.Acked() < s.appended {
+		s.progress()
+	}
+	var former bytes.Buffer
+	last := len(s.notes) - 1
+	for _, signed := range s.notes[:last] {
+		line, err := json.Marshal(map[string]string{"note": string(signed)})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		former.Write(append(line, '\n'))
+	}
+	err := errors.Join(s.publisher.Close(s.t.Context()), s.tree.Publish(s.notes[last]),
+		os.WriteFile(filepath.Join(s.dir, folder.TreeDir, tree.FormerFile), former.Bytes(), 0o600))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.year.key.Public()
 }

@@ -33,10 +33,11 @@ type yearFile struct {
 	sum  hash.Hash
 }
 
-// year writes an export.
+// year writes an export, or what else keeps the topics' records.
 type year struct {
 	t         *testing.T
 	dir       string
+	keep      func(f *yearFile, rec *schemas.Record) // nil: lines of the export
 	keys      schemas.EpochKeys
 	route     *evidence.Route
 	router    *evidence.Router
@@ -48,6 +49,9 @@ type year struct {
 	files     []*yearFile // the log's first, the commitments' last
 	at        time.Time
 	pause     time.Duration
+	signs     int    // after so many transactions of users comes a checkpoint
+	before    func() // called before each of these; nil: nothing
+	accounts  int    // all transactions
 	lsn       schemas.LSN
 	id        int64
 	events    int
@@ -55,10 +59,17 @@ type year struct {
 
 const yearLog = "app.example.com/year"
 
-func newYear(t *testing.T, dir string) *year { return yearOf(t, dir, yearLog) }
-
+// yearOf begins an export.
 func yearOf(t *testing.T, dir, log string) *year {
-	y := &year{t: t, dir: dir, keys: schemas.EpochKeys{}, at: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), lsn: 0x100000}
+	y := newYear(t, dir, log)
+	for i := range y.files {
+		y.create(y.files[i])
+	}
+	return y
+}
+
+func newYear(t *testing.T, dir, log string) *year {
+	y := &year{t: t, dir: dir, keys: schemas.EpochKeys{}, at: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), lsn: 0x100000, signs: 200}
 	for month := range 13 {
 		y.keys[schemas.EpochOf(y.at.AddDate(0, month, 0))] = evidencetest.RowsKey
 	}
@@ -85,16 +96,23 @@ func yearOf(t *testing.T, dir, log string) *year {
 }
 
 func (y *year) file(topic string, partition int32) {
-	f := &yearFile{of: exportedFile{Name: exportName(topic, partition), Topic: topic, Partition: partition}, sum: sha256.New()}
+	y.files = append(y.files, &yearFile{of: exportedFile{Name: exportName(topic, partition), Topic: topic, Partition: partition}})
+}
+
+func (y *year) create(f *yearFile) {
 	var err error
 	if f.file, err = os.Create(filepath.Join(y.dir, f.of.Name)); err != nil {
 		y.t.Fatal(err)
 	}
+	f.sum = sha256.New()
 	f.to = bufio.NewWriterSize(io.MultiWriter(f.file, f.sum), 1<<18)
-	y.files = append(y.files, f)
 }
 
 func (y *year) append(f *yearFile, rec *schemas.Record) {
+	if y.keep != nil {
+		y.keep(f, rec)
+		return
+	}
 	line, err := unescaped(lineOf(rec, int64(f.of.Records)))
 	if err == nil {
 		_, err = f.to.Write(append(line, '\n'))
@@ -126,19 +144,14 @@ func (y *year) sign() {
 	y.append(y.files[0], &schemas.Record{Value: value, Time: y.at, Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}}})
 }
 
-// write writes transactions of users, of one row each, and batches of policies among them.
-func (y *year) write(users, deleted int) {
-	const batch = 1000
-	batches := max(deleted/batch, 1)
-	y.pause = 365 * 24 * time.Hour / time.Duration(users+batches)
-	y.transactions(users, users/batches, deleted/batches)
-}
-
 // transactions writes so many of users, and after every so many of them a batch of so many rows.
 func (y *year) transactions(users, every, batch int) {
 	const policies = 100
 	y.begin()
 	for i := range users {
+		if y.before != nil {
+			y.before()
+		}
 		y.transaction(evidence.User, fmt.Sprintf("public.t%d", i%policies), 1, nil)
 		y.at = y.at.Add(y.pause)
 		if i%every == every-1 {
@@ -150,7 +163,7 @@ func (y *year) transactions(users, every, batch int) {
 			y.transaction(evidence.System, fmt.Sprintf("public.t%d", number%policies), batch, claim)
 			y.at = y.at.Add(y.pause)
 		}
-		if i%200 == 199 || i == users-1 {
+		if i%y.signs == y.signs-1 || i == users-1 {
 			y.sign()
 		}
 	}
@@ -163,6 +176,7 @@ func (y *year) begin() {
 
 func (y *year) transaction(cause evidence.Cause, table string, size int, claim *schemas.Claim) {
 	y.lsn += 0x1000
+	y.accounts++
 	tx := &replication.Tx{CommitLSN: y.lsn, EndLSN: y.lsn + 0x80, CommitTime: y.at.Truncate(time.Microsecond), XID: uint32(y.lsn >> 12), Timeline: 1, History: 1}
 	c := &evidence.TransactionContent{Committed: evidence.Committed{CommitLSN: tx.CommitLSN, CommitTime: tx.CommitTime, XID: tx.XID}, Verdict: evidence.Unclaimed, Claim: claim}
 	if claim != nil {
@@ -206,16 +220,6 @@ func (y *year) transaction(cause evidence.Cause, table string, size int, claim *
 // close writes the tree and the manifest, and returns the log's public key.
 func (y *year) close() string {
 	t := y.t
-	newest := y.notes[len(y.notes)-1]
-	export, err := tree.NewExport(y.dir, newest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range y.notes[:len(y.notes)-1] {
-		if err := export.Former(one); err != nil {
-			t.Fatal(err)
-		}
-	}
 	manifest := &exported{Format: 1, Topics: exportedTopics{System: "system", User: "user", Log: "log", Proofs: "proofs"}}
 	for _, f := range y.files {
 		if err := f.to.Flush(); err != nil {
@@ -232,6 +236,16 @@ func (y *year) close() string {
 		t.Fatal(err)
 	}
 	defer lines.close()
+	newest := y.notes[len(y.notes)-1]
+	export, err := tree.NewExport(y.dir, newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range y.notes[:len(y.notes)-1] {
+		if err := export.Former(one); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for {
 		rec, err := lines.next()
 		if errors.Is(err, io.EOF) {
