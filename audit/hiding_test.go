@@ -90,17 +90,26 @@ func (r *rig) hasEvent(t *testing.T, topic string, id int) bool {
 	return slices.ContainsFunc(r.read(t, topic), func(record kafkatest.Record) bool { return string(record.Key) == fmt.Sprintf(`{"id":"%d"}`, id) })
 }
 
-// What changes a table's pages without deleting a row is in no log that is decoded: here a superuser's own extension does it. Nothing finds it.
+// What changes a table's pages without deleting a row is in no log that is decoded: here a superuser's own extension does it. Nor is what is
+// deleted while the catalog says that the table is unlogged, which a superuser can write there. Nothing finds either.
 func TestWhatIsDoneOutsideTheLogIsInNoRecord(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	r := newRig(t, db, kafkatest.Broker(t))
-	db.Exec(t, `insert into elsewhere values (80), (81)`, `create extension pg_surgery`,
-		`select heap_force_kill('elsewhere', array(select ctid from elsewhere where id = 80))`, `delete from elsewhere where id = 81`)
+	db.Exec(t, beatNow, `insert into elsewhere values (80), (81), (82)`, `create extension pg_surgery`,
+		`select heap_force_kill('elsewhere', array(select ctid from elsewhere where id = 80))`, `delete from elsewhere where id = 81`, `do $$ begin
+			update pg_class set relpersistence = 'u' where oid = 'elsewhere'::regclass;
+			delete from elsewhere where id = 82;
+			update pg_class set relpersistence = 'p' where oid = 'elsewhere'::regclass;
+		end $$`)
+	r.once(t)
+	begun := len(r.changes(t))
+	db.Exec(t, beatNow)
 	r.once(t)
 	left := fixture.One[int](t, db.Connect(t), `select count(*) from elsewhere where id >= 80`)
-	if left != 0 || r.hasEvent(t, r.settings.User, 80) || !r.hasEvent(t, r.settings.User, 81) {
-		t.Errorf("%d rows are left; the killed row has an event: %v, the deleted one: %v", left, r.hasEvent(t, r.settings.User, 80), r.hasEvent(t, r.settings.User, 81))
+	if left != 0 || r.hasEvent(t, r.settings.User, 80) || !r.hasEvent(t, r.settings.User, 81) || r.hasEvent(t, r.settings.User, 82) || len(r.changes(t)) != begun {
+		t.Errorf("%d rows are left; the killed row has an event: %v, the deleted one: %v, the one of a table that was not logged: %v; of the tables the log says %q",
+			left, r.hasEvent(t, r.settings.User, 80), r.hasEvent(t, r.settings.User, 81), r.hasEvent(t, r.settings.User, 82), r.changes(t)[begun:])
 	}
 }
 
@@ -126,4 +135,59 @@ func TestATableThatIsRenamedForADeletionIsKnownByItsOid(t *testing.T) {
 		return
 	}
 	t.Error("the deletion is no event")
+}
+
+// However a row is deleted, and whatever is done to its table meanwhile and put back and on record in the same transaction: there is its event, or the
+// log says that the table was away.
+func TestWhateverIsDoneToATableWhileARowIsDeletedLeavesATrace(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Solo(t, pgtest.Newest(t), pgtest.Settings(map[string]string{"max_prepared_transactions": "2"}))
+	r := newRig(t, db, kafkatest.Broker(t))
+	db.Exec(t, `alter table elsewhere add column n bigint not null, add column parent bigint`, `create unique index other on elsewhere (n)`,
+		`create table unpublished (id bigint primary key)`, `alter table elsewhere add foreign key (parent) references unpublished on delete cascade`,
+		`insert into unpublished values (1)`, `insert into elsewhere select n, 1000 + n, case n when 106 then 1 end from generate_series(100, 120) n`, beatNow)
+	r.once(t)
+	const away = "ends public.elsewhere , begins public.elsewhere "
+	const put = `; alter publication lapse_deletes drop table elsewhere; alter publication lapse_deletes add table elsewhere; perform lapse.record_published(array['elsewhere'::regclass::oid]); end $$`
+	for _, c := range []struct {
+		name    string
+		do      []string
+		events  int
+		changes string
+	}{
+		{"two-phase commit", []string{`begin`, `delete from elsewhere where id = 100`, `prepare transaction 'p'`, `commit prepared 'p'`}, 1, ""},
+		{"a savepoint", []string{`begin`, `savepoint a`, `delete from elsewhere where id = 101`, `release a`, `savepoint b`, `delete from elsewhere where id = 102`, `rollback to b`, `commit`}, 1, ""},
+		{"no key but the whole row", []string{`do $$ begin alter table elsewhere replica identity full; delete from elsewhere where id = 103; alter table elsewhere replica identity default; end $$`}, 1, ""},
+		{"another key", []string{`do $$ begin alter table elsewhere replica identity using index other; delete from elsewhere where id = 104; alter table elsewhere replica identity default; end $$`}, 1, ""},
+		{"a cascade from a table that is not published", []string{`delete from unpublished`}, 1, ""},
+		{"a row filter", []string{`do $$ begin alter publication lapse_deletes drop table elsewhere; alter publication lapse_deletes add table elsewhere where (id <> 107);
+			delete from elsewhere where id = 107` + put}, 0, away},
+		{"a column list", []string{`do $$ begin alter publication lapse_deletes drop table elsewhere; alter publication lapse_deletes add table elsewhere (id);
+			delete from elsewhere where id = 108` + put}, 1, away},
+		{"another table in its place", []string{`do $$ begin create table copied (like elsewhere including all); insert into copied select * from elsewhere where id <> 109;
+			drop table elsewhere; alter table copied rename to elsewhere; alter publication lapse_deletes add table elsewhere;
+			delete from lapse.published r where not exists (select from pg_class c where c.oid = r.relation); perform lapse.record_published(array['elsewhere'::regclass::oid]); end $$`}, 0, away},
+	} {
+		before, begun := len(r.eventsOf(t, "public.elsewhere")), len(r.changes(t))
+		conn := db.Connect(t)
+		for _, statement := range c.do {
+			if _, err := conn.Exec(t.Context(), statement); err != nil {
+				t.Fatalf("%s: %s: %v", c.name, statement, err)
+			}
+		}
+		db.Exec(t, beatNow)
+		r.once(t)
+		if events, changes := len(r.eventsOf(t, "public.elsewhere"))-before, strings.Join(r.changes(t)[begun:], ", "); events != c.events || changes != c.changes {
+			t.Errorf("%s: %d events, and the log says %q of the tables; want %d and %q", c.name, events, changes, c.events, c.changes)
+		}
+	}
+	if _, err := db.Connect(t).Exec(t.Context(), `alter table elsewhere set unlogged`); err == nil {
+		t.Error("a published table becomes unlogged")
+	}
+}
+
+// eventsOf are the user topic's events of a table.
+func (r *rig) eventsOf(t *testing.T, table string) []kafkatest.Record {
+	t.Helper()
+	return slices.DeleteFunc(r.read(t, r.settings.User), func(record kafkatest.Record) bool { return record.Header("lapse-table") != table })
 }
