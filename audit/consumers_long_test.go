@@ -16,7 +16,7 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// The consumers of examples/consumers, in three languages, print each event of users once, and no fence.
+// The consumers of examples/consumers, in four languages, print each event of users once, and no fence.
 func TestTheExamplesOfConsumersPrintEachEvent(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
@@ -39,7 +39,7 @@ func TestTheExamplesOfConsumersPrintEachEvent(t *testing.T) {
 			name    string
 			command func(t *testing.T) []string
 		}{
-			{"go", goConsumer}, {"python", pythonConsumer}, {"node", nodeConsumer},
+			{"go", goConsumer}, {"python", pythonConsumer}, {"node", nodeConsumer}, {"streams", streamsConsumer},
 		} {
 			t.Run(example.name, func(t *testing.T) {
 				command := append(example.command(t), r.broker.Addr(), r.settings.User)
@@ -124,6 +124,29 @@ func nodeConsumer(t *testing.T) []string {
 	install(t, folder, "npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "kafkajs@2.2.4", "kafkajs-snappy@1.1.0")
 	return []string{"node", filepath.Join(folder, "consumer.mjs")}
 }
+
+func streamsConsumer(t *testing.T) []string {
+	for _, program := range []string{"mvn", "javac"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(program + " is not here")
+		}
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "pom.xml"), []byte(streamsPOM), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	install(t, folder, "mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs", "-DincludeScope=runtime")
+	return []string{"java", "-Djava.io.tmpdir=" + folder, "-cp", filepath.Join(folder, "libs", "*"), example(t, "Streams.java")}
+}
+
+const streamsPOM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>lapse</groupId><artifactId>streams</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>4.3.1</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+`
 
 func install(t *testing.T, folder, program string, args ...string) {
 	t.Helper()
