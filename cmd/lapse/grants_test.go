@@ -230,3 +230,19 @@ func TestARoleThatWasThereBeforeIsNamedOrLeftAlone(t *testing.T) {
 		t.Errorf("a superuser: %s", said)
 	}
 }
+
+// What only psql understands of a printed script is said by psql itself.
+func TestAPrintedScriptEndsInPsqlAtItsFirstError(t *testing.T) {
+	t.Parallel()
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		t.Skip("psql is not installed: apt-get install postgresql-client")
+	}
+	cmd := exec.CommandContext(t.Context(), psql, "-X", pgtest.New(t, pgtest.Newest(t)).URL)
+	cmd.Stdin = strings.NewReader(stopOnError + "select 1/0;\n\\echo it goes on\n")
+	said, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || strings.Contains(string(said), "goes on") || !strings.Contains(string(said), "division by zero") {
+		t.Errorf("%v, want exit code 3 and the error:\n%s", err, said)
+	}
+}

@@ -75,8 +75,10 @@ func (a *app) printGrants(s *config.Settings, tables []access.PolicyTable, manag
 	return err
 }
 
-// stopOnError begins a script for psql. Without it psql continues after an error, rolls back and exits with 0.
-const stopOnError = `\set ON_ERROR_STOP on -- for psql; leave this line out elsewhere
+// stopOnError begins a script for psql. Without it psql continues after an error, rolls back and exits with 0. psql takes a comment behind the
+// value for a part of it.
+const stopOnError = `-- The next line is for psql; leave it out elsewhere.
+\set ON_ERROR_STOP on
 `
 
 // printPolicyGrants prints all that a DBA must run for a policy file: `lapse apply --grants`.
