@@ -116,10 +116,12 @@ func headline(s *status.Status, needing int, old bool) (text string, g grade) {
 		return "One policy needs a person", gradeAct
 	case needing > 1:
 		return fmt.Sprintf("%d policies need a person", needing), gradeAct
-	case s.NeedsPerson():
+	case len(s.Unattended) > 0:
 		return "No executor runs, and policies are late", gradeAct
 	case s.Audit.Required && (!s.Audit.Exists || s.Audit.Lost):
 		return "The audit has no slot, and nothing is deleted", gradeAct
+	case s.Audit.Required && s.Audit.Revoked:
+		return "The auditor waits for a person, and nothing is deleted", gradeAct
 	case s.Audit.Required && !s.Audit.Active:
 		return "Nobody audits", gradeAct
 	case s.Paused != nil || s.Suspended != "":

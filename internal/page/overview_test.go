@@ -85,6 +85,7 @@ func TestTheFirstLineIsWhatMattersMost(t *testing.T) {
 		"act: 2 policies need a person":                      func(s *status.Status) { s.Policies[0].Stays, s.Policies[1].Stays = needs, needs },
 		"act: No executor runs, and policies are late":       func(s *status.Status) { s.Executors, s.Unattended = nil, []schemas.PolicyName{"p"} },
 		"act: The audit has no slot, and nothing is deleted": func(s *status.Status) { s.Audit.Lost = true },
+		"act: The auditor waits for a person":                func(s *status.Status) { s.Audit.Revoked, s.Audit.Active = true, false },
 		"act: Nobody audits":                                 func(s *status.Status) { s.Audit.Active = false },
 		"look: Nothing is deleted":                           func(s *status.Status) { s.Paused = &status.Halt{Halted: true} },
 		"look: No executor runs":                             func(s *status.Status) { s.Executors[0].Silent = 30 },

@@ -84,6 +84,8 @@ func auditStage(s *status.Status) stage {
 		at.Grade, at.Figure = gradeIdle, "off"
 	case !a.Exists || a.Lost:
 		at.Grade, at.Figure = gradeAct, "no slot"
+	case a.Revoked:
+		at.Grade, at.Figure = gradeAct, "waiting"
 	case !a.Active:
 		at.Grade, at.Figure = gradeAct, "stopped"
 	default:

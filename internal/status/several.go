@@ -73,6 +73,8 @@ func (a *Audit) cell() string {
 		return "no slot"
 	case a.Lost:
 		return "lost"
+	case a.Revoked:
+		return "waits for a person"
 	case !a.Active:
 		return "not read, " + Size(a.Behind)
 	}

@@ -39,6 +39,7 @@ type Audit struct {
 	Behind   int64      `json:"behind_bytes"`             // log that the auditor has not confirmed
 	Held     int64      `json:"held_bytes"`               // log that the server keeps for it
 	Headroom *int64     `json:"headroom_bytes,omitempty"` // log that may be written before the slot is lost
+	Revoked  bool       `json:"revoked,omitempty"`        // the auditor took its heartbeats back: it waits until log and database agree
 	LastBeat *time.Time `json:"last_beat,omitempty"`      // the auditor's last heartbeat on this server
 	History  int        `json:"history"`
 	// Watching is for how many more seconds an auditor that reads the slot may still check whether another one writes the log. It does so when
@@ -97,7 +98,9 @@ func Read(ctx context.Context, conn *pgx.Conn, slot, suspended string) (*Status,
 func readAudit(ctx context.Context, conn *pgx.Conn, slot string) (audit Audit, err error) {
 	audit.Required, audit.Slot = slot != "", slot
 	err = conn.QueryRow(ctx, `
-		select (select max(b.at) from lapse.heartbeat b), coalesce((select max(h.number) from lapse.history h), 0)`).Scan(&audit.LastBeat, &audit.History)
+		select b.at, coalesce(i.doubted >= b.id, false), coalesce((select max(h.number) from lapse.history h), 0)
+		  from (select max(at) as at, max(id) as id from lapse.heartbeat) b
+		  left join lapse.installation i on true`).Scan(&audit.LastBeat, &audit.Revoked, &audit.History)
 	if err != nil {
 		return audit, fmt.Errorf("read the auditor's heartbeats: %w", err)
 	}
@@ -157,8 +160,10 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 	return all, nil
 }
 
-// NeedsPerson reports whether due rows stay until a person acts: the command's exit code is then 3.
-func (s *Status) NeedsPerson() bool { return len(s.Unattended) > 0 || len(s.Needing()) > 0 }
+// NeedsPerson reports whether due rows stay, or the audit waits, until a person acts: the command's exit code is then 3.
+func (s *Status) NeedsPerson() bool {
+	return len(s.Unattended) > 0 || len(s.Needing()) > 0 || s.Audit.Required && (s.Audit.Lost || s.Audit.Revoked)
+}
 
 // Running returns the executors that report that they run.
 func (s *Status) Running() []*Process {

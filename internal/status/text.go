@@ -16,9 +16,12 @@ func (a *Audit) Text(now time.Time) string {
 		return fmt.Sprintf("slot %s is lost: nothing is deleted; see `lapse doctor`", a.Slot)
 	}
 	text := fmt.Sprintf("slot %s: ", a.Slot)
-	if a.Active {
+	switch {
+	case a.Revoked:
+		text += "the auditor waits for a person, and nothing is deleted: `lapse history` says why"
+	case a.Active:
 		text += "being read"
-	} else {
+	default:
 		text += "nobody reads it: start `lapse audit` or `lapse serve`"
 	}
 	text += fmt.Sprintf(", %s behind, %s kept", Size(a.Behind), Size(a.Held))

@@ -34,6 +34,10 @@ func TestTheWatchingOfAnAuditorIsCountedDown(t *testing.T) {
 			t.Errorf("by the server's start it watches for %v s, by the session's for %v s, %v", hidden, before, err)
 		}
 	})
+	waits := Audit{Required: true, Slot: "s", Exists: true, Revoked: true}
+	if text := waits.Text(time.Time{}); !strings.Contains(text, "slot s: the auditor waits for a person") || !(&Status{Audit: waits}).NeedsPerson() {
+		t.Error(text)
+	}
 	beat := time.Date(2026, 5, 2, 12, 0, 0, 0, time.UTC)
 	a := Audit{Required: true, Slot: "s", Exists: true, Active: true, LastBeat: &beat, Watching: 80}
 	if text := a.Text(beat.Add(time.Hour)); !strings.HasSuffix(text, "last beat 1h ago; the server was started since: the auditor looks for 2 minutes "+
