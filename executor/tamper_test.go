@@ -22,6 +22,24 @@ func rewrite(function, from, to string) string {
 		end $do$`, function, from, to)
 }
 
+// schemaInPlace renames the schema, with the functions as they were made, and puts another in its place with copies of them.
+const schemaInPlace = `do $do$
+	declare
+	  of record;
+	begin
+	  set local check_function_bodies = off;
+	  alter schema lapse rename to former;
+	  create schema lapse;
+	  grant usage on schema lapse to public;
+	  for of in select c.relname, c.relkind from pg_class c where c.relnamespace = 'former'::regnamespace and c.relkind in ('r', 'v', 'c')
+	      order by c.relkind loop
+	    execute format('alter %s former.%I set schema lapse', case of.relkind when 'c' then 'type' when 'v' then 'view' else 'table' end, of.relname);
+	  end loop;
+	  for of in select p.oid from pg_proc p where p.pronamespace = 'former'::regnamespace loop
+	    execute replace(pg_get_functiondef(of.oid), 'former.', 'lapse.');
+	  end loop;
+	end $do$`
+
 // A function that lost its condition, or lends its rights, deletes nothing.
 func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 	t.Parallel()
@@ -45,6 +63,7 @@ func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 		"leave that does not count":    rewrite("lapse.leave", "went is distinct from leave.deleted", "false"),
 		"familiar with everything":     rewrite("lapse.familiar", "where e.signature = ", "where true or e.signature = "),
 		"intruders that sees nothing":  rewrite("lapse.intruders", "return query", "return; return query"),
+		"all in another schema":        schemaInPlace,
 		"enter for everybody":          "grant execute on function lapse.enter(lapse.claim, lapse.work, int, int, int, bytea) to public",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,7 +90,7 @@ func newProgram(own, shared []schemas.Function, may func(name, grantee string) b
 // functionVersions lists the versions of the rows at the places $1, and null for each of the names $2 that has no function, or several. A
 // search by name takes three times as long, since batches keep no plans.
 const functionVersions = `(
-	select p.xmin from pg_proc p where p.ctid = any ($1)
+	select p.xmin from pg_proc p where p.ctid = any ($1) and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
 	 union all
 	select null::xid from unnest($2::text[]) n where to_regproc('lapse.' || n) is null) v(version)`
 
