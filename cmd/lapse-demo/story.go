@@ -123,7 +123,8 @@ func (s *story) run(ctx context.Context) error {
 		return err
 	}
 	for _, other := range []struct{ user, what, sql string }{
-		{"app", "the application deletes 25 sessions that are not due", `delete from public.sessions where id between 9001 and 9025`},
+		{"app", "the application deletes 25 sessions and 7 page views that are not due", `delete from public.sessions where id between 9001 and 9025;
+			delete from public.page_view where id <= 7 and seen > '2020-01-01'`},
 		{"mallory", "a forger emits Lapse's own tag message, then deletes 5", `begin;
 			select pg_logical_emit_message(true, 'lapse', '{"transaction_tag":"RowDeletionPolicy","is_system_transaction":true}');
 			delete from public.sessions where id between 9101 and 9105; commit`},
