@@ -251,7 +251,7 @@ func produce(t *testing.T, broker *kafkaserver.Server, value string, compression
 // consume reads records from partition 0 of the topic "kept".
 func consume(t *testing.T, broker *kafkaserver.Server, records int) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{broker.Addr()}, Topic: "kept", MaxWait: 100 * time.Millisecond})
 	defer func() { _ = reader.Close() }()
