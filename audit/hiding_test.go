@@ -168,6 +168,9 @@ func TestWhateverIsDoneToATableWhileARowIsDeletedLeavesATrace(t *testing.T) {
 			drop table elsewhere; alter table copied rename to elsewhere; alter publication lapse_deletes add table elsewhere;
 			delete from lapse.published r where not exists (select from pg_class c where c.oid = r.relation); perform lapse.record_published(array['elsewhere'::regclass::oid]); end $$`}, 0, away},
 	} {
+		if db.Major < 15 && (c.name == "a row filter" || c.name == "a column list") {
+			continue
+		}
 		before, begun := len(r.eventsOf(t, "public.elsewhere")), len(r.changes(t))
 		conn := db.Connect(t)
 		for _, statement := range c.do {
