@@ -62,7 +62,7 @@ func (e *Executor) nextTurn(p *record.InForce) (at time.Time, armed bool) {
 		return time.Time{}, false
 	}
 	m := e.memory(p)
-	at, err := m.quiet.since(p).NextRun()
+	at, err := p.NextRunSince(m.quiet.looked(p)) // asked for each policy before each turn: a copy for each would be most of what is allocated
 	if err != nil && !m.pauses.now().until.After(e.now()) {
 		e.stop(p, fmt.Errorf("find the next run: %w", err))
 	}

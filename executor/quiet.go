@@ -58,14 +58,19 @@ func (q *quiet) marks(now time.Time) []int64 {
 	return marks
 }
 
-// since returns the policy with what this process knows of its looks.
-func (q *quiet) since(p *record.InForce) *record.InForce {
+// looked returns when a look last found nothing due under the policy, as far as this process knows.
+func (q *quiet) looked(p *record.InForce) time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.lookedAt.After(p.LookedAt) {
-		return p
+	if q.lookedAt.After(p.LookedAt) {
+		return q.lookedAt
 	}
+	return p.LookedAt
+}
+
+// since returns the policy with what this process knows of its looks.
+func (q *quiet) since(p *record.InForce) *record.InForce {
 	with := *p
-	with.LookedAt = q.lookedAt
+	with.LookedAt = q.looked(p)
 	return &with
 }

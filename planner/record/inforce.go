@@ -59,7 +59,10 @@ type InForce struct {
 
 // NextRun returns when the policy's next run is due. An unfinished run is due since it began. So is the rest of a run that a new version cut short.
 // A look that found nothing counts as a run.
-func (p *InForce) NextRun() (time.Time, error) {
+func (p *InForce) NextRun() (time.Time, error) { return p.NextRunSince(p.LookedAt) }
+
+// NextRunSince is NextRun if a look last found nothing due at lookedAt.
+func (p *InForce) NextRunSince(lookedAt time.Time) (time.Time, error) {
 	if p.Unfinished != nil {
 		return p.Unfinished.StartedAt, nil
 	}
@@ -67,8 +70,8 @@ func (p *InForce) NextRun() (time.Time, error) {
 	if p.LastRun != nil {
 		last = p.LastRun.StartedAt
 	}
-	if p.LookedAt.After(last) {
-		return p.Schedule.Next(p.LookedAt, p.Since)
+	if lookedAt.After(last) {
+		return p.Schedule.Next(lookedAt, p.Since)
 	}
 	if p.CutShort {
 		return last, nil
