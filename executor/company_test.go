@@ -162,7 +162,7 @@ func TestAPauseIsThatOfThePolicyWhoseBatchItFollows(t *testing.T) {
 			r.pass(restBatch)
 			end()
 			before := r.ahead
-			if err := w.waitAfterBatch(t.Context(), t.Context(), &turn{policy: step.next, memory: newPolicyMemory(step.next, schemas.Roles{})}); err != nil {
+			if err := w.waitAfterBatch(t.Context(), t.Context(), &turn{policy: step.next, memory: newPolicyMemory(step.next, nil)}); err != nil {
 				t.Fatal(err)
 			}
 			if got := r.ahead - before; got != step.want {

@@ -124,7 +124,7 @@ func TestAPartitionThatWasDroppedWholeIsInTheLedger(t *testing.T) {
 		months(t, db, 1, 10)
 		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
 		w := open(t, db, "p")
-		f, err := batch.FunctionsToDrop(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix))
+		f, err := batch.FunctionsToDrop(w.policy, batch.NewCatalog(schemas.RolesFor(schemas.DefaultRolePrefix)))
 		if err != nil {
 			t.Fatal(err)
 		}

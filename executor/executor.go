@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/executor/state"
 	"lapse/planner/record"
@@ -94,6 +95,7 @@ type Executor struct {
 	reports reports
 	pace    *pace
 	pass    *quota
+	catalog *batch.Catalog
 	// readBacklog is survey.ReadBacklog; tests replace it.
 	readBacklog func(context.Context, *pgx.Conn, *record.InForce, time.Time) (survey.Backlog, error)
 
@@ -139,7 +141,7 @@ func New(c Config) (*Executor, error) {
 	c.Limits, c.LedgerDays = c.Limits.withDefaults(), cmp.Or(c.LedgerDays, 30)
 	e := &Executor{
 		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), pass: &quota{most: c.Limits.RowsPerPass}, readBacklog: survey.ReadBacklog,
-		known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
+		catalog: batch.NewCatalog(c.Roles), known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
 	}
 	e.guards = newGuards(guard.All(c.Limits.Guards, c.AuditorCompared), c.State, e.log, e.metrics)
 	return e, nil

@@ -193,7 +193,7 @@ func (w *work) acquire(t testing.TB) {
 	if l == nil {
 		t.Fatal("there is no shard to claim")
 	}
-	f, err := batch.FunctionsToDelete(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix))
+	f, err := batch.FunctionsToDelete(w.policy, batch.NewCatalog(schemas.RolesFor(schemas.DefaultRolePrefix)))
 	if err != nil {
 		t.Fatal(err)
 	}

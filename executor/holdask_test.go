@@ -83,7 +83,7 @@ func TestAnIndexPlantedInALookLearnsOfItsOwnersTablesOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f, err := batch.FunctionsToFind(p, schemas.RolesFor(schemas.DefaultRolePrefix))
+		f, err := batch.FunctionsToFind(p, batch.NewCatalog(schemas.RolesFor(schemas.DefaultRolePrefix)))
 		if err != nil {
 			t.Fatal(err)
 		}

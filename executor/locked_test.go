@@ -82,7 +82,7 @@ func TestAPolicyThatStaysStoppedIsAnErrorOnce(t *testing.T) {
 // Shards are a run's own: what is known of them ends with it.
 func TestLocksThatWereMetAreForgottenWithTheirRun(t *testing.T) {
 	t.Parallel()
-	m := newPolicyMemory(&record.InForce{}, schemas.Roles{})
+	m := newPolicyMemory(&record.InForce{}, nil)
 	met := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
 	run := &record.Run{ID: uuid.New()}
 	for range 2 {

@@ -31,10 +31,10 @@ type policyMemory struct {
 	counting shared[countTimes]
 }
 
-func newPolicyMemory(p *record.InForce, roles schemas.Roles) *policyMemory {
+func newPolicyMemory(p *record.InForce, c *batch.Catalog) *policyMemory {
 	return &policyMemory{
 		name:     p.Name,
-		programs: newPrograms(p, roles),
+		programs: newPrograms(p, c),
 		pauses:   pauses{backoff: backoff.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second}},
 		sizing:   sizing{searches: map[int64]*search{}, shapes: shapes{}},
 		locks:    locks{tries: map[int64]int{}, waiting: map[int64]bool{}},
@@ -50,7 +50,7 @@ func (e *Executor) memory(p *record.InForce) *policyMemory {
 	key := versionKey{p.ID, p.Version}
 	m := e.known[key]
 	if m == nil {
-		m = newPolicyMemory(p, e.config.Roles)
+		m = newPolicyMemory(p, e.catalog)
 		e.known[key] = m
 	}
 	return m

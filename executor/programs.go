@@ -5,7 +5,6 @@ import (
 
 	"lapse/executor/batch"
 	"lapse/planner/record"
-	"lapse/schemas"
 )
 
 // programs are the functions that the transactions of a policy version run. They depend only on the version, and are built once, on first
@@ -16,14 +15,14 @@ type programs struct {
 	outdated func() error
 }
 
-func newPrograms(p *record.InForce, roles schemas.Roles) programs {
+func newPrograms(p *record.InForce, c *batch.Catalog) programs {
 	own := *p // a copy, so that the whole list is not kept alive
 	return programs{
-		batches: sync.OnceValues(func() (*batch.Program, error) { return batch.FunctionsToDelete(&own, roles) }),
+		batches: sync.OnceValues(func() (*batch.Program, error) { return batch.FunctionsToDelete(&own, c) }),
 		drops: sync.OnceValues(func() (*batch.Program, error) {
-			return batch.FunctionsToDrop(&own, roles)
+			return batch.FunctionsToDrop(&own, c)
 		}),
-		looks:    sync.OnceValues(func() (*batch.Program, error) { return batch.FunctionsToFind(&own, roles) }),
+		looks:    sync.OnceValues(func() (*batch.Program, error) { return batch.FunctionsToFind(&own, c) }),
 		outdated: sync.OnceValue(own.Outdated),
 	}
 }

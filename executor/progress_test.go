@@ -91,7 +91,7 @@ func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newPolicyMemory(&record.InForce{}, schemas.Roles{})
+	m := newPolicyMemory(&record.InForce{}, nil)
 	w, turn := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now)), newTurn(&record.InForce{Name: "p"}, m)
 	for run, want := range []int{1, 2} {
 		m.begin(&record.Run{ID: uuid.New()}, 0, time.Now())
@@ -110,7 +110,7 @@ func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 func TestALongRunLogsHowFarItIsEveryHalfMinute(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	m := newPolicyMemory(&record.InForce{}, schemas.Roles{})
+	m := newPolicyMemory(&record.InForce{}, nil)
 	m.begin(&record.Run{ID: uuid.New()}, 0, began)
 	for _, step := range []struct {
 		after time.Duration

@@ -36,7 +36,7 @@ func schedule(n int) (*scheduler, []record.InForce) {
 	for i := range list {
 		list[i].ID, list[i].Name = schemas.PolicyID(i), schemas.PolicyName(fmt.Sprint(i))
 	}
-	memory := func(*record.InForce) *policyMemory { return newPolicyMemory(&record.InForce{}, schemas.Roles{}) }
+	memory := func(*record.InForce) *policyMemory { return newPolicyMemory(&record.InForce{}, nil) }
 	return newScheduler(&always{}, memory, func() time.Time { return time.Unix(1e9, 0) }), list
 }
 

@@ -17,7 +17,7 @@ import (
 
 func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) {
 	t.Parallel()
-	m := newPolicyMemory(&record.InForce{}, schemas.Roles{})
+	m := newPolicyMemory(&record.InForce{}, nil)
 	m.sizing.size.rows = 100
 	locked := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
 	p := &record.InForce{Definition: functions.Definition{Expire: &expiry.Age{}}}

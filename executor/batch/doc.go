@@ -9,14 +9,14 @@
 //	Assign             what its batches put in their claims                        batch.go
 //	Session.TakeRows   how many rows the policy's limits grant                    rows.go
 //	Session.Delete     one batch:                                                 batch.go
-//	   1  clean the session, BEGIN; read xid, clock and function versions:
-//	      one round trip                                                          transaction.go
+//	   1  ask for the functions' versions; clean the session, BEGIN, read xid
+//	      and clock: two round trips                                              transaction.go
 //	   2  compare the functions with what this program makes, unless these
 //	      versions were compared before                                           functions.go
 //	   3  sign the claim; call the deletion function; check that the versions
 //	      are the same and no cursor outlives COMMIT: one round trip              batch.go
 //	   4  check the counts against each other, the order and the claim            batch.go
-//	   5  COMMIT: one round trip, with step 1 of the next batch if one follows    transaction.go
+//	   5  COMMIT: one round trip, with BEGIN of the next batch if one follows     transaction.go
 //	Session.IsOver, InLedger   the outcome of a COMMIT without an answer          outcome.go
 //	Session.Release, PutAside  end a lease                                        lease.go
 //

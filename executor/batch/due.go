@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,12 +16,13 @@ import (
 )
 
 // FunctionsToFind builds the functions that a look of a policy version runs.
-func FunctionsToFind(p *record.InForce, roles schemas.Roles) (*Program, error) {
+func FunctionsToFind(p *record.InForce, c *Catalog) (*Program, error) {
+	roles := c.roles
 	own, err := functions.Of(&p.Definition, roles)
 	if err != nil {
 		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
 	}
-	shared, err := schemas.LookFunctions(roles)
+	shared, err := c.looks()
 	if err != nil {
 		return nil, err
 	}
@@ -31,35 +33,19 @@ func FunctionsToFind(p *record.InForce, roles schemas.Roles) (*Program, error) {
 	}), nil
 }
 
-// FindDue runs a policy's look in one round trip, in a clean session and a read-only transaction. The same statement compares the
-// functions with what they must be, and runs none of them if they differ.
-func (s *Session) FindDue(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (run.Look, error) {
-	for range 2 {
-		look, same, err := s.tryFind(ctx, p, f, quiet)
-		if err != nil || same {
-			return look, err
-		}
-		if err := s.compareFind(ctx, f); err != nil {
-			return look, err
-		}
+// FindDue runs a policy's look in a clean session and a read-only transaction. It runs none of the functions if they differ from what they
+// must be.
+func (s *Session) FindDue(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (look run.Look, err error) {
+	known, err := s.ask(ctx, f)
+	if err == nil && known.functions == nil {
+		err = s.compareFind(ctx, f)
 	}
-	return run.Look{}, ErrFunctionsChanged
-}
-
-// beginFind queues the statements that clean the session and begin a look's transaction.
-func beginFind(batch *pgx.Batch) (statements int) {
-	for _, statement := range []string{"reset all", "deallocate all", "discard temp", "begin isolation level read committed read only"} {
-		batch.Queue(statement)
+	if err != nil {
+		return look, err
 	}
-	return batch.Len()
-}
-
-func (s *Session) tryFind(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (look run.Look, same bool, err error) {
 	batch := &pgx.Batch{}
 	before := beginFind(batch)
-	equal := f.equal()
-	versions := "select concat(array_agg(v.version)) from " + strings.NewReplacer("$1", "$4", "$2", "$5").Replace(functionVersions)
-	batch.Queue(run.LookStatement(p.ID, p.Version, versions, "$3::bigint[]"), nil, equal.text, quiet, equal.at, f.names)
+	batch.Queue(run.LookStatement(p.ID, p.Version), nil, quiet)
 	batch.Queue("rollback")
 	answers := s.Batches.SendBatch(ctx, batch)
 	for range before {
@@ -70,20 +56,28 @@ func (s *Session) tryFind(ctx context.Context, p *record.InForce, f *Program, qu
 	if err == nil {
 		var rows pgx.Rows
 		if rows, err = answers.Query(); err == nil {
-			look, same, err = run.ReadLook(rows)
+			look, err = run.ReadLook(rows)
 		}
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
 	}
 	if err == nil {
-		return look, same, nil
+		return look, nil
 	}
 	s.rollback(ctx)
-	if schemas.StateOf(err) == schemas.SQLStateUndefinedFunction {
-		return look, false, nil // compareFind says what is missing
+	if schemas.StateOf(err) == schemas.SQLStateUndefinedFunction { // dropped since it was asked about
+		return look, cmp.Or(s.compareFind(ctx, f), ErrFunctionsChanged)
 	}
-	return look, false, fmt.Errorf("look for due rows: %w", err)
+	return look, fmt.Errorf("look for due rows: %w", err)
+}
+
+// beginFind queues the statements that clean the session and begin a look's transaction.
+func beginFind(batch *pgx.Batch) (statements int) {
+	for _, statement := range []string{"reset all", "deallocate all", "discard temp", "begin isolation level read committed read only"} {
+		batch.Queue(statement)
+	}
+	return batch.Len()
 }
 
 // compareFind compares the functions of a look with what they must be.

@@ -75,7 +75,7 @@ func open(t testing.TB, db *pgtest.DB, due int) *work {
 	if err != nil || l == nil {
 		t.Fatal(l, err)
 	}
-	f, err := FunctionsToDelete(&list[0], roles)
+	f, err := FunctionsToDelete(&list[0], NewCatalog(roles))
 	if err != nil {
 		t.Fatal(err)
 	}

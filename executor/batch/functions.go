@@ -38,21 +38,38 @@ type versions struct {
 	text string       // what functionVersions says of them
 }
 
+// Catalog has the functions that all policies' programs share. They are read from the migrations once: that takes 30 ms, and each reading would
+// stay in memory. Safe for concurrent use.
+type Catalog struct {
+	roles          schemas.Roles
+	batches, looks func() ([]schemas.Function, error)
+}
+
+// NewCatalog returns the catalog of an installation with these roles.
+func NewCatalog(roles schemas.Roles) *Catalog {
+	return &Catalog{
+		roles:   roles,
+		batches: sync.OnceValues(func() ([]schemas.Function, error) { return schemas.BatchFunctions(roles) }),
+		looks:   sync.OnceValues(func() ([]schemas.Function, error) { return schemas.LookFunctions(roles) }),
+	}
+}
+
 // auditors are the functions that the auditor's login may call too. They only read.
 var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble", "lapse.system_identifier", "lapse.timeline"}
 
 // FunctionsToDelete builds the functions that batches of a policy version run.
-func FunctionsToDelete(p *record.InForce, roles schemas.Roles) (*Program, error) {
-	return programWith(p, roles, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
+func FunctionsToDelete(p *record.InForce, c *Catalog) (*Program, error) {
+	return programWith(p, c, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
 }
 
 // FunctionsToDrop builds the functions that drop a partition.
-func FunctionsToDrop(p *record.InForce, roles schemas.Roles) (*Program, error) {
-	return programWith(p, roles, functions.DropFunction(p.ID, p.Version))
+func FunctionsToDrop(p *record.InForce, c *Catalog) (*Program, error) {
+	return programWith(p, c, functions.DropFunction(p.ID, p.Version))
 }
 
 // programWith builds a program of the policy's own functions with these names (the first is the one called) and those they call.
-func programWith(p *record.InForce, roles schemas.Roles, names ...string) (*Program, error) {
+func programWith(p *record.InForce, c *Catalog, names ...string) (*Program, error) {
+	roles := c.roles
 	all, err := functions.Of(&p.Definition, roles)
 	if err != nil {
 		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
@@ -61,7 +78,7 @@ func programWith(p *record.InForce, roles schemas.Roles, names ...string) (*Prog
 	for _, name := range names {
 		own = append(own, all[slices.IndexFunc(all, func(f schemas.Function) bool { return f.Name == name })])
 	}
-	shared, err := schemas.BatchFunctions(roles)
+	shared, err := c.batches()
 	if err != nil {
 		return nil, err
 	}

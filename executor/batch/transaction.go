@@ -45,7 +45,7 @@ func (s *Session) Abandon(ctx context.Context) {
 
 // begin asks what the batch relies on, cleans the session and opens a transaction.
 func (s *Session) begin(ctx context.Context, a *Assignment) (Start, error) {
-	known, err := s.ask(ctx, a)
+	known, err := s.ask(ctx, a.functions)
 	if err != nil {
 		return known, err
 	}
@@ -56,14 +56,17 @@ func (s *Session) begin(ctx context.Context, a *Assignment) (Start, error) {
 
 // ask reads in which history the database is, and whether the functions are still those that were last found equal. Control keeps the
 // statement's plan, since nobody's code runs there. What changes afterwards is refused by the deletion function or found before COMMIT.
-func (s *Session) ask(ctx context.Context, a *Assignment) (known Start, err error) {
-	equal, found := a.functions.equal(), ""
-	err = s.Control.QueryRow(ctx, `select `+presentHistory+`, concat(array_agg(v.version)) from `+functionVersions, equal.at, a.functions.names).
+func (s *Session) ask(ctx context.Context, f *Program) (known Start, err error) {
+	equal, found := f.equal(), ""
+	err = s.Control.QueryRow(ctx, `select `+presentHistory+`, concat(array_agg(v.version)) from `+functionVersions, equal.at, f.names).
 		Scan(&known.history, &known.timeline, &found)
 	if found == equal.text {
 		known.functions = equal
 	}
-	return known, err
+	if err != nil {
+		return known, fmt.Errorf("ask about the functions: %w", err)
+	}
+	return known, nil
 }
 
 // queueBegin queues what cleans the session, opens a transaction and reads its identity.

@@ -34,37 +34,27 @@ type Look struct {
 	Divided bool // the division of the table is stored, or it is not partitioned
 }
 
-// LookStatement is the statement of a look under a policy version; ReadLook reads its rows. versions is SQL for the row versions of the functions
-// that it runs: if they differ from $2, nothing runs, and there is one row without a leaf. $1 is the cutoff, null for the server's clock; quiet is
-// SQL too, for the marks of leaves to skip.
-func LookStatement(id schemas.PolicyID, version schemas.PolicyVersion, versions, quiet string) string {
-	// Not a left join on ok.same: that would run the function before the condition is checked.
-	return `with ok as materialized (select (` + versions + `) = $2 as same)
-	select ok.same, null::oid, null::boolean, null::boolean, null::bigint, null::timestamptz from ok
-	 union all
-	select ok.same, d.leaf, d.due, d.kept, d.mark, d.until
-	  from ok
-	 cross join lateral ` + functions.DueFunction(id, version) + `(case when ok.same then $1::timestamptz end, ` + quiet + `) d
-	 where ok.same`
+// LookStatement is the statement of a look under a policy version; ReadLook reads its rows. $1 is the cutoff, null for the server's clock, and $2 are
+// the marks of leaves to skip.
+func LookStatement(id schemas.PolicyID, version schemas.PolicyVersion) string {
+	return `select d.leaf, d.due, d.kept, d.mark, d.until from ` + functions.DueFunction(id, version) + `($1::timestamptz, $2::bigint[]) d`
 }
 
 // LookRow is a row of a look.
 type LookRow struct {
-	Same      bool
 	Leaf      *uint32
 	Due, Kept *bool
 	Mark      *int64
 	Until     *time.Time
 }
 
-// ReadLook reads a look's rows. same reports whether the functions were the expected ones.
-func ReadLook(rows pgx.Rows) (look Look, same bool, err error) {
+// ReadLook reads a look's rows.
+func ReadLook(rows pgx.Rows) (look Look, err error) {
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[LookRow])
-	look.Divided, same = true, true
+	look.Divided = true
 	for _, r := range all {
-		same = same && r.Same
 		if r.Leaf == nil {
-			look.Divided = look.Divided && r.Kept == nil
+			look.Divided = false
 			continue
 		}
 		if r.Due == nil || *r.Due {
@@ -77,7 +67,7 @@ func ReadLook(rows pgx.Rows) (look Look, same bool, err error) {
 			look.Quiet = append(look.Quiet, Quiet{*r.Leaf, *r.Mark, *r.Until})
 		}
 	}
-	return look, same, err
+	return look, err
 }
 
 // Unchecked reports whether leaves were skipped because too many had to be checked. Look again after Acquaint.
