@@ -194,13 +194,15 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  root := lapse.same_table(candidates.policy, candidates.version);
-  if exists (select from pg_class c where c.oid = root and c.relkind = 'r') then
-    return query
-    select c.oid, format('%I.%I', n.nspname, c.relname), null::bigint, false, null::timestamptz
-      from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = root;
+  -- Whether a table that is its own leaf is still the policy's, inspect_leaf asks.
+  return query
+  select c.oid, format('%I.%I', n.nspname, c.relname), null::bigint, false, null::timestamptz
+    from lapse.policy p join pg_class c on c.oid = p.table_oid join pg_namespace n on n.oid = c.relnamespace
+   where p.id = candidates.policy and p.version = candidates.version and c.relkind = 'r';
+  if found then
     return;
   end if;
+  root := lapse.same_table(candidates.policy, candidates.version);
   select x.leaves, x.floors, x.ceilings into tree
     from (select t.signature, t.parents, t.leaves, t.floors, t.ceilings
             from lapse.tree t
