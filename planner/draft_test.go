@@ -335,15 +335,13 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	if s := limited(policyfile.Limits{Pace: policyfile.PaceUnlimited}); s.Gentle || s.RowsPerSecond != defaultSpeed {
 		t.Errorf("at unlimited pace: %+v", s)
 	}
-	opens := time.Now().UTC().Add(12 * time.Hour)
-	text := opens.Format("15:04-") + opens.Add(time.Minute).Format("15:04 UTC") // open for a minute, in which 60 rows are deleted
-	window, err := schedule.ParseWindow(text)
+	window, err := schedule.ParseWindow(time.Now().UTC().Add(12 * time.Hour).Format("15:07-15:08 UTC")) // for a minute, in which 60 rows are deleted
 	must(t, err)
 	resolved := b.proposals(untilSessions)[0].Resolved
 	resolved.Spec.Limits, resolved.Spec.Window = policyfile.Limits{Rate: 1}, &window
 	s, err := change.SurveyDraft(t.Context(), b.draft(nil), survey.Ask{}, resolved)
 	must(t, err)
-	if s.Windows != 9 || s.Window != text {
+	if s.Windows != 9 || s.Window != window.String() {
 		t.Errorf("500 rows, one a second, a minute each night: %+v", s)
 	}
 }
