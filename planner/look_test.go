@@ -243,6 +243,13 @@ func TestALookAsksForIntrudersBeforeItReads(t *testing.T) {
 		if _, err := w.lookAt(&p, nil); schemas.StateOf(err) != schemas.SQLStateTarget {
 			t.Errorf("of another table: got %v", err)
 		}
+		w.do(`create table carts (id int primary key)`)
+		w.do(`create table registry (id int primary key, until timestamptz)`)
+		p = w.armed("policies:\n  - {name: p, table: shop.carts, expire: {sidecar: shop.registry, column: until}, state: armed}\n")
+		w.do(`alter table registry rename to gone`)
+		if _, err := w.lookAt(&p, nil); schemas.StateOf(err) != schemas.SQLStateTarget {
+			t.Errorf("of another sidecar: got %v", err)
+		}
 	})
 }
 

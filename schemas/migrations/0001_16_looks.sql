@@ -194,11 +194,11 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  -- Whether a table that is its own leaf is still the policy's, inspect_leaf asks.
+  -- Whether a table that is its own leaf is still the policy's, inspect_leaf asks. A look locks a sidecar before that.
   return query
   select c.oid, format('%I.%I', n.nspname, c.relname), null::bigint, false, null::timestamptz
     from lapse.policy p join pg_class c on c.oid = p.table_oid join pg_namespace n on n.oid = c.relnamespace
-   where p.id = candidates.policy and p.version = candidates.version and c.relkind = 'r';
+   where p.id = candidates.policy and p.version = candidates.version and p.joined = '[]' and c.relkind = 'r';
   if found then
     return;
   end if;
