@@ -97,6 +97,31 @@ func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 	}
 }
 
+// VACUUM FULL moves the catalog's rows up, with their transactions: where one of ours was there is another of ours.
+func TestAChangedFunctionIsNoticedAfterVacuumFull(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 60, 30)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+		db.Exec(t, "vacuum full pg_proc")
+		w := open(t, db, "p")
+		if _, err := w.batch(t, 20); err != nil {
+			t.Fatal(err)
+		}
+		// Its place takes lapse.survey_1_1, which was made with it; those of the batch's other functions stay.
+		db.Exec(t, "alter function lapse.find_1_1(lapse.claim, lapse.work, lapse.place) volatile")
+		db.Exec(t, "vacuum full pg_proc")
+		_, err := w.batch(t, 20)
+		var tampered *batch.TamperedError
+		if !errors.As(err, &tampered) {
+			t.Errorf("got %v, want a refusal", err)
+		}
+		if got := one[int](t, db, "select count(*) from sessions"); got != 70 {
+			t.Errorf("%d rows are left, want 70", got)
+		}
+	})
+}
+
 // `run --now` waited forever: a function that is not there may be one that `lapse apply` is about to make.
 func TestADeletionFunctionThatStaysAwayStopsThePolicy(t *testing.T) {
 	t.Parallel()

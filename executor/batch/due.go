@@ -33,8 +33,8 @@ func FunctionsToFind(p *record.InForce, c *Catalog) (*Program, error) {
 	}), nil
 }
 
-// FindDue runs a policy's look in a clean session and a read-only transaction. It runs none of the functions if they differ from what they
-// must be.
+// FindDue compares a look's functions with what they must be, and then runs them in a clean session and a read-only transaction. One that
+// changes in between can give a wrong answer once: a batch compares again.
 func (s *Session) FindDue(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (look run.Look, err error) {
 	known, err := s.ask(ctx, f)
 	if err == nil && known.functions == nil {

@@ -19,8 +19,8 @@ import (
 // Program is what a batch of one policy version runs: the policy's deletion function, the one that finds its rows, and those that all
 // policies share, as this program makes them. A claim contains their digest, so the ledger shows which text deleted the rows.
 //
-// The catalog is compared with them before each transaction, and each batch checks before COMMIT that the catalog's rows are still the
-// same. A function without its condition, with another owner, or that runs with its caller's rights stops the policy: nothing is
+// The catalog is compared with them whenever its rows are other ones than before: that is asked before a transaction, or with the COMMIT of the
+// one that it follows, and each batch asks it before its COMMIT. A function without its condition, with another owner, or that runs with its caller's rights stops the policy: nothing is
 // deleted in the system's name.
 type Program struct {
 	expected []schemas.Function
@@ -32,7 +32,7 @@ type Program struct {
 	seen *versions // the catalog's rows that were last found equal
 }
 
-// versions identifies row versions of pg_proc: any change to a function makes another one, in another place.
+// versions identifies row versions of pg_proc: any change to a function makes another one.
 type versions struct {
 	at   []pgtype.TID // their places
 	text string       // what functionVersions says of them
@@ -105,15 +105,15 @@ func newProgram(own, shared []schemas.Function, may func(name, grantee string) b
 }
 
 // functionVersions lists the versions of the rows at the places $1, and null for each of the names $2 that has no function, or several. A
-// search by name takes three times as long, since batches keep no plans.
+// search by name takes three times as long, since batches keep no plans. VACUUM FULL puts rows elsewhere with their xmin: the oid says which.
 const functionVersions = `(
-	select p.xmin from pg_proc p where p.ctid = any ($1) and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
+	select concat(p.oid, ' ', p.xmin) from pg_proc p where p.ctid = any ($1) and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
 	 union all
-	select null::xid from unnest($2::text[]) n where to_regproc('lapse.' || n) is null) v(version)`
+	select null from unnest($2::text[]) n where to_regproc('lapse.' || n) is null) v(version)`
 
 // functionPlaces finds the rows of the functions $1, and says of them what functionVersions will say while they are unchanged.
 const functionPlaces = `
-	select array_agg(p.ctid order by p.ctid), concat(array_agg(p.xmin order by p.ctid))
+	select array_agg(p.ctid order by p.ctid), concat(array_agg(concat(p.oid, ' ', p.xmin) order by p.ctid))
 	  from pg_proc p
 	 where p.proname = any ($1)
 	   and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')`
