@@ -108,7 +108,7 @@ func ledger(t testing.TB, db *pgtest.DB) []entry {
 
 func TestALookThatFindsNothingLeavesNoLedgerRow(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 0, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")

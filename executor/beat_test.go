@@ -227,7 +227,7 @@ func TestABeatIsOfTheServerThatItIsWrittenOn(t *testing.T) {
 
 func TestTheNewestThousandBeatsAreNeverRemoved(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		for range 20 {
 			db.Exec(t, pgtest.Beats("clock_timestamp() - interval '500 days'"))
 		}

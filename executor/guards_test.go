@@ -42,7 +42,7 @@ func confirm(t testing.TB, db *pgtest.DB) {
 
 func TestNothingIsDeletedWithoutAnAudit(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		requireAudit(t, db)
@@ -75,7 +75,7 @@ func TestNothingIsDeletedWithoutAnAudit(t *testing.T) {
 // The deletion functions look for themselves: a batch that is under way when the beats are taken back is refused too.
 func TestBeatsThatTheAuditorTakesBackCountForNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		audited(t, db)
 		pgtest.Beat(t, db)
 		db.Exec(t, `select lapse.doubt()`, `select lapse.doubt()`)
@@ -256,7 +256,7 @@ func resume(t testing.TB, db *pgtest.DB) {
 
 func TestWhileTheAlarmStandsNothingIsDeletedAndReadinessSaysWhoAndWhy(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		halt(t, db, "batch 4711 fits no key\nand more")

@@ -16,7 +16,7 @@ const expireLeases = `update lapse.shard set lease_until = clock_timestamp() whe
 
 func TestAShardHasOneHolder(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 10, 0)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
@@ -99,7 +99,7 @@ func TestAnExpiredLeaseIsRefusedEvenIfNobodyElseClaimedTheShard(t *testing.T) {
 
 func TestABatchRenewsTheLease(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 20, 0)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
@@ -115,7 +115,7 @@ func TestABatchRenewsTheLease(t *testing.T) {
 
 func TestAProcessClaimsAShardAgainThatItLostTrackOf(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 10, 0)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")

@@ -127,7 +127,7 @@ func awaitsOutcome(t *testing.T, db *pgtest.DB) {
 // counted wrong.
 func TestACommitInProgressIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		for arrives, lost := range map[bool]float64{true: 0, false: 1} {
 			t.Run(map[bool]string{true: "and commits", false: "and aborts"}[arrives], func(t *testing.T) {
 				t.Parallel()
@@ -207,7 +207,7 @@ func crashInABatch(t *testing.T, db *pgtest.DB) batch.Result {
 
 func TestAnUnknownCommitIsNotGuessedWhenTheExecutorMustStop(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newTestWorker(t, db)
 		defer w.close()
 		other := db.Connect(t)

@@ -365,7 +365,7 @@ func (r *keeper) only(t *testing.T) string {
 // A container without a volume begins a memory with each start.
 func TestOnlyTheNewestMemoriesAreKept(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		r := withMemory(t, db)
 		mine := one[string](t, db, "select memory::text from lapse.memory")
 		r.Exec(t, "insert into lapse.memory (memory, at) select gen_random_uuid(), clock_timestamp() + interval '1 hour' from generate_series(1, 98)")

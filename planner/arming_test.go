@@ -341,7 +341,7 @@ func TestNoSequenceOfAppliesArmsMoreThanWasArmedLast(t *testing.T) {
 
 func TestTheStateAfterAPauseIsTheOneBefore(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		pause := func(want string) {
 			t.Helper()

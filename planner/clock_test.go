@@ -39,7 +39,7 @@ func (w *world) jump(p *record.InForce) (state string) {
 // is gone by, and one row of lapse.clock heals both.
 func TestAClockThatJumpedAsksOnce(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -92,7 +92,7 @@ func TestAClockThatJumpedAsksOnce(t *testing.T) {
 // Time without an executor asks nobody as far as heartbeats reach over it. That one of each day is kept is lapse.beat's.
 func TestHeartbeatsCarryTheMeasureOfTheClockOn(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -124,7 +124,7 @@ func TestHeartbeatsCarryTheMeasureOfTheClockOn(t *testing.T) {
 
 func TestTheNextCutoffIsMeasuredByTheLastAndTheSchedule(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.apply(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		measure := func() string {

@@ -65,7 +65,7 @@ func inBackground(work func() error) <-chan error {
 
 func TestALockedRowIsLeftAndTakenByTheResidualPass(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -100,7 +100,7 @@ func TestALockedRowIsLeftAndTakenByTheResidualPass(t *testing.T) {
 // The row is refreshed while the call waits at the gate: what the call reads afterwards is what was committed by then.
 func TestARowThatIsRefreshedMeanwhileSurvives(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))

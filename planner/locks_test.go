@@ -14,7 +14,7 @@ import (
 // A lock on one partition is waited for by batches on that one, and by no others.
 func TestALockedPartitionBlocksOnlyItself(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		partitioned(w)
 		w.do(`create table clicks (id bigint primary key, event bigint, region text, foreign key (event, region) references events on delete cascade)`)

@@ -29,7 +29,7 @@ func (w *world) oid(table string) uint32 {
 // Equal ctids in two partitions are two rows: row n is due in one leaf and lives in the other.
 func TestEqualRowAddressesInTwoPartitionsAreTwoRows(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		partitioned(w)
 		for i, region := range []string{"eu", "us", "asia"} {

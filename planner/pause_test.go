@@ -99,7 +99,7 @@ func TestWhatIsNewOrDeletesMoreOnATableThatDoesNotFitIsRefused(t *testing.T) {
 // An application that holds the strongest lock blocks nobody of ours, and no lock is taken that could block it.
 func TestPausingDroppingAndLengtheningTakeNoLockOnTheTable(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		partitioned(w)
 		file := func(after string, more ...string) string {

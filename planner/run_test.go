@@ -15,7 +15,7 @@ import (
 
 func TestARunIsOpenedOnceAndGoneOnWith(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		partitioned(w)
 		p := w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
@@ -87,7 +87,7 @@ func TestManyExecutorsOpenOneRun(t *testing.T) {
 
 func TestACutoffThatCannotBeTrustedIsRefused(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		for _, off := range []time.Duration{run.MaxClockSkew + time.Second, -run.MaxClockSkew - time.Second, time.Hour, -24 * time.Hour} {
@@ -190,7 +190,7 @@ func TestAForeignPartitionStopsItsPolicy(t *testing.T) {
 
 func TestARunOfWhatIsNotInForceIsRefused(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create table clicks (id int primary key, session bigint)`)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		stale := p
@@ -240,7 +240,7 @@ func TestRunsOfFormerVersionsAreClosed(t *testing.T) {
 
 func TestAPartitionThatWasDroppedDoesNotHoldUpItsRun(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		partitioned(w)
 		p := w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
@@ -264,7 +264,7 @@ func TestAPartitionThatWasDroppedDoesNotHoldUpItsRun(t *testing.T) {
 
 func TestATableWithoutPartitionsHasARunThatIsFinished(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, events)
 		p := w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
 		r := w.open(&p)

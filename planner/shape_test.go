@@ -71,7 +71,7 @@ func TestARangeWithALockedRowFailsWhole(t *testing.T) {
 // The range waits for a row that somebody has in hand, and then sees what became of it.
 func TestARangeJudgesAChangedRowByItsNewVersion(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
@@ -222,7 +222,7 @@ func TestEveryShapeDeletesTheDueRowsAndNoOthers(t *testing.T) {
 // VACUUM FULL moves the rows that are left below the cursor of a heap: it is begun again.
 func TestAHeapBeginsAnewInAFileThatWasWrittenAnew(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 500)
 		w.do(`update sessions set note = repeat('x', 900)`)

@@ -16,7 +16,7 @@ import (
 // Every row is in exactly one slice, whatever its columns are, and it is the same one on every major.
 func TestSlicesAreDisjointAndComplete(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		tables := makePaged(w)
 		w.do(`create table hostile (at timestamptz, "A b" text, "it's ""x""" int, "$1" timestamptz)`)

@@ -233,7 +233,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 // One transaction is one batch on one shard: who has entered cannot enter again, nor go on with another shard, nor twice.
 func TestATransactionEntersOneShardOnce(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		partitioned(w)
 		w.do(`insert into events select n, 'eu', now() - interval '1 year' from generate_series(1, 10) n`)

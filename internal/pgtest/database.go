@@ -53,8 +53,12 @@ func (b *binary) some(name string) []int {
 	if b.chosen || len(runs) < 4 {
 		return runs
 	}
-	first, last := runs[0], runs[len(runs)-1]
-	between := runs[1 : len(runs)-1]
+	return drawn(runs, name)
+}
+
+func drawn(majors []int, name string) []int {
+	first, last := majors[0], majors[len(majors)-1]
+	between := majors[1 : len(majors)-1]
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
 	if h.Sum32()%3 != 0 {

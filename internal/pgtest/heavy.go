@@ -3,14 +3,29 @@ package pgtest
 import (
 	"slices"
 	"testing"
+
+	"lapse/internal/servers"
 )
 
 // Heavy are the majors for a test that costs many seconds of both cores, or that is about the program and sends a server nothing that
 // other tests do not send it on every major: of those given and asked for by LAPSE_PG, the newest. make test-long runs these tests on
-// the older ones; it finds them by this name, also after a helper's whose name ends so (scripts/heavy-tests).
+// the older ones; it finds them by this name, also after a helper's whose name ends so (scripts/heavy-tests). Without majors, that is on the
+// oldest, and for every third test on one between, as its name decides.
 func Heavy(t testing.TB, majors ...int) []int {
 	t.Helper()
-	return heaviest(of(t).runs(), majors)
+	runs := of(t).runs()
+	if len(majors) > 0 {
+		return heaviest(runs, majors)
+	}
+	all, err := servers.WantedMajors("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = drawn(all, t.Name())
+	if of := heaviest(runs, all[len(all)-2:]); len(of) == 1 {
+		return of
+	}
+	return runs[len(runs)-1:]
 }
 
 func heaviest(wanted, majors []int) []int {
