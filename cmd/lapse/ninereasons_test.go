@@ -82,7 +82,7 @@ func (m *machine) answers(args ...string) (code int, out string) {
 func TestEachReasonForWhichDueRowsStayIsInStatusPageAndMetrics(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
-		ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*fixture.Patience) // nine policies, each with what keeps it
 		defer cancel()
 		m := newMachine(t, fmt.Sprintf("database: %q\nkeys: keys\naudit: off\n", db.URL))
 		db.Exec(t, "create schema shop")
@@ -177,9 +177,9 @@ func (n *nine) allSay(ctx context.Context) bool {
 	return n.missing == "" && len(said.Result.Policies) == len(nineReasons)
 }
 
-// pageSays wants each line of `lapse status` about a policy on the page, word for word.
+// pageSays wants each line of `lapse status` about a policy on the page, word for word, with commands as code.
 func (n *nine) pageSays(ctx context.Context) {
-	page := html.UnescapeString(n.served.get(ctx, "/"))
+	page := html.UnescapeString(strings.NewReplacer("<code>", "`", "</code>", "`").Replace(n.served.get(ctx, "/")))
 	_, out := n.m.answers("status")
 	notes := 0
 	for line := range strings.Lines(out) {

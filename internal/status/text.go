@@ -18,7 +18,7 @@ func (a *Audit) Text(now time.Time) string {
 	text := fmt.Sprintf("slot %s: ", a.Slot)
 	switch {
 	case a.Revoked:
-		text += "the auditor waits for a person, and nothing is deleted: `lapse history` says why"
+		text += "the auditor waits for a person, or has ended, and nothing is deleted: `lapse history` and its log say why"
 	case a.Active:
 		text += "being read"
 	default:
