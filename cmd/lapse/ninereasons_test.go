@@ -82,7 +82,7 @@ func (m *machine) answers(args ...string) (code int, out string) {
 func TestEachReasonForWhichDueRowsStayIsInStatusPageAndMetrics(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*fixture.Patience) // nine policies, each with what keeps it
+		ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience) // nine policies, each with what keeps it
 		defer cancel()
 		m := newMachine(t, fmt.Sprintf("database: %q\nkeys: keys\naudit: off\n", db.URL))
 		db.Exec(t, "create schema shop")
