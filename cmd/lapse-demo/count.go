@@ -39,8 +39,14 @@ var expected = map[string]int{
 // everyTurnHasCome is true once each policy may run again: a pass leaves out those that ran less than 2 seconds ago.
 const everyTurnHasCome = `select max(greatest(started_at, ended_at)) + interval '2 seconds' < clock_timestamp() from lapse.run`
 
+// everyRunIsOver is false while a run has deleted its rows and is not closed: the next pass would close it, and say how it ended.
+const everyRunIsOver = `select bool_and(ended_at is not null) from lapse.run`
+
 // count stops serve, lets the auditor go to the end of the log, and holds the topics against what was deleted.
 func (s *story) count(ctx context.Context) error {
+	if err := s.until(ctx, everyRunIsOver); err != nil {
+		return err
+	}
 	if err := s.stopServe(); err != nil {
 		return fmt.Errorf("stop lapse serve: %w", err)
 	}
