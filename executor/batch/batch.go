@@ -171,7 +171,7 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(quarantined, 0), coalesce(locker, 0) from `+functions.DeleteFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.MAC(key), a.Lease, s.holder, o)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
-	batch.Queue(`select concat(array_agg(v.version)), `+heldCursors+` from `+functionVersions, begun.functions.at, a.functions.names)
+	batch.Queue(beforeCommit, begun.functions.at, a.functions.names)
 	began := time.Now()
 	answers := s.Batches.SendBatch(ctx, batch)
 	versions, held := "", false

@@ -46,7 +46,7 @@ func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, 
 	batch.Queue(`select dropped, rows, coalesce(why, '') from `+functions.DropFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.DropMAC(key), a.Lease, s.holder, Order{Limit: 1})...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
-	batch.Queue(`select concat(array_agg(v.version)), `+heldCursors+` from `+functionVersions, begun.functions.at, a.functions.names)
+	batch.Queue(beforeCommit, begun.functions.at, a.functions.names)
 	answers := s.Batches.SendBatch(ctx, batch)
 	var dropped, held bool
 	versions := ""

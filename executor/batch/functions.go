@@ -20,8 +20,8 @@ import (
 // policies share, as this program makes them. A claim contains their digest, so the ledger shows which text deleted the rows.
 //
 // The catalog is compared with them whenever its rows are other ones than before: that is asked before a transaction, or with the COMMIT of the
-// one that it follows, and each batch asks it before its COMMIT. A function without its condition, with another owner, or that runs with its caller's rights stops the policy: nothing is
-// deleted in the system's name.
+// one that it follows, and each batch asks it before its COMMIT. A function without its condition, with another owner, or that runs with its
+// caller's rights stops the policy: nothing is deleted in the system's name.
 type Program struct {
 	expected []schemas.Function
 	names    []string // without schema, as the catalog query takes them
@@ -110,6 +110,9 @@ const functionVersions = `(
 	select concat(p.oid, ' ', p.xmin) from pg_proc p where p.ctid = any ($1) and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
 	 union all
 	select null from unnest($2::text[]) n where to_regproc('lapse.' || n) is null) v(version)`
+
+// beforeCommit asks at the end of a transaction what functionVersions says now, and whether a cursor is left.
+const beforeCommit = `select concat(array_agg(v.version)), ` + heldCursors + ` from ` + functionVersions
 
 // functionPlaces finds the rows of the functions $1, and says of them what functionVersions will say while they are unchanged.
 const functionPlaces = `
