@@ -3,11 +3,13 @@ package status
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner/database"
+	"lapse/internal/setup/holds"
 )
 
 // HeldTable is a table that legal holds cover. It does not say what is held, which may identify a person.
@@ -16,16 +18,19 @@ type HeldTable struct {
 	Holds int    `json:"holds"` // requested, in force, or being released
 }
 
-// readHolds counts the holds that are not released.
+// readHolds counts the holds that `lapse hold list` lists, by the table that each is on now.
 func readHolds(ctx context.Context, conn *pgx.Conn) ([]HeldTable, error) {
-	all, err := database.Collect[HeldTable](ctx, conn, `
-		select h.table_name, count(*)::int
-		  from lapse.hold h
-		 where (select s.state from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) <> 'released'
-		 group by h.table_name
-		 order by h.table_name`)
+	listed, err := holds.Read(ctx, conn, false)
 	if err != nil {
-		return nil, fmt.Errorf("count legal holds: %w", err)
+		return nil, err
+	}
+	count := make(map[string]int)
+	for i := range listed {
+		count[listed[i].Table]++
+	}
+	all := make([]HeldTable, 0, len(count))
+	for _, table := range slices.Sorted(maps.Keys(count)) {
+		all = append(all, HeldTable{Table: table, Holds: count[table]})
 	}
 	return all, nil
 }
