@@ -34,7 +34,7 @@
 //	             the policy's rate, max_rows_per_run                        allowance.go
 //
 // A batch is one transaction. Only executor/batch can delete rows: its doc.go has the steps and what a crash leaves. If COMMIT gets no
-// answer, outcome.go waits until the outcome is known, and never guesses it.
+// answer, executor/outcome.go waits until the outcome is known, and never guesses it.
 //
 // There is one scheduler (scheduler.go). It stops when its goal is reached (goal.go): Run never reaches its goal; Once does when the run
 // of each of its policies is over or cannot go on (once.go).
@@ -45,14 +45,14 @@
 //	    └────────────────┴────────────────────┘  └───────────────────────┘
 //	                       turn over: run over, share used up, limited, refused, blocked, stopped
 //
-// Several workers share the scheduler, each with a session and leases of its own. A policy has one turn at a time and one for each
-// list, and the next turn is that of the policy that has waited longest. A turn ends when the run is over, when all its workers together
-// have used up its share of rows and time, or when something blocks it. If no policy is due, a free worker helps with a turn whose run
-// has another shard. What a policy's workers learn they share (memory.go), in parts: programs.go, pauses.go, sizing.go, locks.go,
-// run.go, quiet.go.
+// Several workers share the scheduler, each with a session and leases of its own. A policy has one turn at a time, and at most one
+// each time the policies are listed; the next turn is that of the policy that has waited longest. A turn ends when the run is over, when
+// all its workers together have used up its share of rows and time, or when something blocks it. If no policy is due, a free worker helps
+// with a turn whose run has another shard. What a policy's workers learn they share (memory.go), in parts: programs.go, pauses.go,
+// sizing.go, locks.go, run.go, quiet.go. A batch that a row resists is cut down to that row by search.go.
 //
 // A shard is a slice of a leaf: all of it, a range of its order or a hash part (schemas/migrations/0001_09_runs.sql).
-// Before a run is opened, cut.go decides into which ranges to cut its leaves, and which leaves to read in the order of their files. The
+// Before a run is opened, ranges.go decides into which ranges to cut its leaves, and which leaves to read in the order of their files. The
 // rest of the executor does not depend on the size of a slice. How a batch finds its rows is in shape.go.
 //
 // # When something fails
@@ -62,11 +62,10 @@
 //	this process is stopped past its lease    nothing                      refused by the term of its lease
 //	one worker's connection is lost           nothing of its batch         the policy pauses; the worker connects again, and gives
 //	                                                                       its shard back first
-//	a connection goes silent                  the same, or an unknown      it is given up after answerTime (batch/answer.go), and is lost
+//	a connection goes silent                  the same, or an unknown      it is given up after answerTime (batch/patience.go), and is lost
 //	                                          COMMIT
-//	no connection for one worker, but for     nothing                      logged once; the others work on, it tries again
-//	another
-//	no reading of the audit for blindTime        whole batches                readiness says so
+//	one worker has no connection              nothing                      logged once; it tries again, the others work on
+//	no reading of the audit for blindTime     whole batches                readiness says so
 //	the server dies or restarts               whole batches                connected again with growing pauses, run resumed
 //	no answer to COMMIT                       all of the batch or nothing  decided by pg_xact_status and ledger; in progress
 //	                                                                       is waited for, never guessed

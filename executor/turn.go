@@ -10,7 +10,7 @@ import (
 	"lapse/planner/run"
 )
 
-// turnEnd says why a turn ended. Of several workers' reasons the greatest did.
+// turnEnd says why a turn ended. If its workers had several reasons, the greatest counts.
 type turnEnd int
 
 const (
@@ -215,7 +215,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if end, err := w.judge(ctx, t); err != nil || end != turnGoesOn {
 		return end, err
 	}
-	cuts, end, err := w.backlog(ctx, t)
+	cuts, end, err := w.ranges(ctx, t)
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}

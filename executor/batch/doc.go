@@ -3,8 +3,8 @@
 //
 // # Order
 //
-//	Connect            one connection that takes leases, one for batches         session.go, answer.go
-//	FunctionsToDelete  functions that batches of a version run; their digest functions.go
+//	Connect            one connection that takes leases, one for batches         session.go, patience.go
+//	FunctionsToDelete  functions that batches of a version run; their digest      functions.go
 //	Session.Acquire    the lease of a shard: no other worker works on it          lease.go
 //	Assign             what its batches put in their claims                        batch.go
 //	Session.TakeRows   how many rows the policy's limits grant                    rows.go

@@ -8,7 +8,7 @@
 //   - Guards that spare the application do not apply to a policy with pace: unlimited. Guards that protect the evidence, or keep
 //     standbys from lagging far behind, do: see Question.unlimited.
 //   - What the login may not see counts as harmless; `lapse doctor` says what that is. Evidence is never part of it.
-//   - A position counts as above a batch only if it was asked for after that batch had ended, whichever worker asked: see
+//   - The auditor's position covers a batch only if it was read after that batch had ended, whichever worker read it: see
 //     Unconfirmed.
 //
 // # What it refuses

@@ -17,7 +17,6 @@
 // To compare anything if there is nothing to compare with: without a folder, and at an executor's first check of a database. To compare
 // positions in the write-ahead log, because an old copy that is written to passes every one of them. To rely on rows that are pruned: it
 // uses no ledger row.
-// no ledger row is part of this.
 //
 // # Order
 //

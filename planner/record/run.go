@@ -35,7 +35,7 @@ type Run struct {
 	Cutoff    time.Time
 	StartedAt time.Time // the server's
 	Resumed   bool      // it had begun before, and is unfinished
-	Shards    int       // shards that were neither done nor put aside when OpenRun returned it
+	Shards    int       // shards that were neither done nor put aside when run.Open returned it
 	Most      int64     // rows that it may delete, 0 for no limit
 	Accepted  int64     // rows that a person allowed after the breaker opened; 0: none
 }

@@ -13,12 +13,12 @@ import (
 	"lapse/schemas"
 )
 
-// backlog plans a run over leaves with many due rows, before it is opened: the ranges into which each leaf is cut for several workers,
+// ranges plans a run over leaves with many due rows, before it is opened: the ranges into which each leaf is cut for several workers,
 // and the leaves that batches read in the order of their files. A run also works without this plan, so an error of the policy's own
 // survey only means that there is none. judge has compared the survey function already.
 //
 //	crash after it     nothing was opened, and nothing is left
-func (w *worker) backlog(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, error) {
+func (w *worker) ranges(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, error) {
 	p := t.policy
 	if p.Unfinished == nil {
 		t.memory.sizing.goByHeap(nil)
