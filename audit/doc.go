@@ -101,8 +101,8 @@
 //	heartbeats do not come back               not ready: they are not published, or there is much to catch up with
 //	the slot is dropped, or lost              replication's error: lapse init --new-slot; a gap in the same topics
 //	topic of another database                 *history.RefusalError
-//	format, partitions or hash key changed    another route, from a position on above which nothing has been routed: follow in
-//	                                          start.go. What is half in the topics is finished by the former one
+//	format, partitions or hash key changed    another route, from a position above which nothing has been routed: follow in
+//	                                          start.go. The former route finishes what is half in the topics
 //	topics or slot changed                    *history.RefusalError
 //	the former route's hash key is gone       *history.RefusalError while a transaction is half in the topics; else nothing
 //	a topic with fewer partitions than the    the start fails, with the line that adds them

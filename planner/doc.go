@@ -9,7 +9,7 @@
 //   - A deletion function deletes due rows of its policy's table and nothing else, for any caller and under any settings; it writes
 //     its ledger row first and its result last, and accepts only a claim of its own transaction.
 //   - The executor's login may call the functions, and may do nothing else with a user's table.
-//   - Each due row of a run is picked, or in a range counted, once, in the order of (column, key). A row that was locked or moved during
+//   - A run reaches each due row once, by a pick or in a range, in the order of (column, key). A row that was locked or moved during
 //     the pass is looked for once more. What is left then is left for the next run.
 //   - The cutoff of a run is the server's clock, read once.
 //
@@ -46,10 +46,10 @@
 //
 // After a restore was accepted, and when the slot is made, all states are written again: RestateAll, armed → arming.
 //
-// "More" is everything that is not certainly less: see moreFallDue. Accepted are the version in force (if that is held back, the one before
-// it) and the last armed version, under the policy's name and on its table: see change/accepted.go. A version is no longer held back when a
-// person arms it, when the file says observing or paused, or when an edit replaces it by a version under which no more falls due than was
-// accepted. Applying the same file again does not change it.
+// "More" is everything that is not certainly less: see moreFallDue. What counts as accepted is the version in force (while the newest is
+// held back, that is the one before it) and the last armed version, under the policy's name and on its table: see change/accepted.go. A
+// version is no longer held back when a person arms it, when the file says observing or paused, or when an edit replaces it by a version
+// under which no more falls due than was accepted. Applying the same file again does not change it.
 //
 // lapse.gate names the version in force and the one that is held back. Both have functions; lapse.enter lets the first delete, and refuses
 // the other with LP002.
@@ -86,8 +86,8 @@
 //	a partition that we drop is written to, or    nothing; 55P03                     the next try: the writer goes first
 //	somebody waits to write to it
 //	a table is dropped, renamed or swapped        LP005, with and without a run      apply
-//	the clock is before the last cutoff       LP016                              a person, who sets it or accepts it
-//	the clock is far after it                 LP017                              a person, who sets it or accepts it
+//	the clock is before the last cutoff           LP016                              a person, who sets it or accepts it
+//	the clock is far after it                     LP017                              a person, who sets it or accepts it
 //	a column is made again, or another type       LP011                              apply
 //	what is deleted from is not published         LP012                              apply
 //	a trigger is made on what a delete reaches    LP006                              a person, who drops it or disables it

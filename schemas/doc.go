@@ -1,6 +1,7 @@
 // Package schemas holds every format that more than one part of Lapse must agree on, and imports nothing of Lapse.
 //
-//	migrations/     the catalog: schema "lapse" in the user's database, as SQL
+//	migrations/     the catalog: schema "lapse" in the user's database, as SQL, a file per subject. For a function lapse.f search them for
+//	                "function lapse.f("
 //	claim.go        the ledger row's canonical bytes and its MAC: written by the executor, checked by the audit
 //	state.go        the states of a policy
 //	sqlstate.go     the refusals of a deletion function, one SQLSTATE each

@@ -57,8 +57,8 @@
 // The server publishes nothing about a partition that is dropped. A policy that drops one writes a row of lapse.dropped, which is a batch
 // and its result in one: the transaction's first published change, with a claim of its own kind, so that a signature for deleting rows does
 // not allow a drop, nor the other way round. It is one event, with the number of rows that the function counted. A row that proves nothing
-// is no event and names nothing; its transaction is unverified. A row of this transaction that no key verifies counts as the dropping
-// functions', because apart from a superuser only they may write one.
+// is no event and names nothing; its transaction is unverified. If no key verifies a row of this transaction, the dropping functions count
+// as its author: apart from a superuser only they may write one.
 //
 // If the batch says so (lapse.batch.hashed, also written by the function), the system's events have a keyed hash instead of each value that
 // names a row. Every other event has the values: a forger must not choose what is shown of his deletions.

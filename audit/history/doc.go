@@ -4,6 +4,7 @@
 // Check before it fences another auditor, and again whenever the stream is opened again. The Check reads the topics (Topics), the
 // database's own record of its past (Catalog), and what the slot sends again. It writes nothing, confirms nothing and fences no
 // auditor: the auditor acts on its result (StartingPoint, Result).
+//
 // # In the order of a check
 //
 //	check.go          Run: the order of the questions below

@@ -16,7 +16,7 @@
 //
 //	split        text → statements              pure; by PostgreSQL's lexical rules (lexer.go)
 //	call         SELECT f() → its statements    if the function only deletes, one statement after the other (function.go)
-//	parse        statement → normal form        by the server, as the body of a function (body.go)
+//	parse        statement → normal form        by the server, as the body of a function (server.go)
 //	read         normal form → Deletion         one table, its conditions, a limit (deletion.go, selection.go)
 //	judge        conditions → expire, where     one condition gives the time (cutoff.go, moment.go); where must allow the others
 //

@@ -1,7 +1,8 @@
 // Package expiry says when a row is due. A kind is one way to say it, and one file: age.go (column, column + after), ttl.go
 // (column + a ttl of the row's own), epoch.go (a Unix time), iso8601.go (a date as text), instant.go (a number or a text), bucket.go
-// (column + span + after). value.go and path.go read a value from a column or inside a document, moment.go a column that is an
-// instant. All SQL about a policy's rows uses a Condition: due, and where, and not held.
+// (column + span + after), sidecar.go (a time in a second table). value.go and path.go read a value from a column or
+// inside a document, moment.go a column that is an instant, and zone.go loads a zone by its name. All SQL about a policy's rows uses a
+// Condition: due, and where, and not held.
 //
 // # What it promises
 //
@@ -34,5 +35,5 @@
 // the policy's; it may have no bound; and the bound's type need not be the column's. Kinds that read another relation also
 // need it in lapse.check_leaf, lapse.inspect and lapse.same_table, which check only the policy's table.
 //
-//	hold         condition.go    a part of every Condition
+// Whatever the kind, the rows that holds keep are a part of every Condition (condition.go).
 package expiry

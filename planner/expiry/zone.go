@@ -25,7 +25,7 @@ func LoadZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// east is how far a zone is before UTC at most, less than nothing west of it. Summer time is in January or in July.
+// east is the most that a zone is ahead of UTC; negative for a zone west of it. Summer time is in January or in July.
 func east(name string) time.Duration {
 	zone, err := LoadZone(name)
 	if name == "" || err != nil {

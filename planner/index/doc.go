@@ -4,6 +4,6 @@
 //	Look      the index that serves, or what to do without one    index.go, over the partitions' tree in tree.go
 //	Children  foreign keys that a deletion follows without one    children.go
 //
-// text.go compares expressions and predicates in PostgreSQL's spelling. If it does not recognize two equal ones, it advises an index too many; it
+// text.go compares expressions and predicates in PostgreSQL's spelling. If it does not recognize two equal ones, it advises one index too many; it
 // never overlooks a missing one.
 package index

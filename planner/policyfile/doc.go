@@ -10,8 +10,8 @@
 //	policy.go     what one entry says
 //	document.go   what a key and a text may be, on top of internal/yamldoc
 //
-// It reports everything that is wrong at once, each with file, line, column and the nearest valid name, and no text makes it panic. With the
-// errors it returns the policies without one, so that the same run can compare them with the database. It refuses keys that it does not
+// It reports everything that is wrong at once, each with file, line, column and the nearest valid name, and no text makes it panic. Along with
+// the errors it returns the policies that have none, so that the same run can compare them with the database. It refuses keys that it does not
 // know.
 //
 // A new key of a policy is a field of Terms and a line in keys, both in keys.go; the record, differences and the writer take it from there.
