@@ -12,6 +12,7 @@
 //	giant     one DELETE of all that is due
 //	loop      the loop that everybody writes: 10,000 rows by their ctid, a commit, and 10 ms pause, until nothing is due
 //	no pause  the same without the pause
+//	floor     plain SQL for what a batch of Lapse's promises: a row in a ledger, a range of the index found first, the whole condition, a second pass
 //	lapse 1   lapse run --now, pace unlimited, one worker
 //	lapse 2   the same with two workers
 //
