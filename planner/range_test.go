@@ -171,22 +171,23 @@ func TestARowThatMovesIntoARangeThatIsDoneGoesWithTheResidualShard(t *testing.T)
 	})
 }
 
-// A worker that is done with its range says so, whatever is due in those of others.
-func TestWhatIsLeftInOtherRangesIsNotLeftBehind(t *testing.T) {
+// A worker that is done with its range says so, whatever is due in those of others. The range has no residual pass of its own.
+func TestARangeIsDoneWithItsLastRowAndLeavesNoneBehind(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		_ = dated(w)
 		p := w.named("zoned")
-		spread(w, "zoned", []int{60, 50, 40})
+		spread(w, "zoned", []int{60, 50, 44, 43, 41, 40})
 		r, err := w.openAt(&p, survey.Cut{Leaf: p.TableOID, At: time.Now().AddDate(0, 0, -45)}, survey.Cut{Leaf: p.TableOID, At: time.Now().AddDate(0, 0, -42)})
 		must(t, err)
 		for i, b := range w.slicesOf(p, r) {
-			for over := false; !over; {
+			b.Limit = 1
+			for row := range 2 {
 				got, err := w.call(b, nil)
 				must(t, err)
-				if over = got.Finished; got.LeftBehind {
-					t.Errorf("range %d says that rows are left behind", i)
+				if got.LeftBehind || got.Finished != (row == 1) {
+					t.Errorf("after row %d range %d says %+v", row+1, i, got)
 				}
 			}
 		}

@@ -430,7 +430,7 @@ comment on function lapse.tally_of is 'Counts the rows of a batch''s relations t
 -- are left because other sessions have locked them.
 --
 -- A short pick ends a pass. After the first pass comes a residual one from the start, for rows that were locked or moved during it, unless
--- the first pass was a single batch that deleted all that it found.
+-- the first pass was a single batch that deleted all that it found. A slice has one pass: the residual shard of its leaf finds such rows.
 create function lapse.leave(
   claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before lapse.tally, last text[], ended boolean,
   left_behind boolean, locked oid[]
@@ -448,7 +448,8 @@ declare
   behind boolean;
   over   boolean;
 begin
-  select s.pass, s.picked, s.cursor, s.left_behind, s.policy_id, s.version, s.seen, g.soft into shard
+  select s.pass, s.picked, s.cursor, s.left_behind, s.policy_id, s.version, s.seen, g.soft,
+         num_nonnulls(s.lower, s.upper, s.modulus) > 0 as sliced into shard
     from lapse.shard s
     join lapse.gate g on g.policy_id = s.policy_id
    where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch and s.leaf = claim.target;
@@ -491,7 +492,7 @@ begin
     end if;
   end if;
   behind := shard.left_behind or coalesce(leave.left_behind, false);
-  over := at_end and (shard.pass = 2 or shard.picked + leave.picked = 0
+  over := at_end and (shard.sliced or shard.pass = 2 or shard.picked + leave.picked = 0
                       or shard.picked = 0 and shard.cursor is null and not behind and leave.picked = leave.deleted);
   update lapse.shard s
      set batch = null,
@@ -500,7 +501,7 @@ begin
          picked = s.picked + leave.picked, deleted = s.deleted + leave.deleted,
          batches = s.batches + (leave.picked > 0)::int, cascaded = s.cascaded + along,
          refreshed = s.refreshed + case when work.step_over then 0 else greatest(leave.picked - leave.deleted, 0) end,
-         done = over, left_behind = behind and (over or not at_end),
+         done = over, left_behind = behind and (over and not shard.sliced or not at_end),
          left_some = (s.left_some or behind or leave.picked > leave.deleted or coalesce(work.shape in ('heap', 'heap pick'), false) or leave.last[2] is not null) and (over or not at_end),
          lease_until = clock_timestamp() + lapse.lease_time()
    where s.id = work.shard;
