@@ -50,7 +50,7 @@ type Config struct {
 
 // Limits bound one policy's turn, for all its workers together. Zero fields have defaults.
 type Limits struct {
-	// TurnRows ends a policy's turn. Default 100 000: twenty batches of the usual size.
+	// TurnRows ends a policy's turn. Default a million: twenty batches of the largest size.
 	TurnRows int64
 	// RowsPerPass is how many rows all policies of this process may delete in one pass: see quota. Default: no bound.
 	RowsPerPass int64
@@ -70,7 +70,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		RowsPerPass: l.RowsPerPass, TurnRows: cmp.Or(l.TurnRows, 100_000), TurnTime: cmp.Or(l.TurnTime, 5*time.Second),
+		RowsPerPass: l.RowsPerPass, TurnRows: cmp.Or(l.TurnRows, 1_000_000), TurnTime: cmp.Or(l.TurnTime, 5*time.Second),
 		Workers: cmp.Or(l.Workers, 2), BatchTime: cmp.Or(l.BatchTime, 200*time.Millisecond),
 		Guards: l.Guards, answerTime: l.answerTime,
 	}

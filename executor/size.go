@@ -8,7 +8,8 @@ import (
 // firstBatch is the size of a policy's first batch in a process: small, because nothing is known of its table.
 const firstBatch = 50
 
-// batchSize finds the size of a batch that takes about the wanted time. From one batch to the next the size at most doubles or halves.
+// batchSize finds the size of a batch that takes about the wanted time. From one batch to the next the size at most grows to the double, or
+// at unlimited pace to four times as many rows, and at most halves.
 type batchSize struct {
 	rows  int // 0: not known
 	given int // how many sizes were given at gentle pace
@@ -52,7 +53,7 @@ func (b *batchSize) learn(limit int, full bool, took, wanted time.Duration) {
 	if !full || took <= 0 {
 		return
 	}
-	b.resize(limit, float64(limit)*float64(wanted)/float64(took))
+	b.resize(limit, float64(limit)*float64(wanted)/float64(took), 4)
 }
 
 // learnGentle is learn for a policy at gentle pace, where wanted is the time of the rows alone. The fixed cost of a batch is left out,
@@ -67,12 +68,12 @@ func (b *batchSize) learnGentle(limit int, full bool, work, wanted time.Duration
 	if b.given > gentleStart {
 		rows = min(rows, gentleGrowth*float64(base)+1)
 	}
-	b.resize(base, rows)
+	b.resize(base, rows, 2)
 }
 
-func (b *batchSize) resize(limit int, rows float64) {
+func (b *batchSize) resize(limit int, rows, growth float64) {
 	b.resisted = false
-	b.rows = max(int(min(max(rows, float64(limit)/2), float64(limit)*2)), 1)
+	b.rows = max(int(min(max(rows, float64(limit)/2), float64(limit)*growth)), 1)
 }
 
 // halve halves the size after a batch that failed.

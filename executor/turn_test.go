@@ -285,12 +285,12 @@ func TestBatchesGrowTowardsTheirTimeAndShrinkFromAboveIt(t *testing.T) {
 		took  time.Duration
 		size  int
 	}{
-		{500, true, 10 * time.Millisecond, 1000}, // twice at most
-		{1000, true, 10 * time.Millisecond, 2000},
-		{2000, false, 10 * time.Millisecond, 2000}, // a short batch says nothing
-		{2000, true, 400 * time.Millisecond, 1000},
-		{1000, true, 10 * time.Second, 500}, // half at most
-		{500, true, 250 * time.Millisecond, 400},
+		{500, true, 10 * time.Millisecond, 2000}, // four times at most
+		{2000, true, 100 * time.Millisecond, 4000},
+		{4000, false, 10 * time.Millisecond, 4000}, // a short batch says nothing
+		{4000, true, 400 * time.Millisecond, 2000},
+		{2000, true, 10 * time.Second, 1000}, // half at most
+		{1000, true, 250 * time.Millisecond, 800},
 	} {
 		p.learn(step.limit, step.full, step.took, want)
 		if got := p.next(1 << 20); got != step.size {

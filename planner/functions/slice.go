@@ -36,7 +36,7 @@ func (d *Definition) Slice(modulus, remainder string) string {
 
 // From so many batches' worth of due rows, and from so many rows, a leaf has a backlog.
 const (
-	backlogBatches = 20
+	backlogBatches = 8
 	backlogRows    = 20000
 )
 

@@ -166,7 +166,7 @@ const (
 	// DefaultBatch is the largest batch at gentle pace, if the policy names none.
 	DefaultBatch = 5000
 	// DefaultUnlimitedBatch is the same at unlimited pace.
-	DefaultUnlimitedBatch = 20000
+	DefaultUnlimitedBatch = MaxBatch
 	// MaxSource is the length limit of an entry as written, in bytes: lapse.policy keeps it.
 	MaxSource = 65536
 	// MaxBatch keeps one batch's locks and its transaction short.

@@ -161,7 +161,7 @@ $lapse$;
 1+    tail := ' and (t."at" = $10) is true' || tail;
 2+   and (coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.survey_9_2, in place of 6fc468c7
+@@ lapse.survey_9_2, in place of 7ed3974a
 1+  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)';

@@ -381,7 +381,7 @@ select t.ctid as at, t."last_seen" as k1
     end if;
   end if;
   -- How the rows of leaves with much that is due lie in time, by the statistics of PostgreSQL: nothing of the table is read.
-  if (whole #>> '{0, Plan, Plan Rows}')::float8 >= 100000 then
+  if (whole #>> '{0, Plan, Plan Rows}')::float8 >= 40000 then
     select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'of', l.of, 'correlation', s.correlation,
              'tie', (select max(c.part) from unnest(s.most_common_vals::text::timestamp with time zone[], s.most_common_freqs) c(at, part) where c.at <= bound) * l.of,
              'marks', m.marks) order by l.rows desc, l.oid) into spans
@@ -391,7 +391,7 @@ select t.ctid as at, t."last_seen" as k1
               join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
              where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
              group by c.oid, n.nspname, c.relname, c.reltuples
-            having sum((w ->> 'Plan Rows')::float8) >= 100000) l
+            having sum((w ->> 'Plan Rows')::float8) >= 40000) l
       join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'last_seen' and not s.inherited
      cross join lateral (
         select json_agg(v.at::timestamptz order by v.at) as marks

@@ -139,7 +139,7 @@ select array_agg(d.at), count(*),
   return aim;
 end
 $lapse$;
-@@ lapse.survey_7_1, in place of 7cd59dbb
+@@ lapse.survey_7_1, in place of 35e7372f
 1+  bound   timestamp with time zone := at_cutoff - interval '1 day';
 0+  join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
 2+  rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''

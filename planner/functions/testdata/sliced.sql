@@ -33,7 +33,7 @@
 3+ where t.tableoid = $3 and case when $8 is null then true else (hashtextextended(coalesce((t."it''s")::text, '''') collate "C", hashtextextended(coalesce((t."tenant")::text, '''') collate "C", 0)) & 9223372036854775807) % $8 = $9 end
 +   and (coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.survey_8_1, in place of 8bde92ba
+@@ lapse.survey_8_1, in place of ceffa3d9
 1+  execute 'explain (verbose, format json) select t."last_seen" ' || source || 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
 +   and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)' into whole using at_cutoff, bound;
 1+select s.at, s.k1

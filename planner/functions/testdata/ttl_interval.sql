@@ -41,7 +41,7 @@
 1+    tail := ' and t."day" <= $2 and t."day" = $10 and t.ctid > $5 order by t.ctid limit $4';
 1+    tail := ' and (t."day" = $10) is true' || tail;
 1+   and (case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end) is true' || kept || '
-@@ lapse.survey_6_1, in place of 46152572
+@@ lapse.survey_6_1, in place of 97170db9
 1+  bound   date := ((at_cutoff + interval '2 days') at time zone 'UTC')::date;
 2+  rest    text := source || 't."day" <= $2 and t."day" >= ''4713-01-01 BC''
 +   and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end';
