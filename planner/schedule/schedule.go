@@ -32,6 +32,9 @@ func SpreadOf(name string) uint64 {
 // staggerShare: a run may be early by 1/staggerShare of the period, so that policies that began together drift apart.
 const staggerShare = 10
 
+// placesApart: places are whole multiples of it, so that policies that run often are due at the same instants, and share their looks.
+const placesApart = 100 * time.Millisecond
+
 const longestStaggered = 366 * 24 * time.Hour
 
 // staggered moves a run that Every says is due at next forward by up to a tenth of the period, toward the policy's place in the period. So policies
@@ -43,7 +46,7 @@ func (s Schedule) staggered(next time.Time) time.Time {
 		return next
 	}
 	period := time.Duration(exact) * time.Microsecond
-	place := time.Duration(s.Spread % uint64(period))
+	place := time.Duration(s.Spread % uint64(period)).Truncate(placesApart)
 	past := (time.Duration(next.UnixNano())%period + period - place) % period
 	return next.Add(-min(past, period/staggerShare))
 }

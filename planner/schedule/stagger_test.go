@@ -81,6 +81,9 @@ func TestAStaggeredRunIsNeverLater(t *testing.T) {
 		for range 2*staggerShare + 1 {
 			next, _ = with.Next(next.Add(period/100), last)
 		}
+		if place := time.Duration(next.UnixNano()) % period; place%placesApart != 0 {
+			rt.Fatalf("its place is %v, no multiple of %v", place, placesApart)
+		}
 		if again, _ := with.Next(next.Add(period/100), last); again.Sub(next) != period {
 			rt.Fatalf("at its place %v, and then %v, not %v later", next, again, period)
 		}
