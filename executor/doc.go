@@ -25,6 +25,7 @@
 //	 └ turn     opens or resumes the policy's run, or helps with it, and    turn.go; run.Open
 //	    │       grades the error that ends it, here alone                   trouble.go, grade.go
 //	    ├ before a run: which leaves have a due row?                        look.go
+//	    │       of policies in which nothing was due: many at once          looks.go
 //	    │       and is that as many as expected?                            breaker.go
 //	    └ shard acquires a lease; gives it back however this ends           shard.go, batch/lease.go
 //	          1  at gentle pace: the pause after the last batch             pace.go

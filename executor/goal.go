@@ -16,6 +16,8 @@ type goal interface {
 	listed(policies []record.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error
 	// due returns when a policy of the list is to have its next turn; false: not before the next list.
 	due(p *record.InForce) (at time.Time, ok bool)
+	// shares reports whether a policy's next turn is a look that other policies' looks may share, from a list that is not new: see worker.looks.
+	shares(p *record.InForce) bool
 	// whole reports whether the turn that begins must read all of the policy's table.
 	whole(p *record.InForce) bool
 	// ended receives a turn that has ended.
@@ -53,9 +55,12 @@ func (e endless) listed(policies []record.InForce, a *guard.Answer, _ func(schem
 }
 
 func (e endless) due(p *record.InForce) (time.Time, bool) { return e.nextTurn(p) }
-func (endless) whole(*record.InForce) bool                { return false }
-func (endless) ended(*turn)                               {}
-func (endless) reached() bool                             { return false }
-func (endless) lastWords() []reportLine                   { return nil }
-func (endless) reread() time.Duration                     { return rereadInterval }
-func (endless) patience() time.Duration                   { return forever }
+func (e endless) shares(p *record.InForce) bool {
+	return p.Unfinished == nil && p.Quarantine.Rows == 0 && e.memory(p).quiet.mayShare()
+}
+func (endless) whole(*record.InForce) bool { return false }
+func (endless) ended(*turn)                {}
+func (endless) reached() bool              { return false }
+func (endless) lastWords() []reportLine    { return nil }
+func (endless) reread() time.Duration      { return rereadInterval }
+func (endless) patience() time.Duration    { return forever }

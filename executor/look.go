@@ -20,6 +20,7 @@ import (
 //	crash after it     nothing was opened, and the policy's next turn comes sooner than necessary
 func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	p, m := t.policy, t.memory
+	m.quiet.share(false)
 	quiet := m.quiet.marks(w.now())
 	if t.whole {
 		if err := run.IgnoreMarks(ctx, w.session.Control, p); err != nil {
@@ -51,19 +52,43 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	if len(look.Due) > 0 {
 		return w.found(ctx, t, look.Due)
 	}
-	w.metrics.backlog.nothingDue(p, w.now())
-	w.log.Debug("nothing is due", "policy", p.Name, "version", p.Version)
+	took := w.now().Sub(began)
 	rest, err := w.forgive(ctx, p, since)
+	if err == nil {
+		err = w.foundNothing(ctx, took, rest, t)
+	}
 	if err != nil {
 		return nil, turnGoesOn, err
 	}
-	now := w.now()
-	late := m.foundNothing(p.LookedAt, now)
-	m.finish(p, &runState{}, rest)
-	if err := w.noteLook(ctx, p, late, now.Sub(began)); err != nil {
-		return nil, turnGoesOn, err
-	}
+	m.quiet.share(took <= longLook)
 	return nil, turnFinished, nil
+}
+
+// foundNothing records that looks found nothing due and what they left in quarantine, and, once in lookedInterval or if they took long, that
+// they read the tables from their starts.
+func (w *worker) foundNothing(ctx context.Context, took time.Duration, rest quarantined, turns ...*turn) error {
+	var late, passed []*record.InForce
+	for _, t := range turns {
+		p, m := t.policy, t.memory
+		w.metrics.backlog.nothingDue(p, w.now())
+		w.log.Debug("nothing is due", "policy", p.Name, "version", p.Version)
+		is := m.foundNothing(p.LookedAt, w.now())
+		m.finish(p, &runState{}, rest)
+		if is {
+			late = append(late, p)
+		}
+		if is || took > longLook {
+			passed = append(passed, p)
+		}
+	}
+	var err error
+	if len(passed) > 0 {
+		err = run.Passed(ctx, w.session.Control, took, passed...)
+	}
+	if err == nil && len(late) > 0 {
+		err = run.Looked(ctx, w.session.Control, late...)
+	}
+	return err
 }
 
 // found returns the leaves that have due rows, or none if a run could not do anything about them yet.
@@ -109,19 +134,6 @@ func (w *worker) allAside(ctx context.Context, p *record.InForce, due []uint32) 
 	}
 	w.memory(p).pauses.change(func(d *delay) { d.until = until })
 	return true, nil
-}
-
-// noteLook records that a look found nothing due, and, if it took long, that it read the table from its start.
-func (w *worker) noteLook(ctx context.Context, p *record.InForce, late bool, took time.Duration) error {
-	if late || took > longLook {
-		if err := run.Passed(ctx, w.session.Control, p, took); err != nil {
-			return err
-		}
-	}
-	if !late {
-		return nil
-	}
-	return run.Looked(ctx, w.session.Control, p)
 }
 
 // lookAt runs a look, and runs it again if facts about the table had to be recorded first.

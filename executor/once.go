@@ -202,6 +202,9 @@ func (o *onceGoal) due(p *record.InForce) (time.Time, bool) {
 	return o.memory(p).pauses.now().until, true
 }
 
+// shares is false: no look of Once leaves out a part of the table, and each target ends with a turn of its own.
+func (*onceGoal) shares(*record.InForce) bool { return false }
+
 func (o *onceGoal) whole(p *record.InForce) bool {
 	t := o.target(p.Name)
 	if t == nil || t.whole {

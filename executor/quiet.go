@@ -17,6 +17,22 @@ type quiet struct {
 	lookedAt time.Time            // when a look last found nothing due
 	notedAt  time.Time            // when that was written to the catalog
 	leaves   map[uint32]run.Quiet // the leaves that looks may skip
+	shares   bool                 // see share
+}
+
+// share records whether the policy's next look may be one of many in a round trip: the last one was short and found nothing due. If that is no
+// longer so, the look that is shared shows it, and the policy gets a turn of its own.
+func (q *quiet) share(may bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shares = may
+}
+
+// mayShare reports what share recorded.
+func (q *quiet) mayShare() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.shares
 }
 
 // foundNothing is policyMemory.foundNothing for this part.

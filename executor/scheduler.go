@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,6 +69,7 @@ type task struct {
 	first   bool // the connection is for the first reading; no other worker connects meanwhile
 	read    bool
 	turn    *turn         // to open, or to help with
+	looks   []*turn       // turns that are looks, to be made together
 	until   time.Time     // wait until then, or until changed is closed
 	changed chan struct{} // closed when something changed
 }
@@ -79,29 +82,34 @@ func (s *scheduler) next(connected bool) task {
 		return task{over: true}
 	}
 	now := s.now()
-	due, readAt := s.nextDue(now)
+	due := s.nextDue(now)
 	if now.Before(s.notBefore) { // after a failed reading, nothing is done until the next
-		due, readAt = nil, s.notBefore
+		due = dueNext{readAt: s.notBefore, lookAt: s.notBefore}
 	}
-	read := !s.reading && !now.Before(readAt)
+	idle := due.turn == nil && due.looks == nil
+	read := !s.reading && !now.Before(due.readAt)
 	var help *turn
-	if due == nil && !read {
+	if idle && !read {
 		help = s.needsHelp()
 	}
 	switch {
-	case due == nil && !read && help == nil && s.reading:
-		return task{until: now.Add(rereadInterval), changed: s.changed}
-	case due == nil && !read && help == nil:
-		return task{until: readAt, changed: s.changed}
+	case idle && !read && help == nil && s.reading:
+		return task{until: due.lookAt, changed: s.changed}
+	case idle && !read && help == nil:
+		return task{until: earlier(due.readAt, due.lookAt), changed: s.changed}
 	case !connected && s.readAt.IsZero():
 		return s.firstConnect(now)
 	case !connected:
 		return task{connect: true}
-	case due != nil:
-		s.step++
-		t := newTurn(due, s.memory(due))
-		t.whole = s.goal.whole(due)
-		s.open, s.opened[due.ID] = append(s.open, t), s.step
+	case due.looks != nil && !read: // otherwise looks that are always due would keep the list from being read
+		looks := make([]*turn, len(due.looks))
+		for i, p := range due.looks {
+			looks[i] = s.begin(p)
+		}
+		return task{looks: looks}
+	case due.turn != nil:
+		t := s.begin(due.turn)
+		t.whole = s.goal.whole(due.turn)
 		return task{turn: t}
 	case read:
 		s.reading, s.readStep, s.readBegan = true, s.step, now
@@ -110,6 +118,14 @@ func (s *scheduler) next(connected bool) task {
 		help.join()
 		return task{turn: help}
 	}
+}
+
+// begin opens a policy's turn.
+func (s *scheduler) begin(p *record.InForce) *turn {
+	s.step++
+	t := newTurn(p, s.memory(p))
+	s.open, s.opened[p.ID] = append(s.open, t), s.step
+	return t
 }
 
 // firstConnect lets one worker connect for the first reading. The others wait for the list, so that a login with few connections keeps
@@ -160,16 +176,24 @@ func (s *scheduler) othersWork(worker int) bool {
 	return len(s.sessions) > 1 || len(s.sessions) == 1 && !s.sessions[worker]
 }
 
-// nextDue returns the next policy to get a turn. If there is none, readAt is when to read the list again. A turn is opened only from a
-// list that was read after the policy became due and after its last turn: an older list would open a run that is not due.
-func (s *scheduler) nextDue(now time.Time) (next *record.InForce, readAt time.Time) {
-	if s.policies == nil || s.last > s.listed {
-		readAt = now
-	} else {
-		readAt = s.readAt.Add(s.goal.reread())
+// dueNext is the next policy to get a turn, or those whose looks are made together, or neither.
+type dueNext struct {
+	turn   *record.InForce
+	looks  []*record.InForce
+	readAt time.Time // when to read the list again
+	lookAt time.Time // when a look that is shared is due next, or a time before that
+}
+
+// nextDue returns what is due. A turn is opened only from a list that was read after the policy became due and after its last turn: an older
+// list would open a run that is not due. A look that is shared opens no run, so its list need not be new.
+func (s *scheduler) nextDue(now time.Time) dueNext {
+	next := dueNext{readAt: now, lookAt: now.Add(rereadInterval)}
+	if s.policies != nil && s.last <= s.listed {
+		next.readAt = s.readAt.Add(s.goal.reread())
 	}
 	if s.answer.Stops() {
-		return nil, s.readAt.Add(factsInterval)
+		next.readAt = s.readAt.Add(factsInterval)
+		return next
 	}
 	for i := range s.policies {
 		p := &s.policies[i]
@@ -177,18 +201,30 @@ func (s *scheduler) nextDue(now time.Time) (next *record.InForce, readAt time.Ti
 			continue
 		}
 		at, ok := s.goal.due(p)
-		switch {
+		switch shares := ok && s.goal.shares(p); {
 		case !ok:
+		case shares && at.After(now):
+			next.lookAt = earlier(next.lookAt, at)
+		case shares:
+			next.looks = append(next.looks, p)
 		case at.After(s.readAt):
-			readAt = earlier(readAt, at)
-		case next == nil || s.opened[p.ID] < s.opened[next.ID]:
-			next = p
+			next.readAt = earlier(next.readAt, at)
+		case next.turn == nil || s.opened[p.ID] < s.opened[next.turn.ID]:
+			next.turn = p
 		}
 	}
-	if readAt.Before(s.readAfter) {
-		readAt = s.readAfter
+	if next.readAt.Before(s.readAfter) {
+		next.readAt = s.readAfter
 	}
-	return next, readAt
+	slices.SortFunc(next.looks, func(a, b *record.InForce) int { return cmp.Compare(s.opened[a.ID], s.opened[b.ID]) })
+	switch looks := next.looks; {
+	case len(looks) == 0:
+	case next.turn != nil && s.opened[next.turn.ID] < s.opened[looks[0].ID]:
+		next.looks = nil
+	default:
+		next.turn, next.looks = nil, looks[:min(len(looks), looksTogether)]
+	}
+	return next
 }
 
 // fresh reports whether a policy has had no turn since a step.
@@ -273,6 +309,17 @@ func (s *scheduler) leave(t *turn, end turnEnd) {
 	s.step++
 	s.ended[t.policy.ID], s.last = s.step, s.step
 	s.goal.ended(t)
+}
+
+// looked ends turns that were looks and found nothing. The list need not be read again for them.
+func (s *scheduler) looked(turns []*turn) {
+	if len(turns) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = slices.DeleteFunc(s.open, func(t *turn) bool { return slices.Contains(turns, t) })
+	s.wake()
 }
 
 // wake makes waiting workers ask for a task again.

@@ -16,13 +16,17 @@ import (
 )
 
 // always is a goal of policies that are always due.
-type always struct{ over bool }
+type always struct {
+	over bool
+	idle func(*record.InForce) bool // shares; nil: none does
+}
 
 func (*always) lastWords() []reportLine { return nil }
 func (*always) listed([]record.InForce, *guard.Answer, func(schemas.PolicyID) bool) error {
 	return nil
 }
 func (*always) due(*record.InForce) (time.Time, bool) { return time.Time{}, true }
+func (a *always) shares(p *record.InForce) bool       { return a.idle != nil && a.idle(p) }
 func (*always) whole(*record.InForce) bool            { return false }
 func (*always) ended(*turn)                           {}
 func (a *always) reached() bool                       { return a.over }

@@ -196,17 +196,8 @@ func (w *worker) takePart(ctx, work context.Context, t *turn) (turnEnd, error) {
 // begin opens or resumes the policy's run.
 func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	p, m := t.policy, t.memory
-	m.pauses.change(func(d *delay) { d.stopped = nil })
-	if err := m.programs.outdated(); err != nil {
-		return turnGoesOn, err
-	}
-	a, err := w.guards.ask(ctx, w.session.Control, p, w.now())
-	if err != nil {
-		return turnGoesOn, err
-	}
-	if a.Stops() {
-		w.guards.skipped(p, a.Reason)
-		return w.refused(t, &a), nil
+	if end, err := w.admit(ctx, t); err != nil || end != turnGoesOn {
+		return end, err
 	}
 	due, end, err := w.look(ctx, t)
 	if err != nil || end != turnGoesOn {
@@ -241,6 +232,20 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	w.checkIndex(ctx, t)
 	w.scheduler.ready()
 	return turnGoesOn, nil
+}
+
+// admit asks what may end a turn before anything of the policy's table is read.
+func (w *worker) admit(ctx context.Context, t *turn) (turnEnd, error) {
+	t.memory.pauses.change(func(d *delay) { d.stopped = nil })
+	if err := t.memory.programs.outdated(); err != nil {
+		return turnGoesOn, err
+	}
+	a, err := w.guards.ask(ctx, w.session.Control, t.policy, w.now())
+	if err != nil || !a.Stops() {
+		return turnGoesOn, err
+	}
+	w.guards.skipped(t.policy, a.Reason)
+	return w.refused(t, &a), nil
 }
 
 // finish tells a run that is done from one whose last shards others hold.

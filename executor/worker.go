@@ -58,6 +58,8 @@ func (w *worker) run(ctx context.Context) error {
 			}
 		case t.read:
 			err = w.read(ctx)
+		case t.looks != nil:
+			w.looks(ctx, t.looks)
 		case t.turn != nil:
 			var end turnEnd
 			end, err = w.work(ctx, t.turn)
@@ -103,6 +105,7 @@ func (w *worker) drop(t *task) {
 	case t.turn != nil:
 		w.scheduler.leave(t.turn, turnMore)
 	}
+	w.scheduler.looked(t.looks)
 }
 
 // await waits until something has changed, or an instant.

@@ -33,19 +33,62 @@ func FunctionsToFind(p *record.InForce, c *Catalog) (*Program, error) {
 	}), nil
 }
 
+// Search is a look at the table of one policy, with the functions that it runs and the marks of leaves that it skips.
+type Search struct {
+	Policy    *record.InForce
+	Functions *Program
+	Quiet     []int64
+}
+
 // FindDue compares a look's functions with what they must be, and then runs them in a clean session and a read-only transaction. One that
 // changes in between can give a wrong answer once: a batch compares again.
-func (s *Session) FindDue(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (look run.Look, err error) {
+func (s *Session) FindDue(ctx context.Context, p *record.InForce, f *Program, quiet []int64) (run.Look, error) {
 	known, err := s.ask(ctx, f)
 	if err == nil && known.functions == nil {
 		err = s.compareFind(ctx, f)
 	}
 	if err != nil {
-		return look, err
+		return run.Look{}, err
 	}
+	looks, err := s.find(ctx, []Search{{p, f, quiet}})
+	switch {
+	case err == nil:
+		return looks[0], nil
+	case schemas.StateOf(err) == schemas.SQLStateUndefinedFunction: // dropped since it was asked about
+		return run.Look{}, cmp.Or(s.compareFind(ctx, f), ErrFunctionsChanged)
+	}
+	return run.Look{}, err
+}
+
+// FindAllDue makes several looks in one round trip, if their functions are those with which FindDue last found them equal; otherwise it returns
+// ErrFunctionsChanged. Each look takes back what code in its condition has set, so that the next one has a clean session too. An error of one
+// look is that of all.
+func (s *Session) FindAllDue(ctx context.Context, searches []Search) ([]run.Look, error) {
+	programs := make([]*Program, len(searches))
+	for i := range searches {
+		programs[i] = searches[i].Functions
+	}
+	equal, names := together(programs)
+	if equal == nil {
+		return nil, ErrFunctionsChanged
+	}
+	var found string
+	if err := s.Control.QueryRow(ctx, `select concat(array_agg(v.version)) from `+functionVersions, equal.at, names).Scan(&found); err != nil {
+		return nil, fmt.Errorf("ask about the functions: %w", err)
+	}
+	if found != equal.text {
+		return nil, ErrFunctionsChanged
+	}
+	return s.find(ctx, searches)
+}
+
+// find makes looks in a clean session and a read-only transaction.
+func (s *Session) find(ctx context.Context, searches []Search) (looks []run.Look, err error) {
 	batch := &pgx.Batch{}
 	before := beginFind(batch)
-	batch.Queue(run.LookStatement(p.ID, p.Version), nil, quiet)
+	for i := range searches {
+		batch.Queue(run.LookStatement(searches[i].Policy.ID, searches[i].Policy.Version), nil, searches[i].Quiet)
+	}
 	batch.Queue("rollback")
 	answers := s.Batches.SendBatch(ctx, batch)
 	for range before {
@@ -53,23 +96,25 @@ func (s *Session) FindDue(ctx context.Context, p *record.InForce, f *Program, qu
 			err = failed
 		}
 	}
-	if err == nil {
-		var rows pgx.Rows
-		if rows, err = answers.Query(); err == nil {
-			look, err = run.ReadLook(rows)
+	for range searches {
+		rows, failed := answers.Query()
+		var look run.Look
+		if failed == nil {
+			look, failed = run.ReadLook(rows)
 		}
+		if err == nil {
+			err = failed
+		}
+		looks = append(looks, look)
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
 	}
-	if err == nil {
-		return look, nil
+	if err != nil {
+		s.rollback(ctx)
+		return nil, fmt.Errorf("look for due rows: %w", err)
 	}
-	s.rollback(ctx)
-	if schemas.StateOf(err) == schemas.SQLStateUndefinedFunction { // dropped since it was asked about
-		return look, cmp.Or(s.compareFind(ctx, f), ErrFunctionsChanged)
-	}
-	return look, fmt.Errorf("look for due rows: %w", err)
+	return looks, nil
 }
 
 // beginFind queues the statements that clean the session and begin a look's transaction.

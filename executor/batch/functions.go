@@ -1,9 +1,11 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +37,8 @@ type Program struct {
 // versions identifies row versions of pg_proc: any change to a function makes another one.
 type versions struct {
 	at   []pgtype.TID // their places
-	text string       // what functionVersions says of them
+	is   []string     // what functionVersions says of each
+	text string       // and of all of them
 }
 
 // Catalog has the functions that all policies' programs share. They are read from the migrations once: that takes 30 ms, and each reading would
@@ -116,7 +119,7 @@ const beforeCommit = `select concat(array_agg(v.version)), ` + heldCursors + ` f
 
 // functionPlaces finds the rows of the functions $1, and says of them what functionVersions will say while they are unchanged.
 const functionPlaces = `
-	select array_agg(p.ctid order by p.ctid), concat(array_agg(concat(p.oid, ' ', p.xmin) order by p.ctid))
+	select array_agg(p.ctid order by p.ctid), array_agg(concat(p.oid, ' ', p.xmin) order by p.ctid)
 	  from pg_proc p
 	 where p.proname = any ($1)
 	   and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')`
@@ -149,9 +152,10 @@ func (f *Program) compare(ctx context.Context, conn *pgx.Conn, equal *versions) 
 		return equal, nil
 	}
 	is := &versions{}
-	if err := conn.QueryRow(ctx, functionPlaces, f.names).Scan(&is.at, &is.text); err != nil {
+	if err := conn.QueryRow(ctx, functionPlaces, f.names).Scan(&is.at, &is.is); err != nil {
 		return nil, fmt.Errorf("find the functions: %w", err)
 	}
+	is.text = versionsText(is.is)
 	rows, err := conn.Query(ctx, schemas.FunctionTexts, f.names)
 	if err != nil {
 		return nil, fmt.Errorf("read the functions: %w", err)
@@ -186,6 +190,38 @@ func (f *Program) equal() *versions {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen
+}
+
+// versionsText writes versions as PostgreSQL writes their array.
+func versionsText(is []string) string { return `{"` + strings.Join(is, `","`) + `"}` }
+
+// together returns the versions with which all these programs were last found equal, and the names of their functions. It returns nil if
+// one of them was never compared, or two differ about a function.
+func together(programs []*Program) (*versions, []string) {
+	names, is := map[string]bool{}, map[pgtype.TID]string{}
+	for _, f := range programs {
+		equal := f.equal()
+		if equal.at == nil {
+			return nil, nil
+		}
+		for i, at := range equal.at {
+			if other, known := is[at]; known && other != equal.is[i] {
+				return nil, nil
+			}
+			is[at] = equal.is[i]
+		}
+		for _, name := range f.names {
+			names[name] = true
+		}
+	}
+	all := &versions{at: slices.SortedFunc(maps.Keys(is), func(a, b pgtype.TID) int {
+		return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), cmp.Compare(a.OffsetNumber, b.OffsetNumber))
+	})}
+	for _, at := range all.at {
+		all.is = append(all.is, is[at])
+	}
+	all.text = versionsText(all.is)
+	return all, slices.Collect(maps.Keys(names))
 }
 
 // differs says how a function differs from the expected one, "" if it does not.

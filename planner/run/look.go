@@ -70,6 +70,9 @@ func ReadLook(rows pgx.Rows) (look Look, err error) {
 	return look, err
 }
 
+// FoundNothing reports whether nothing is due in any leaf, and nothing about the table has to be recorded.
+func (l *Look) FoundNothing() bool { return len(l.Due) == 0 && len(l.Unkept) == 0 && l.Divided }
+
 // Unchecked reports whether leaves were skipped because too many had to be checked. Look again after Acquaint.
 func (l *Look) Unchecked() bool { return len(l.Unkept) > functions.MostChecked }
 
@@ -96,22 +99,34 @@ func Acquaint(ctx context.Context, q database.Querier, p *record.InForce, look *
 	return nil
 }
 
-// Looked records that nothing was due. Durable when it returns.
-func Looked(ctx context.Context, q database.Querier, p *record.InForce) error {
-	var nothing any
-	if err := q.QueryRow(ctx, `select lapse.looked($1, $2)`, p.ID, p.Version).Scan(&nothing); err != nil {
-		return fmt.Errorf("record that nothing is due under policy %s: %w", p.Name, err)
+// Looked records that nothing was due under policies. Durable when it returns.
+func Looked(ctx context.Context, q database.Querier, policies ...*record.InForce) error {
+	if err := forEach(ctx, q, policies, `lapse.looked(p.id, p.version)`); err != nil {
+		return fmt.Errorf("record that nothing is due: %w", err)
 	}
 	return nil
 }
 
-// Passed records that a look found nothing due, and how long it took: low-water marks that were no longer valid become valid again.
-func Passed(ctx context.Context, q database.Querier, p *record.InForce, took time.Duration) error {
-	var nothing any
-	if err := q.QueryRow(ctx, `select lapse.passed($1, $2, $3)`, p.ID, p.Version, took).Scan(&nothing); err != nil {
-		return fmt.Errorf("let the low-water marks of policy %s count again: %w", p.Name, err)
+// Passed records that looks found nothing due, and how long they took together: low-water marks that were no longer valid become valid again.
+func Passed(ctx context.Context, q database.Querier, took time.Duration, policies ...*record.InForce) error {
+	if err := forEach(ctx, q, policies, `lapse.passed(p.id, p.version, $3)`, took); err != nil {
+		return fmt.Errorf("let low-water marks count again: %w", err)
 	}
 	return nil
+}
+
+// forEach calls a function for each of some policies in one statement.
+func forEach(ctx context.Context, q database.Querier, policies []*record.InForce, call string, more ...any) error {
+	ids, versions := make([]int32, len(policies)), make([]int32, len(policies))
+	for i, p := range policies {
+		ids[i], versions[i] = int32(p.ID), int32(p.Version)
+	}
+	rows, err := q.Query(ctx, `select `+call+` from unnest($1::int[], $2::int[]) p(id, version)`, append([]any{ids, versions}, more...)...)
+	if err != nil {
+		return err
+	}
+	rows.Close()
+	return rows.Err()
 }
 
 // IgnoreMarks makes the policy's next look start at the beginning of its table, ignoring low-water marks.
