@@ -115,6 +115,9 @@ func (a *app) showSeveral(all []*oneOf) error {
 		for _, text := range s.Whole() {
 			fmt.Fprintf(a.out, "%s: %s\n", name, onOneLine(text))
 		}
+		if s.Audit.NeedsPerson() {
+			fmt.Fprintf(a.out, "%s: audit: %s\n", name, onOneLine(s.Audit.Text(s.At)))
+		}
 		if len(s.Unattended) > 0 {
 			fmt.Fprintf(a.out, "%s: executors: %s\n", name, onOneLine(s.ExecutorsText()))
 		}

@@ -37,6 +37,14 @@ func TestStatusShowsSeveralDatabases(t *testing.T) {
 	if code != exitFailed || !strings.Contains(out, "gone: connect to database \"gone\"") || !strings.Contains(out, "900 of about 1000") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
+	second.Exec(t, "delete from lapse.breaker", "update lapse.installation set audit_required = true, slot = 'gone_"+second.Name+"'")
+	audited := m.write("audited.yaml", fmt.Sprintf("database: %q\nkeys: keys\nslot: gone_%s\nsink: dir:%s\n", second.URL, second.Name, m.dir))
+	for _, args := range [][]string{{}, {"--config", a}} {
+		code, out = m.answers(append([]string{"status", "--config", audited}, args...)...)
+		if code != exitPerson || !strings.Contains(out, "slot gone_"+second.Name+" is not there: nothing is deleted: `lapse init --new-slot`") {
+			t.Errorf("without a slot: exit code %d\n%s", code, out)
+		}
+	}
 	for _, args := range [][]string{
 		{"status", "--json", "--config", a, "--config", b},
 		{"status", "--watch", "--config", a, "--config", b},

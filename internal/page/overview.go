@@ -110,8 +110,6 @@ func (v *overview) fill(p *Page, days *deleted) {
 // headline answers the first question of someone who opens the page: is all well? old says that nothing newer is known.
 func headline(s *status.Status, needing int, old bool) (text string, g grade) {
 	switch {
-	case len(s.Policies) == 0:
-		return "No policy is in force: lapse apply -f FILE adds some", gradeIdle
 	case needing == 1:
 		return "One policy needs a person", gradeAct
 	case needing > 1:
@@ -122,8 +120,12 @@ func headline(s *status.Status, needing int, old bool) (text string, g grade) {
 		return "The audit has no slot, and nothing is deleted", gradeAct
 	case s.Audit.Required && s.Audit.Revoked:
 		return "The auditor waits for a person, and nothing is deleted", gradeAct
+	case s.Audit.NeedsPerson():
+		return "The audit's slot is nearly lost, and nothing is deleted", gradeAct
+	case len(s.Policies) == 0:
+		return "No policy is in force: lapse apply -f FILE adds some", gradeIdle
 	case s.Audit.Required && !s.Audit.Active:
-		return "Nobody audits", gradeAct
+		return "Nobody audits", gradeLook
 	case s.Paused != nil || s.Suspended != "":
 		return "Nothing is deleted", gradeLook
 	case len(s.Running()) == 0:

@@ -66,7 +66,8 @@ func TestHostileNamesAreText(t *testing.T) {
 	fixture.WantFile(t, *update, "testdata/hostile.html", body)
 }
 
-// The first line is what matters most: what needs a person, then what keeps anything from being deleted or proven.
+// The first line is what matters most: what needs a person, for which `lapse status` exits with 3, then what keeps anything from being deleted
+// or proven.
 func TestTheFirstLineIsWhatMattersMost(t *testing.T) {
 	t.Parallel()
 	well := func() *status.Status {
@@ -76,6 +77,7 @@ func TestTheFirstLineIsWhatMattersMost(t *testing.T) {
 			Policies:  []status.Policy{{Line: status.Line{Policy: "p", State: schemas.Armed}}, {Line: status.Line{Policy: "q", State: schemas.Armed}}},
 		}
 	}
+	room := int64(100)
 	needs := []record.Stay{{Reason: schemas.HeldByGuard, NeedsPerson: true}}
 	for want, edit := range map[string]func(s *status.Status){
 		"ok: No policy needs a person":                       func(*status.Status) {},
@@ -86,7 +88,9 @@ func TestTheFirstLineIsWhatMattersMost(t *testing.T) {
 		"act: No executor runs, and policies are late":       func(s *status.Status) { s.Executors, s.Unattended = nil, []schemas.PolicyName{"p"} },
 		"act: The audit has no slot, and nothing is deleted": func(s *status.Status) { s.Audit.Lost = true },
 		"act: The auditor waits for a person":                func(s *status.Status) { s.Audit.Revoked, s.Audit.Active = true, false },
-		"act: Nobody audits":                                 func(s *status.Status) { s.Audit.Active = false },
+		"act: The audit has no slot, and nothing":            func(s *status.Status) { s.Audit.Exists, s.Policies = false, nil },
+		"act: The audit's slot is nearly lost":               func(s *status.Status) { s.Audit.Held, s.Audit.Headroom = 300, &room },
+		"look: Nobody audits":                                func(s *status.Status) { s.Audit.Active = false },
 		"look: Nothing is deleted":                           func(s *status.Status) { s.Paused = &status.Halt{Halted: true} },
 		"look: No executor runs":                             func(s *status.Status) { s.Executors[0].Silent = 30 },
 	} {
@@ -95,6 +99,9 @@ func TestTheFirstLineIsWhatMattersMost(t *testing.T) {
 		text, g := headline(s, len(s.Needing()), false)
 		if got := string(g) + ": " + text; !strings.HasPrefix(want, got) && !strings.HasPrefix(got, want) {
 			t.Errorf("%s, want %s", got, want)
+		}
+		if (g == gradeAct) != s.NeedsPerson() {
+			t.Errorf("%s: the page says %s, and the exit code is 3: %v", want, g, s.NeedsPerson())
 		}
 	}
 }

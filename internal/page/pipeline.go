@@ -59,7 +59,7 @@ func logStage(s *status.Status) stage {
 			}
 		}
 		at.Lines = append(at.Lines, headroom)
-		if a.Lost {
+		if a.NeedsPerson() && !a.Revoked {
 			at.Grade = gradeAct
 		}
 	}
@@ -87,7 +87,7 @@ func auditStage(s *status.Status) stage {
 	case a.Revoked:
 		at.Grade, at.Figure = gradeAct, "waiting"
 	case !a.Active:
-		at.Grade, at.Figure = gradeAct, "stopped"
+		at.Grade, at.Figure = gradeLook, "stopped"
 	default:
 		at.Grade, at.Figure = gradeWell, "reading"
 	}

@@ -162,8 +162,17 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 
 // NeedsPerson reports whether due rows stay, or the audit waits, until a person acts: the command's exit code is then 3.
 func (s *Status) NeedsPerson() bool {
-	return len(s.Unattended) > 0 || len(s.Needing()) > 0 || s.Audit.Required && (s.Audit.Lost || s.Audit.Revoked)
+	return len(s.Unattended) > 0 || len(s.Needing()) > 0 || s.Audit.NeedsPerson()
 }
+
+// NeedsPerson reports whether the audit cannot go on until a person acts: its slot is missing, lost or nearly lost, or the auditor says so. One
+// that nobody runs does not count: executors at work report that after a minute, and then the policies need a person.
+func (a *Audit) NeedsPerson() bool {
+	return a.Required && (!a.Exists || a.Lost || a.nearlyLost() || a.Revoked)
+}
+
+// nearlyLost reports whether a quarter is left of the log that the server may keep for the slot, or less: deletion stops there.
+func (a *Audit) nearlyLost() bool { return a.Headroom != nil && *a.Headroom <= a.Held/3 }
 
 // Running returns the executors that report that they run.
 func (s *Status) Running() []*Process {

@@ -11,9 +11,9 @@ func (a *Audit) Text(now time.Time) string {
 	case !a.Required:
 		return "off: deletions leave no evidence outside this database"
 	case !a.Exists:
-		return fmt.Sprintf("slot %s is not there: nothing is deleted; see `lapse doctor`", a.Slot)
+		return fmt.Sprintf("slot %s is not there: nothing is deleted: `lapse init --new-slot` makes another, and the log goes on with a gap", a.Slot)
 	case a.Lost:
-		return fmt.Sprintf("slot %s is lost: nothing is deleted; see `lapse doctor`", a.Slot)
+		return fmt.Sprintf("slot %s is lost: nothing is deleted: `lapse init --new-slot` makes another, and the log goes on with a gap", a.Slot)
 	}
 	text := fmt.Sprintf("slot %s: ", a.Slot)
 	switch {
@@ -27,6 +27,9 @@ func (a *Audit) Text(now time.Time) string {
 	text += fmt.Sprintf(", %s behind, %s kept", Size(a.Behind), Size(a.Held))
 	if a.Headroom != nil {
 		text += fmt.Sprintf(", %s until it is lost", Size(*a.Headroom))
+		if a.nearlyLost() {
+			text += ", so nothing is deleted: raise max_slot_wal_keep_size"
+		}
 	}
 	if a.LastBeat == nil {
 		return text + ", no beat yet"

@@ -38,6 +38,14 @@ func TestTheWatchingOfAnAuditorIsCountedDown(t *testing.T) {
 	if text := waits.Text(time.Time{}); !strings.Contains(text, "slot s: the auditor waits for a person") || !(&Status{Audit: waits}).NeedsPerson() {
 		t.Error(text)
 	}
+	room := int64(100)
+	nearly := Audit{Required: true, Slot: "s", Exists: true, Active: true, Held: 299, Headroom: &room}
+	if strings.Contains(nearly.Text(time.Time{}), "nothing is deleted") || nearly.NeedsPerson() {
+		t.Error("more than a quarter is left, and it needs a person")
+	}
+	if nearly.Held++; !strings.Contains(nearly.Text(time.Time{}), "100 B until it is lost, so nothing is deleted: raise max_slot_wal_keep_size") || !nearly.NeedsPerson() {
+		t.Error(nearly.Text(time.Time{}))
+	}
 	beat := time.Date(2026, 5, 2, 12, 0, 0, 0, time.UTC)
 	a := Audit{Required: true, Slot: "s", Exists: true, Active: true, LastBeat: &beat, Watching: 80}
 	if text := a.Text(beat.Add(time.Hour)); !strings.HasSuffix(text, "last beat 1h ago; the server was started since: the auditor looks for 2 minutes "+
