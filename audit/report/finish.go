@@ -146,9 +146,11 @@ func (c *Count) finish(p *policy) Policy {
 		t := v.Terms
 		r.Evidence, r.Action, r.Owner, r.Basis, r.Latitude = t.Evidence, t.Action, t.Owner, t.Basis, t.Latitude
 	}
+	judged := false
 	for _, number := range slices.Sorted(maps.Keys(p.versions)) {
 		if v := p.versions[number]; v.InForce || v.Leaf >= c.bounds.first {
 			r.Versions.Add(*v)
+			judged = judged || v.Terms != nil && v.Terms.Evidence == "due" && v.Terms.Action != "soft"
 		}
 	}
 	r.Pauses = c.pausesOf(p)
@@ -164,8 +166,8 @@ func (c *Count) finish(p *policy) Policy {
 			r.Snapshots.Add(s.Snapshot)
 		}
 	}
-	r.Floors = c.floorsOf(p, r.Evidence)
-	r.Users = c.usersOf(p, r.Evidence == "due" && r.Action != "soft")
+	r.Floors = c.floorsOf(p)
+	r.Users = c.usersOf(p, judged)
 	r.RollForward = c.rollForward(p)
 	c.judge(p, &r)
 	return r
@@ -196,7 +198,7 @@ func (c *Count) pausesOf(p *policy) (all List[Pause]) {
 	return all
 }
 
-// usersOf counts what others did. judged: it is the policy by whose rule their deletions are judged.
+// usersOf counts what others did. judged: by the rule of one of the policy's versions their deletions are judged.
 func (c *Count) usersOf(p *policy, judged bool) Users {
 	u := &p.users
 	held := Number(0)

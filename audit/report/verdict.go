@@ -138,7 +138,7 @@ func (c *Count) findings(p *policy, r *Policy) (all []Finding) {
 }
 
 // floorsOf returns the floors of the versions in force in the period.
-func (c *Count) floorsOf(p *policy, evidence string) (all List[RetainedAtLeast]) {
+func (c *Count) floorsOf(p *policy) (all List[RetainedAtLeast]) {
 	for _, number := range slices.Sorted(maps.Keys(p.floors)) {
 		v := p.versions[number]
 		if v == nil || !v.InForce && v.Leaf < c.bounds.first {
