@@ -205,6 +205,7 @@ func TestADroppedSlotIsAGapInTheSameTopics(t *testing.T) {
 		says(t, s.m.exits(3, "history"), "refused: the audit cannot start: ", "the slot does not exist", "run lapse init --new-slot")
 		says(t, s.m.exits(1, "history", "accept", "--yes", "--reason", "no"), "nothing was accepted: ")
 		says(t, s.m.exits(1, "run", "--once"), "lapse init --new-slot")
+		says(t, s.m.exits(3, "status"), "slot lapse_"+db.Name+" is not there: nothing is deleted: `lapse init --new-slot`")
 		says(t, s.m.exits(1, "init"), "is gone: what was deleted since is in no evidence; lapse init --new-slot makes another")
 		says(t, s.m.types(0, "", `lapse init --new-slot`), "slot          lapse_"+db.Name+" at ", "is in no evidence",
 			"next: lapse audit or lapse serve: the log goes on in the same topics, with a gap from 1/1/")
@@ -237,10 +238,16 @@ func TestASlotThatWasLostIsMadeAgainByTheSameCommand(t *testing.T) {
 		s.loseSlot(ctx)
 		says(t, s.m.exits(1, "init"), "is lost: the server has given up what it was to keep for it", "lapse init --new-slot makes another")
 		says(t, s.m.exits(0, "init", "--new-slot"), "was lost, and is dropped", "with a gap from 1/1/")
+		says(t, s.m.exits(0, "verify"), "not checked", "the slot was made again at ", "and nobody has read it since")
 		s.userDeletes(1, 2)
 		s.m.lapse("audit", "--once")
 		s.printed(ctx, 1, " gap from 1/1/")
 		s.printed(ctx, 2, " user ")
+		if text := s.m.exits(0, "verify"); strings.Contains(text, "nobody has read it") {
+			t.Errorf("it says after the gap\n%s", text)
+		}
+		db.Exec(t, `create table public.later ()`, `select pg_replication_slot_advance('lapse_`+db.Name+`', pg_current_wal_lsn())`)
+		says(t, s.m.exits(3, "verify"), "and the slot has been told that it has all up to", "the log was cut")
 	})
 }
 

@@ -39,6 +39,7 @@ type logVerifier struct {
 	last      *evidence.LogRecord
 	conn      *pgx.Conn   // nil if the database is not available
 	confirmed schemas.LSN // the slot's position, read before the log's end
+	unread    bool        // that is where init made the slot: nobody has read it
 	fault     error       // the first fault in the order of records
 	broken    string      // the last fault in the order of events
 	lost      map[string]evidence.Reach
