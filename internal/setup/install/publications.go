@@ -17,6 +17,9 @@ import (
 // publications makes missing publications. A slot cannot be read past the time when one of them was missing, so it is first removed from the record.
 func (w *installing) publications(ctx context.Context) error {
 	conn := w.owner.Conn
+	if err := w.checkPublicationOwners(ctx); err != nil {
+		return err
+	}
 	if _, err := conn.Exec(ctx, `select lapse.begin_publications()`); err != nil {
 		return fmt.Errorf("check the publications: %w", err)
 	}
@@ -37,6 +40,31 @@ func (w *installing) publications(ctx context.Context) error {
 		w.did("publications", "%s", list(missing))
 	}
 	return nil
+}
+
+// checkPublicationOwners refuses publications of Lapse's names that the catalog's owner may not change: a dump that is restored without owners
+// brings such. They stay as they are, because init cannot know whose they are.
+func (w *installing) checkPublicationOwners(ctx context.Context) error {
+	var foreign, sql []string
+	rows, _ := w.owner.Conn.Query(ctx, `
+		select format('%I of %I', p.pubname, r.rolname), format('alter publication %I owner to %s', p.pubname, $2::text)
+		  from pg_publication p
+		  join pg_roles r on r.oid = p.pubowner
+		 where p.pubname = any ($1) and not pg_has_role(p.pubowner, 'usage')
+		 order by p.pubname`, replication.Publications(), schemas.Identifier(w.Roles.Owner)) // ForEachRow has its error
+	var whose, give string
+	_, err := pgx.ForEachRow(rows, []any{&whose, &give}, func() error {
+		foreign, sql = append(foreign, whose), append(sql, give)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("ask who owns the publications: %w", err)
+	}
+	if len(foreign) == 0 {
+		return nil
+	}
+	return fmt.Errorf("there are publications of Lapse's names that %s may not change: %s: have a superuser run this, or drop them if nothing reads them, and run lapse init again:\n\n%s;",
+		schemas.Identifier(w.Roles.Owner), list(foreign), strings.Join(sql, ";\n"))
 }
 
 // ledger publishes the tables of evidence, and of what is in force, if they are not published.
