@@ -32,9 +32,9 @@ type Config struct {
 	// Holder names the process to a person who reads lapse.shard; it is made unique. Default: the host's name.
 	Holder string
 	Limits Limits
-	// AuditorCompared, if set, reports whether the auditor of this process has compared the log with the database, or has found another
-	// auditor at work. Until then nothing is deleted, unless audit is off. Safe for concurrent use.
-	AuditorCompared func() bool
+	// AuditorAwaits, if set, says what the auditor of this process waits for; "" once it has compared the log with the database, or has
+	// found another auditor at work. Until then nothing is deleted, unless audit is off. Safe for concurrent use.
+	AuditorAwaits func() string
 	// State is where the executor keeps beats of a database without an audit. Nil: nowhere, so a restored copy is not noticed.
 	State *state.Folder
 	// LedgerDays is how many days the database keeps ledger rows and runs. Default 30.
@@ -143,7 +143,7 @@ func New(c Config) (*Executor, error) {
 		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), pass: &quota{most: c.Limits.RowsPerPass}, readBacklog: survey.ReadBacklog,
 		catalog: batch.NewCatalog(c.Roles), known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
 	}
-	e.guards = newGuards(guard.All(c.Limits.Guards, c.AuditorCompared), c.State, e.log, e.metrics)
+	e.guards = newGuards(guard.All(c.Limits.Guards, c.AuditorAwaits), c.State, e.log, e.metrics)
 	return e, nil
 }
 

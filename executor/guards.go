@@ -65,6 +65,7 @@ type said struct {
 	until   time.Time
 	detail  string
 	fix     string
+	warned  bool // it was logged as a warning
 }
 
 // text formats the answer for a person.
@@ -228,10 +229,16 @@ func (g *guards) last() guard.Answer {
 	return g.whole
 }
 
-// report logs an answer if it differs from the one before.
+// passing reports whether an answer that stops batches is over soon, without a person.
+func passing(a *guard.Answer) bool {
+	return !a.Until.IsZero() || a.Reason == guard.AuditorStarting && a.Verdict == guard.Wait
+}
+
+// report logs an answer if it differs from the one before, or is not passing any more.
 func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
-	is := said{a.Verdict, a.Reason, a.Until, a.Detail, a.Fix}
-	if g.said[of].reason == a.Reason {
+	was, warns := g.said[of], a.Verdict != guard.Go && !passing(a)
+	is := said{a.Verdict, a.Reason, a.Until, a.Detail, a.Fix, warns || was.reason == a.Reason && was.warned}
+	if was.reason == a.Reason && was.warned == is.warned {
 		if a.Verdict != guard.Go {
 			g.said[of] = is // only its numbers changed
 		}
@@ -249,7 +256,7 @@ func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
 	case guard.Slow:
 		log.Warn("deletion is slowed down", "reason", a.Reason, "detail", a.Detail, "fix", a.Fix, "slowdown", a.Slowdown)
 	default:
-		if !a.Until.IsZero() || a.Reason == guard.AuditorStarting {
+		if passing(a) {
 			log.Info("nothing is deleted for a while", "reason", a.Reason, "detail", a.Detail)
 			break
 		}

@@ -233,10 +233,18 @@ func (a *auditor) Ready() error {
 	return errors.New("no broker has answered yet")
 }
 
-// compared reports whether log and database have been compared, or another auditor is at work.
-func (a *auditor) compared() bool {
-	running := a.running.Load()
-	return running != nil && running.Compared()
+// awaits says what the auditor waits for; "" once log and database have been compared, or another auditor is at work, and without an audit.
+func (a *auditor) awaits() string {
+	if a == nil {
+		return ""
+	}
+	if running := a.running.Load(); running != nil && running.Compared() {
+		return ""
+	}
+	if err := a.Ready(); err != nil {
+		return err.Error()
+	}
+	return "the comparison" // it has just ended
 }
 
 // readiness is the auditor's readiness, with a remark if it stands by.

@@ -81,9 +81,9 @@ ten seconds; a pass that the signal interrupts exits with 1, and the next pass c
 	return cmd
 }
 
-// newExecutor makes the executor. It asks compared about the auditor of the same process; compared is nil if there is none. done removes the
+// newExecutor makes the executor. awaits says what the auditor of the same process waits for; it is nil if there is none. done removes the
 // progress line from the terminal.
-func (a *app) newExecutor(s *config.Settings, compared func() bool) (e *executor.Executor, done func(), err error) {
+func (a *app) newExecutor(s *config.Settings, awaits func() string) (e *executor.Executor, done func(), err error) {
 	key, err := s.Keys.Load(config.TagKey)
 	if err != nil {
 		return nil, nil, invalid(err)
@@ -93,7 +93,7 @@ func (a *app) newExecutor(s *config.Settings, compared func() bool) (e *executor
 		return nil, nil, err
 	}
 	c := executor.Config{
-		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log, LedgerDays: s.Ledger, AuditorCompared: compared,
+		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log, LedgerDays: s.Ledger, AuditorAwaits: awaits,
 		State: memoryOf(s, database),
 		Limits: executor.Limits{
 			Workers: s.Limits.Workers, TurnRows: int64(s.Limits.TurnRows), RowsPerPass: int64(s.Limits.PassRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,

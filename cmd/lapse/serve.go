@@ -34,7 +34,7 @@ confirmed. With audit: off only the executor runs.`,
 
 func (a *app) serve(ctx context.Context, s *config.Settings) error {
 	var auditor *auditor // nil if there is none
-	executor, done, err := a.newExecutor(s, func() bool { return auditor == nil || auditor.compared() })
+	executor, done, err := a.newExecutor(s, func() string { return auditor.awaits() })
 	if err != nil {
 		return err
 	}

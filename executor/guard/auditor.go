@@ -17,11 +17,11 @@ const (
 const AuditorSilence = time.Minute
 
 // auditor refuses if no heartbeat of the last minutes belongs to this server, since its last start, and to this history. It waits while the
-// auditor of the same process starts.
+// auditor of the same process starts, and refuses if that takes longer than AuditorSilence.
 type auditor struct {
-	// compared reports whether the auditor of the same process has compared the log with the database, or has found another auditor at
-	// work; nil if the process has no auditor.
-	compared func() bool
+	// awaits says what the auditor of the same process waits for; "" once it has compared the log with the database, or has found another
+	// auditor at work. Nil if the process has no auditor.
+	awaits func() string
 }
 
 func (g auditor) Ask(q *Question) Answer {
@@ -30,13 +30,27 @@ func (g auditor) Ask(q *Question) Answer {
 	case !f.required:
 		return Answer{}
 	case g.starting(q):
-		return Answer{Verdict: Wait, Refusal: Refusal{
-			AuditorStarting, "the auditor of this process has not compared log and database yet", "/readyz says what it waits for",
-		}}
-	case !f.beating && !f.active && !f.doubted && q.Now.Sub(q.Memory.AuditorSeen) > AuditorSilence:
-		return refuse(NoAuditor, fmt.Sprintf("no process reads replication slot %q", f.slot), "start `lapse audit` or `lapse serve`")
+		a := refuse(AuditorStarting, "the auditor of this process has not compared log and database yet", "/readyz says what it waits for")
+		if why := g.awaits(); why != "" {
+			a.Detail += ": " + why
+		}
+		if q.Now.Sub(q.Memory.since) <= AuditorSilence {
+			a.Verdict = Wait
+		}
+		return a
+	case !f.beating && !f.doubted && away(q):
+		return noAuditor(f)
 	}
 	return heartbeat(f)
+}
+
+// away reports whether nobody has read the slot for longer than AuditorSilence.
+func away(q *Question) bool {
+	return !q.Facts.active && q.Now.Sub(q.Memory.AuditorSeen) > AuditorSilence
+}
+
+func noAuditor(f *Facts) Answer {
+	return refuse(NoAuditor, fmt.Sprintf("no process reads replication slot %q", f.slot), "start `lapse audit` or `lapse serve`")
 }
 
 // heartbeat refuses without a valid heartbeat.
@@ -57,14 +71,9 @@ func heartbeat(f *Facts) Answer {
 	return refuse(NoHeartbeat, fmt.Sprintf("the auditor has written no heartbeat for %v", heartbeatLasts), fix)
 }
 
-// starting reports whether the auditor of the same process is expected to write a heartbeat soon. The heartbeat of a former auditor, which
-// is valid for two minutes, does not do instead.
+// starting reports whether the auditor of the same process has not compared yet, or is expected to write a heartbeat soon. The heartbeat of a
+// former auditor, which is valid for two minutes, does not do instead.
 func (g auditor) starting(q *Question) bool {
-	switch f := q.Facts; {
-	case g.compared == nil || f.doubted:
-		return false
-	case f.beating:
-		return !g.compared()
-	}
-	return q.Now.Sub(q.Memory.since) <= AuditorSilence
+	f := q.Facts
+	return g.awaits != nil && !f.doubted && (g.awaits() != "" || !f.beating && q.Now.Sub(q.Memory.since) <= AuditorSilence)
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -163,6 +164,13 @@ func TestAnAuditorThatIsBehindIsWaitedForWhileItAdvances(t *testing.T) {
 	if got := look(time.Second, 1000, 2000); got.Verdict != Go {
 		t.Errorf("after it caught up: %+v", got)
 	}
+	var alone Memory
+	gone := good()
+	gone.active, gone.insert = false, 1000
+	ask(&alone, &gone, now)
+	if got := ask(&alone, &gone, now.Add(AuditorSilence+time.Second)); got.Verdict != Refuse || got.Reason != NoAuditor {
+		t.Errorf("behind, and nobody reads: %+v", got)
+	}
 }
 
 // fixed is a guard that always says the same.
@@ -302,10 +310,12 @@ func TestWhileTheAuditorOfTheSameProcessStartsNothingRunsAndNothingIsWrong(t *te
 	}{
 		{"a first start", time.Minute, first, false, Wait, AuditorStarting},
 		{"it has compared, and has not written its first heartbeat", time.Minute, first, true, Wait, AuditorStarting},
-		{"it takes more than a minute", time.Minute + 1, first, false, Refuse, NoAuditor},
+		{"it takes more than a minute", time.Minute + 1, first, false, Refuse, AuditorStarting},
+		{"it has compared, and nobody reads the slot", time.Minute + 1, first, true, Refuse, NoAuditor},
 		{"the last heartbeat is of another server", 0, restored, false, Wait, AuditorStarting},
 		{"it refuses the database", 0, doubted, false, Refuse, NoHeartbeat},
-		{"a former auditor's heartbeat is valid", time.Hour, good(), false, Wait, AuditorStarting},
+		{"a former auditor's heartbeat is valid", time.Minute, good(), false, Wait, AuditorStarting},
+		{"one is valid, and it takes more than a minute", time.Minute + 1, good(), false, Refuse, AuditorStarting},
 		{"it is at work", 0, good(), true, Go, ""},
 		{"audit: off", 0, off, false, Go, ""},
 	} {
@@ -313,8 +323,12 @@ func TestWhileTheAuditorOfTheSameProcessStartsNothingRunsAndNothingIsWrong(t *te
 		m.Observe(&c.facts, m.Unconfirmed.Draw(), now.Add(-c.since))
 		m.AuditorSeen = time.Time{}
 		m.Unconfirmed.confirm(c.facts.insert)
-		got := Strictest(All(Limits{}, func() bool { return c.compared }), &Question{Now: now, Facts: &c.facts, Memory: &m})
-		if got.Verdict != c.verdict || got.Reason != c.reason || c.verdict != Go && got.Fix == "" {
+		awaits := ""
+		if !c.compared {
+			awaits = "a broker"
+		}
+		got := Strictest(All(Limits{}, func() string { return awaits }), &Question{Now: now, Facts: &c.facts, Memory: &m})
+		if got.Verdict != c.verdict || got.Reason != c.reason || c.verdict != Go && got.Fix == "" || got.Reason == AuditorStarting && !strings.HasSuffix(got.Detail, awaits) {
 			t.Errorf("%s: %+v, want %v %q", c.name, got, c.verdict, c.reason)
 		}
 	}

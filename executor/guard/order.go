@@ -1,7 +1,7 @@
 package guard
 
-// All returns the product's guards, in the order in which they are asked. compared is auditor's; nil without an auditor in the process.
-func All(l Limits, compared func() bool) []Guard {
+// All returns the product's guards, in the order in which they are asked. awaits is auditor's; nil without an auditor in the process.
+func All(l Limits, awaits func() string) []Guard {
 	l = l.withDefaults()
 	return []Guard{
 		primary{},
@@ -11,7 +11,7 @@ func All(l Limits, compared func() bool) []Guard {
 		clock{},
 		accepted{},
 		slot{},
-		auditor{compared},
+		auditor{awaits},
 		publications{},
 		confirmed{},
 		headroom{},
