@@ -31,7 +31,7 @@ no rows of a table: "lapse plan" does. If due rows stay it says why, in one of t
 %s
 The exit code is 3 if that needs a person: breaker, held_back, quarantine, guard and clock always, lock and limit once the oldest due row is
 past the policy's latitude (a day if it has none); and if an armed policy is late by more than its latitude while no executor runs. So it is if
-the slot is missing, lost or nearly lost, or if the auditor waits for a person. With --watch it refreshes every two seconds until Ctrl-C.
+the slot is missing, lost or nearly lost, or if the auditor waits for a person or has stopped every deletion. With --watch it refreshes every two seconds until Ctrl-C.
 
 With --config given several times it shows a line for each database: how many of its policies delete, how many need a person, the longest
 lag, its executors, and how far its audit is behind; below, what needs a person. A database that cannot be read is named, and ends it with 1.`, reasonsHelp()),

@@ -116,6 +116,8 @@ func headline(s *status.Status, needing int, old bool) (text string, g grade) {
 		return fmt.Sprintf("%d policies need a person", needing), gradeAct
 	case len(s.Unattended) > 0:
 		return "No executor runs, and policies are late", gradeAct
+	case s.Alarmed():
+		return "The auditor has stopped every deletion: a batch does not verify", gradeAct
 	case s.Audit.Required && (!s.Audit.Exists || s.Audit.Lost):
 		return "The audit has no slot, and nothing is deleted", gradeAct
 	case s.Audit.Required && s.Audit.Revoked:

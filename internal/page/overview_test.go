@@ -91,6 +91,7 @@ func TestTheFirstLineIsWhatMattersMost(t *testing.T) {
 		"act: The audit has no slot, and nothing":            func(s *status.Status) { s.Audit.Exists, s.Policies = false, nil },
 		"act: The audit's slot is nearly lost":               func(s *status.Status) { s.Audit.Held, s.Audit.Headroom = 300, &room },
 		"look: Nobody audits":                                func(s *status.Status) { s.Audit.Active = false },
+		"act: The auditor has stopped every deletion":        func(s *status.Status) { s.Paused = &status.Halt{Halted: true, Alarm: true} },
 		"look: Nothing is deleted":                           func(s *status.Status) { s.Paused = &status.Halt{Halted: true} },
 		"look: No executor runs":                             func(s *status.Status) { s.Executors[0].Silent = 30 },
 	} {

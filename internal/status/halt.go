@@ -17,6 +17,7 @@ type Halt struct {
 	Since   time.Time `json:"since,omitzero"`
 	By      string    `json:"by,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
+	Alarm   bool      `json:"alarm"` // the auditor did it: a batch fits none of the tag keys
 	Changed bool      `json:"changed"`
 }
 
@@ -25,6 +26,9 @@ func (h *Halt) String() string {
 	text := "deletions are allowed"
 	if h.Halted {
 		text = "every deletion in this database is paused"
+		if h.Alarm {
+			text = "every deletion in this database is stopped by the auditor's alarm (docs/alarm.md)"
+		}
 	}
 	if !h.Since.IsZero() {
 		text += fmt.Sprintf(" since %s, by %s%s", instant(h.Since), h.By, because(h.Reason))
@@ -51,8 +55,8 @@ func wholeText(h *Halt, suspended string) (lines []string) {
 // ReadHalt returns the state of the switch. If Since is zero, it was never used.
 func ReadHalt(ctx context.Context, q database.Querier) (Halt, error) {
 	var h Halt
-	err := q.QueryRow(ctx, `select h.halted, h.at, h.by, h.reason from lapse.halt h order by h.id desc limit 1`).
-		Scan(&h.Halted, &h.Since, &h.By, &h.Reason)
+	err := q.QueryRow(ctx, `select h.halted, h.at, h.by, h.reason, h.alarm from lapse.halt h order by h.id desc limit 1`).
+		Scan(&h.Halted, &h.Since, &h.By, &h.Reason, &h.Alarm)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return h, fmt.Errorf("look whether every deletion is paused: %w", err)
 	}

@@ -162,8 +162,11 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 
 // NeedsPerson reports whether due rows stay, or the audit waits, until a person acts: the command's exit code is then 3.
 func (s *Status) NeedsPerson() bool {
-	return len(s.Unattended) > 0 || len(s.Needing()) > 0 || s.Audit.NeedsPerson()
+	return len(s.Unattended) > 0 || len(s.Needing()) > 0 || s.Alarmed() || s.Audit.NeedsPerson()
 }
+
+// Alarmed reports whether the auditor has stopped every deletion, which it never allows again by itself.
+func (s *Status) Alarmed() bool { return s.Paused != nil && s.Paused.Alarm }
 
 // NeedsPerson reports whether the audit cannot go on until a person acts: its slot is missing, lost or nearly lost, or the auditor says so. One
 // that nobody runs does not count: executors at work report that after a minute, and then the policies need a person.
