@@ -74,15 +74,20 @@ func (p *InForce) Overdue() *Counted {
 // unknownDue is a number of due rows that was not counted.
 const unknownDue = -1
 
-// OverdueFor is how long the oldest due row has been due, as far as known; if it was not counted, how long the policy's run has been due.
+// OverdueFor is how long the oldest due row has been due, as far as known; if it was not counted, how long a run has been due that tries all due
+// rows. Runs that a lock kept from some of them, and from counting them, come and go meanwhile.
 func (p *InForce) OverdueFor(now time.Time) time.Duration {
 	o := p.Overdue()
 	switch {
 	case o != nil && o.Due > 0 && o.Oldest != nil:
 		return max(0, now.Sub(*o.Oldest))
 	case o == nil && Live(p.State):
-		if next, err := p.NextRun(); err == nil {
-			return max(0, now.Sub(next))
+		whole := p.LookedAt
+		if p.Success != nil && p.Success.After(whole) {
+			whole = *p.Success
+		}
+		if since, err := p.Schedule.Next(whole, p.Since); err == nil {
+			return max(0, now.Sub(since))
 		}
 	}
 	return 0
