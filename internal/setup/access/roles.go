@@ -47,13 +47,19 @@ func OfLapse(ctx context.Context, q database.Querier, names ...string) ([]string
 }
 
 // giveReplication lets a login read the write-ahead log, because membership does not pass on the attribute. It changes nothing for a
-// superuser or a login that has the attribute.
+// superuser or a login that has the attribute. Where the role that runs it may not give the attribute, it says what somebody else must run
+// first: the script is one transaction, so the login that it makes is not there then.
 func giveReplication(login string) string {
+	name := schemas.Identifier(login)
+	hint := fmt.Sprintf("have a superuser run: create role %[1]s login replication (or, where it is there: alter role %[1]s replication), and run this again", name)
 	return Block(fmt.Sprintf(`begin
   if not (select rolreplication or rolsuper from pg_roles where rolname = %s) then
     alter role %s replication;
   end if;
-end`, schemas.Literal(login), schemas.Identifier(login)))
+exception when insufficient_privilege then
+  raise insufficient_privilege using message = sqlerrm,
+    hint = %s;
+end`, schemas.Literal(login), name, schemas.Literal(hint)))
 }
 
 // Block wraps a body in a DO statement.
