@@ -90,7 +90,7 @@ func (h *Check) excessiveLoss(common evidence.Reach) string {
 		return ""
 	}
 	return fmt.Sprintf("the server left timeline %d at %s, and the log goes on for %s after that: more than failover_tolerance, which is %s",
-		common.Timeline, common.LSN, lost.Round(time.Second), h.FailoverTolerance)
+		common.Timeline, common.LSN, lost.Round(time.Second), max(h.FailoverTolerance, 0))
 }
 
 // refuseBent ends the check of a database that the log does not belong to. For people it finds the fork, and counts what is lost.

@@ -24,6 +24,9 @@ func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
 		r.Warnings = append(r.Warnings, p.verdict())
 		r.Next = append(r.Next, look+", and what to type")
 	case p.Outcome == history.OutcomeNew:
+	case p.Outcome == history.OutcomePromoted || p.Outcome == history.OutcomeAccepted:
+		r.Next = append(r.Next, fmt.Sprintf("lapse audit or lapse serve: the log goes on in the same topics; consumers are told that nothing above %s happened, "+
+			"and of a gap from there to the slot", p.found.Fork))
 	case p.found != nil:
 		r.Next = append(r.Next, fmt.Sprintf("lapse audit or lapse serve: the log goes on in the same topics, with a gap from %s to the slot",
 			p.found.LogEnd))
