@@ -76,8 +76,10 @@ func TestLooksTogetherFindWhatTheyFindAlone(t *testing.T) {
 		for _, c := range []struct{ what, then, undo, alone string }{
 			{"nothing happened", "", "", "[]"},
 			{"a row is due", "insert into t1 values (0, now() - interval '31 days')", "delete from t1 where id = 0", "[p1]"},
-			{"rows are due in two", "insert into t0 values (0, now() - interval '31 days'); update t4 set at = now() - interval '1 year' where id = 3",
-				"delete from t0 where id = 0; delete from t4 where id = 3", "[p0 p4]"},
+			{
+				"rows are due in two", "insert into t0 values (0, now() - interval '31 days'); update t4 set at = now() - interval '1 year' where id = 3",
+				"delete from t0 where id = 0; delete from t4 where id = 3", "[p0 p4]",
+			},
 			{"an index came", "create index extra on t2 (id)", "", "[p2]"},
 			{"a table is gone", "alter table t3 rename to t33", "alter table t33 rename to t3", "[p0 p1 p2 p3 p4]"},
 		} {

@@ -47,8 +47,10 @@ func TestUsersDeletionsAreCountedByWhetherTheyWereDue(t *testing.T) {
 			l.judged(20, "a", 100, 3, 2, 0)
 			claimed := maps.Clone(dueTerms)
 			claimed["evidence"] = "claimed"
-			l.row(minute(21), "version", "insert", map[string]any{"policy": "a", "id": 1, "version": 2, "table": "public.a", "table_oid": 100,
-				"at": text(minute(21)), "by": "alice", "reason": "OPS-3", "terms": claimed}).state(minute(21), 1, 2, "armed")
+			l.row(minute(21), "version", "insert", map[string]any{
+				"policy": "a", "id": 1, "version": 2, "table": "public.a", "table_oid": 100,
+				"at": text(minute(21)), "by": "alice", "reason": "OPS-3", "terms": claimed,
+			}).state(minute(21), 1, 2, "armed")
 			l.user(minute(22), "a", 100, "delete", "user", 5)
 		}, want: "some_user_deletes_not_judged >= 3 <= 8, some_user_deletes_not_judged >= 2 <= 7"},
 		"a soft policy": {terms: map[string]any{"action": "soft"}, log: func(l *log) { l.judged(20, "a", 100, 3, 2, 0) }, want: "user_deletes_not_judged, user_deletes_not_judged"},
