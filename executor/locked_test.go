@@ -252,3 +252,47 @@ func TestALockedPartitionHoldsUpNoOther(t *testing.T) {
 	}
 	t.Logf("1,000 rows of the free partition in %.1f s", only(t, s).Whole.Seconds)
 }
+
+// A run that a lock kept from a whole leaf has not tried all due rows, however it ended: what is due grows older meanwhile, and the last success is
+// what it was.
+func TestARunThatALockKeptFromALeafIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 5, 1)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		holder := db.Connect(t)
+		if _, err := holder.Exec(t.Context(), "begin; lock table sessions"); err != nil {
+			t.Fatal(err)
+		}
+		e := newExecutor(t, db)
+		var age time.Duration
+		for n := range 2 {
+			s, err := e.Once(t.Context(), []schemas.PolicyName{"p"})
+			if p := only(t, s); err != nil || p.Deleted != 0 || !p.LeftBehind {
+				t.Fatalf("with the table locked: %+v, %v", p, err)
+			}
+			is := inForce(t, db)[0]
+			if is.Success != nil || counted(t, e, "lapse_last_success_timestamp_seconds") > 0 {
+				t.Errorf("run %d is a success at %v", n+1, is.Success)
+			}
+			if is.Ended == nil {
+				t.Fatalf("run %d has not ended", n+1)
+			}
+			late := is.OverdueFor(time.Now().Add(24 * time.Hour)).Truncate(time.Minute)
+			if late < age {
+				t.Errorf("after run %d what is due is younger: %v, before %v", n+1, late, age)
+			}
+			age = late
+			db.Exec(t, "update lapse.shard set retry_at = null where retry_at is not null")
+		}
+		if _, err := holder.Exec(t.Context(), "rollback"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Once(t.Context(), []schemas.PolicyName{"p"}); err != nil {
+			t.Fatal(err)
+		}
+		if is := inForce(t, db)[0]; is.Success == nil || counted(t, e, "lapse_last_success_timestamp_seconds") == 0 {
+			t.Error("a run that tried all is no success")
+		}
+	})
+}

@@ -276,7 +276,7 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 	}
 	m.finish(p, &left, rest)
 	did := m.run.now()
-	w.metrics.backlog.ended(p, &did.whole, left.aside == 0, w.now())
+	w.metrics.backlog.ended(p, &did.whole, left.aside == 0 && !left.lockedLeaf, w.now())
 	if left.aside > 0 {
 		w.metrics.skips.WithLabelValues(string(p.Name), p.TableName, reasonPutAside).Add(float64(left.aside))
 	}

@@ -215,7 +215,7 @@ const inForceSQL = `
 		    select r.ended_at
 		      from (select o.run, o.number, o.ended_at, o.outcome from lapse.run o where o.policy_id = g.policy_id order by o.number desc limit 200) r
 		     where r.outcome = 'done' and r.ended_at is not null
-		       and not exists (select from lapse.shard s where s.run = r.run and s.aside and not s.done and s.sqlstate <> '55P03')
+		       and not exists (select from lapse.shard s where s.run = r.run and s.aside and not s.done)
 		     order by r.number desc
 		     limit 1
 		  ) success on true
