@@ -194,6 +194,53 @@ func TestARangeIsDoneWithItsLastRowAndLeavesNoneBehind(t *testing.T) {
 	})
 }
 
+// A row that a range met locked is left behind, and the run says so until the residual shard has tried it again.
+func TestARowThatARangeMetLockedIsLeftToTheResidualShard(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		_ = dated(w)
+		p := w.named("zoned")
+		for name, gone := range map[string]bool{"the lock has gone when the residual shard comes": true, "it has not": false} {
+			w.do(`delete from zoned`)
+			spread(w, "zoned", []int{60, 50, 44, 40})
+			r, err := w.openAt(&p, survey.Cut{Leaf: p.TableOID, At: time.Now().AddDate(0, 0, -45)})
+			must(t, err)
+			locker, err := db.Connect(t).Begin(t.Context())
+			must(t, err)
+			_, err = locker.Exec(t.Context(), `select from shop.zoned where id = 2 for update`)
+			must(t, err)
+			behind := func() int {
+				return valueOn[int](w.t, w.exec, `select count(*)::int from lapse.shard where run = $1 and left_behind`, r.ID)
+			}
+			for _, b := range w.slicesOf(p, r) {
+				b.Shape = functions.ShapePick
+				w.work(b)
+			}
+			if n := behind(); n != 1 {
+				t.Errorf("%s: %d ranges have left rows, want 1", name, n)
+			}
+			if gone {
+				must(t, locker.Rollback(t.Context()))
+			}
+			residual := w.leaseAny(p, r)
+			residual.Shape = functions.ShapePick
+			picked, want := w.work(residual), int64(0)
+			if gone {
+				want = 1
+			}
+			if n := behind(); picked != want || n != int(1-want) {
+				t.Errorf("%s: the residual shard picked %d rows, and %d shards have left rows", name, picked, n)
+			}
+			if !gone {
+				must(t, locker.Rollback(t.Context()))
+			}
+			_, err = w.exec.Exec(t.Context(), `select lapse.close_run($1, null, null, null, null)`, r.ID)
+			must(t, err)
+		}
+	})
+}
+
 func TestAStolenExecutorsCutsAreRefusedOrDoNoHarm(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

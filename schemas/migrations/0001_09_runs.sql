@@ -69,7 +69,7 @@ comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were 
 --   slice               its number within run and leaf, from 0: two executors that open one run make each slice once
 --   lower, upper        a range of the leaf's order: above lower, up to upper, as texts in the order of the cursor; null: open
 --   modulus, remainder  a hash part; null: all
---   residual            follows all other slices of its leaf, for rows that an update moved into a slice that is done
+--   residual            follows all other slices of its leaf, for rows that were locked, or that an update moved into a slice that is done
 --
 -- The batches' own transactions count in the shards what a run did. When shards are removed, the run keeps their counts, so that its totals
 -- are right even if it ends early: after another version, or after a partition was dropped.
@@ -145,7 +145,7 @@ comment on column lapse.shard.lower is 'The slice lies above this place in the l
 comment on column lapse.shard.upper is 'The slice reaches up to this place; null: open.';
 comment on column lapse.shard.modulus is 'Number of hash parts that the leaf is cut into; null: not by hash.';
 comment on column lapse.shard.remainder is 'The hash part that this slice is; null: not by hash.';
-comment on column lapse.shard.residual is 'Follows the other slices of its leaf, for rows that an update carried into one that is done.';
+comment on column lapse.shard.residual is 'Follows the other slices of its leaf, for rows that they met locked, and for those that an update carried into one that is done.';
 comment on column lapse.shard.allowed is 'Rows that its holder may delete in the batch under way; 0 where the run has no limit.';
 comment on column lapse.shard.in_heap is 'Whether the cursor is a row''s address and file, not a place in the order of the index.';
 comment on column lapse.shard.full_at is 'When the last pass from the leaf''s start began: this pass, or the pass that made the mark at which this one began.';

@@ -448,7 +448,7 @@ declare
   behind boolean;
   over   boolean;
 begin
-  select s.pass, s.picked, s.cursor, s.left_behind, s.policy_id, s.version, s.seen, g.soft,
+  select s.run, s.pass, s.picked, s.cursor, s.left_behind, s.policy_id, s.version, s.seen, s.residual, g.soft,
          num_nonnulls(s.lower, s.upper, s.modulus) > 0 as sliced into shard
     from lapse.shard s
     join lapse.gate g on g.policy_id = s.policy_id
@@ -501,10 +501,13 @@ begin
          picked = s.picked + leave.picked, deleted = s.deleted + leave.deleted,
          batches = s.batches + (leave.picked > 0)::int, cascaded = s.cascaded + along,
          refreshed = s.refreshed + case when work.step_over then 0 else greatest(leave.picked - leave.deleted, 0) end,
-         done = over, left_behind = behind and (over and not shard.sliced or not at_end),
+         done = over, left_behind = behind and (over or not at_end),
          left_some = (s.left_some or behind or leave.picked > leave.deleted or coalesce(work.shape in ('heap', 'heap pick'), false) or leave.last[2] is not null) and (over or not at_end),
          lease_until = clock_timestamp() + lapse.lease_time()
    where s.id = work.shard;
+  if over and shard.residual then -- it has tried again what the slices of its leaf left
+    update lapse.shard s set left_behind = false where s.run = shard.run and s.leaf = claim.target and s.done and s.left_behind and not s.residual;
+  end if;
   return row(leave.picked, leave.deleted, over, over and behind, counts, at_end, null::bigint, null::int);
 end
 $lapse$;
