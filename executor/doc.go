@@ -46,8 +46,8 @@
 //	    └────────────────┴────────────────────┘  └───────────────────────┘
 //	                       turn over: run over, share used up, limited, refused, blocked, stopped
 //
-// Several workers share the scheduler, each with a session and leases of its own. A policy has one turn at a time, and at most one
-// each time the policies are listed; the next turn is that of the policy that has waited longest. A turn ends when the run is over, when
+// Several workers share the scheduler, each with a session and leases of its own. A policy has one turn at a time, and but for shared
+// looks at most one each time the policies are listed; the next turn is that of the policy that has waited longest. A turn ends when the run is over, when
 // all its workers together have used up its share of rows and time, or when something blocks it. If no policy is due, a free worker helps
 // with a turn whose run has another shard. What a policy's workers learn they share (memory.go), in parts: programs.go, pauses.go,
 // sizing.go, locks.go, run.go, quiet.go. A batch that a row resists is cut down to that row by search.go.

@@ -56,7 +56,7 @@ func (e endless) listed(policies []record.InForce, a *guard.Answer, _ func(schem
 
 func (e endless) due(p *record.InForce) (time.Time, bool) { return e.nextTurn(p) }
 func (e endless) shares(p *record.InForce) bool {
-	return p.Unfinished == nil && p.Quarantine.Rows == 0 && e.memory(p).quiet.mayShare()
+	return p.Unfinished == nil && p.Quarantine.Rows == 0 && e.memory(p).quiet.mayShare(e.now())
 }
 func (endless) whole(*record.InForce) bool { return false }
 func (endless) ended(*turn)                {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 //	crash after it     nothing was opened, and the policy's next turn comes sooner than necessary
 func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	p, m := t.policy, t.memory
-	m.quiet.share(false)
+	m.quiet.share(false, w.now())
 	quiet := m.quiet.marks(w.now())
 	if t.whole {
 		if err := run.IgnoreMarks(ctx, w.session.Control, p); err != nil {
@@ -55,18 +56,18 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	took := w.now().Sub(began)
 	rest, err := w.forgive(ctx, p, since)
 	if err == nil {
-		err = w.foundNothing(ctx, took, rest, t)
+		err = w.foundNothing(ctx, took, took > longLook, rest, t)
 	}
 	if err != nil {
 		return nil, turnGoesOn, err
 	}
-	m.quiet.share(took <= longLook)
+	m.quiet.share(took <= longLook, w.now())
 	return nil, turnFinished, nil
 }
 
-// foundNothing records that looks found nothing due and what they left in quarantine, and, once in lookedInterval or if they took long, that
+// foundNothing records that looks found nothing due and what they left in quarantine, and, once in lookedInterval or if they were long, that
 // they read the tables from their starts.
-func (w *worker) foundNothing(ctx context.Context, took time.Duration, rest quarantined, turns ...*turn) error {
+func (w *worker) foundNothing(ctx context.Context, took time.Duration, long bool, rest quarantined, turns ...*turn) error {
 	var late, passed []*record.InForce
 	for _, t := range turns {
 		p, m := t.policy, t.memory
@@ -77,7 +78,7 @@ func (w *worker) foundNothing(ctx context.Context, took time.Duration, rest quar
 		if is {
 			late = append(late, p)
 		}
-		if is || took > longLook {
+		if is || long {
 			passed = append(passed, p)
 		}
 	}
@@ -88,7 +89,15 @@ func (w *worker) foundNothing(ctx context.Context, took time.Duration, rest quar
 	if err == nil && len(late) > 0 {
 		err = run.Looked(ctx, w.session.Control, late...)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	for _, t := range turns {
+		if slices.Contains(late, t.policy) {
+			t.memory.quiet.noted(w.now())
+		}
+	}
+	return nil
 }
 
 // found returns the leaves that have due rows, or none if a run could not do anything about them yet.

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"lapse/executor/batch"
@@ -42,6 +43,12 @@ func (w *worker) looks(ctx context.Context, turns []*turn) {
 	began := w.now()
 	looks, err := w.session.FindAllDue(work, searches)
 	took := w.now().Sub(began)
+	if err != nil && !errors.Is(err, batch.ErrFunctionsChanged) { // each meets its own error in a turn of its own, if it is one policy's
+		w.log.Info("looks together failed; each policy looks alone", "policies", len(asked), "error", stripped("look", err))
+		for _, t := range asked {
+			t.memory.quiet.stayApart(w.now())
+		}
+	}
 	var over []*turn
 	for i, t := range asked {
 		if err != nil || !looks[i].FoundNothing() {
@@ -51,16 +58,23 @@ func (w *worker) looks(ctx context.Context, turns []*turn) {
 		t.memory.quiet.add(looks[i].Quiet)
 		over = append(over, t)
 	}
-	if err = w.foundNothing(work, took, quarantined{}, over...); err != nil || took > longLook+averageLook*time.Duration(len(asked)) {
+	long := took > longLook+averageLook*time.Duration(len(asked))
+	if err := w.foundNothing(work, took, long, quarantined{}, over...); err != nil {
+		w.log.Info("it was not recorded that looks found nothing due; each policy looks alone", "policies", len(over), "error", stripped("record looks", err))
 		for _, t := range over {
-			t.memory.quiet.share(false)
+			t.memory.quiet.stayApart(w.now())
+			w.lookAlone(t)
 		}
+		return
+	}
+	for _, t := range over {
+		t.memory.quiet.share(!long, w.now())
 	}
 	w.scheduler.looked(over)
 }
 
 // lookAlone ends a policy's part in the looks of many: its next turn is its own.
 func (w *worker) lookAlone(t *turn) {
-	t.memory.quiet.share(false)
+	t.memory.quiet.share(false, w.now())
 	w.scheduler.leave(t, turnMore)
 }

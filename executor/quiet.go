@@ -17,22 +17,36 @@ type quiet struct {
 	lookedAt time.Time            // when a look last found nothing due
 	notedAt  time.Time            // when that was written to the catalog
 	leaves   map[uint32]run.Quiet // the leaves that looks may skip
-	shares   bool                 // see share
+	shares   time.Time            // see share; zero: it does not
+	apart    time.Time            // until then it does not either
 }
+
+// sharedInterval is how often a policy must look for its looks to be shared: what it reads is in memory, so that they are short.
+const sharedInterval = time.Minute
 
 // share records whether the policy's next look may be one of many in a round trip: the last one was short and found nothing due. If that is no
 // longer so, the look that is shared shows it, and the policy gets a turn of its own.
-func (q *quiet) share(may bool) {
+func (q *quiet) share(may bool, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.shares = may
+	q.shares = time.Time{}
+	if may {
+		q.shares = now
+	}
 }
 
-// mayShare reports what share recorded.
-func (q *quiet) mayShare() bool {
+// stayApart keeps the policy's looks from being shared for a while.
+func (q *quiet) stayApart(now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.shares
+	q.shares, q.apart = time.Time{}, now.Add(sharedInterval)
+}
+
+// mayShare reports what share recorded, for as long as it holds.
+func (q *quiet) mayShare(now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.shares.IsZero() && now.Sub(q.shares) <= sharedInterval && !now.Before(q.apart)
 }
 
 // foundNothing is policyMemory.foundNothing for this part.
@@ -43,11 +57,14 @@ func (q *quiet) foundNothing(noted, now time.Time) bool {
 	if noted.After(q.notedAt) {
 		q.notedAt = noted
 	}
-	if now.Sub(q.notedAt) < lookedInterval {
-		return false
-	}
+	return now.Sub(q.notedAt) >= lookedInterval
+}
+
+// noted records that "nothing is due" was written to the catalog.
+func (q *quiet) noted(now time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.notedAt = now
-	return true
 }
 
 // add records leaves in which, as a look found, nothing will be due until something is written to them.

@@ -15,7 +15,7 @@ import (
 // scheduler decides what each worker does next: read the list of policies, open a policy's turn, help with an open turn, or wait. It is
 // the same for Run and Once, which differ in their goal. Safe for concurrent use.
 //
-// It is fair across all workers. A policy has at most one turn at a time and at most one for each list, and all workers that help with
+// It is fair across all workers. A policy has at most one turn at a time and, but for shared looks, at most one for each list; all workers that help with
 // the turn use up its share together. The next turn goes to the due policy that has waited longest since its last one. Workers help only
 // when no other policy is due. So no policy waits longer than the turns before it.
 type scheduler struct {

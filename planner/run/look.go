@@ -115,13 +115,14 @@ func Passed(ctx context.Context, q database.Querier, took time.Duration, policie
 	return nil
 }
 
-// forEach calls a function for each of some policies in one statement.
+// forEach calls a function for each of some policies in one statement, in the order of their numbers: two executors that write the same rows wait
+// for each other and do not deadlock.
 func forEach(ctx context.Context, q database.Querier, policies []*record.InForce, call string, more ...any) error {
 	ids, versions := make([]int32, len(policies)), make([]int32, len(policies))
 	for i, p := range policies {
 		ids[i], versions[i] = int32(p.ID), int32(p.Version)
 	}
-	rows, err := q.Query(ctx, `select `+call+` from unnest($1::int[], $2::int[]) p(id, version)`, append([]any{ids, versions}, more...)...)
+	rows, err := q.Query(ctx, `select `+call+` from (select * from unnest($1::int[], $2::int[]) u(id, version) order by u.id) p`, append([]any{ids, versions}, more...)...)
 	if err != nil {
 		return err
 	}
