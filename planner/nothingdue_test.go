@@ -16,7 +16,7 @@ import (
 // buffersOf is how many pages a statement reads, by PostgreSQL's own count, when all that it needs of the catalog is known.
 func buffersOf(t *testing.T, conn *pgx.Conn, sql string) (pages int64) {
 	t.Helper()
-	for range 3 {
+	for n := range 5 { // the first fill the session's caches, and others' changes may empty them at any time: the least is the statement's own
 		var plan []struct {
 			Plan struct {
 				Hit  int64 `json:"Shared Hit Blocks"`
@@ -25,7 +25,9 @@ func buffersOf(t *testing.T, conn *pgx.Conn, sql string) (pages int64) {
 		}
 		text := valueOn[string](t, conn, `explain (analyze, buffers, format json) `+sql)
 		must(t, json.Unmarshal([]byte(text), &plan))
-		pages = plan[0].Plan.Hit + plan[0].Plan.Read
+		if read := plan[0].Plan.Hit + plan[0].Plan.Read; n == 0 || read < pages {
+			pages = read
+		}
 	}
 	return pages
 }
