@@ -77,7 +77,8 @@ func (p *InForce) NextRunSince(lookedAt time.Time) (time.Time, error) {
 		return last, nil
 	}
 	next, err := p.Schedule.Next(last, p.Since)
-	if soon := last.Add(leftBehindPause); p.LeftBehind && soon.Before(next) {
+	limited := p.Ended != nil && p.Ended.Limited // what a run may delete is not to be had again before its time, for a row that was locked
+	if soon := last.Add(leftBehindPause); p.LeftBehind && !limited && soon.Before(next) {
 		next = soon
 	}
 	return next, err
@@ -213,9 +214,9 @@ const inForceSQL = `
 		  ) ended on true
 		  left join lateral (
 		    select r.ended_at
-		      from (select o.run, o.number, o.ended_at, o.outcome from lapse.run o where o.policy_id = g.policy_id order by o.number desc limit 200) r
+		      from (select o.run, o.number, o.ended_at, o.outcome from lapse.run o where o.policy_id = g.policy_id order by o.number desc limit 5000) r
 		     where r.outcome = 'done' and r.ended_at is not null
-		       and not exists (select from lapse.shard s where s.run = r.run and s.aside and not s.done)
+		       and coalesce((select false from lapse.shard s where s.run = r.run and s.aside and s.done is not true limit 1), true) -- by the run's index, as far as the first
 		     order by r.number desc
 		     limit 1
 		  ) success on true

@@ -36,3 +36,17 @@ func TestRunsThatALockKeepsFromTheTableDoNotMakeWhatIsDueYounger(t *testing.T) {
 		}
 	}
 }
+
+// A row that was locked is tried again soon, but not where the run has deleted all that it may: another would delete as much again.
+func TestALimitedRunIsFollowedAtItsTimeAlone(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 5, 2, 12, 0, 0, 0, time.UTC)
+	for limited, want := range map[bool]time.Duration{false: leftBehindPause, true: time.Hour} {
+		is := InForce{State: schemas.Armed, LastRun: &Run{StartedAt: began}, LeftBehind: true, Ended: &EndedRun{At: began.Add(time.Minute), Limited: limited}}
+		is.Schedule, is.Since = schedule.Schedule{Every: expiry.Interval{Microseconds: 3600e6}}, began
+		next, err := is.NextRun()
+		if err != nil || next.Sub(began) != want {
+			t.Errorf("limited %v: the next run is %v later, %v; want %v", limited, next.Sub(began), err, want)
+		}
+	}
+}
