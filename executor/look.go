@@ -69,11 +69,12 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 // they read the tables from their starts.
 func (w *worker) foundNothing(ctx context.Context, took time.Duration, long bool, rest quarantined, turns ...*turn) error {
 	var late, passed []*record.InForce
+	now := w.now()
 	for _, t := range turns {
 		p, m := t.policy, t.memory
-		w.metrics.backlog.nothingDue(p, w.now())
+		w.metrics.backlog.nothingDue(p, now)
 		w.log.Debug("nothing is due", "policy", p.Name, "version", p.Version)
-		is := m.foundNothing(p.LookedAt, w.now())
+		is := m.foundNothing(p.LookedAt, now)
 		m.finish(p, &runState{}, rest)
 		if is {
 			late = append(late, p)
@@ -94,7 +95,7 @@ func (w *worker) foundNothing(ctx context.Context, took time.Duration, long bool
 	}
 	for _, t := range turns {
 		if slices.Contains(late, t.policy) {
-			t.memory.quiet.noted(w.now())
+			t.memory.quiet.noted(now)
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func TestLooksTogetherThatCannotBeRecordedAreRecordedAlone(t *testing.T) {
 			t.Error("they share again too soon, or never")
 		}
 		if turns[0].memory.quiet.mayShare(now.Add(sharedInterval + time.Second)) {
-			t.Error("a policy that has not looked for a minute shares its look")
+			t.Error("a policy that has not looked for long shares its look")
 		}
 	})
 }

@@ -22,7 +22,7 @@ type quiet struct {
 }
 
 // sharedInterval is how often a policy must look for its looks to be shared: what it reads is in memory, so that they are short.
-const sharedInterval = time.Minute
+const sharedInterval = 90 * time.Second
 
 // share records whether the policy's next look may be one of many in a round trip: the last one was short and found nothing due. If that is no
 // longer so, the look that is shared shows it, and the policy gets a turn of its own.
