@@ -63,7 +63,7 @@ var paces = []string{gentle, unlimited}
 
 func (p *plan) check() error {
 	if p.quick {
-		p.Rounds, p.app.lasts, p.app.accounts, p.due = 1, time.Second, 1000, 300_000
+		p.Rounds, p.app.lasts, p.app.accounts, p.due = 1, time.Second, 1000, 2_000_000
 		p.app.warm = 100 * time.Millisecond
 	}
 	if p.app.connections < 1 || p.app.accounts < 1 || p.due < 1 {

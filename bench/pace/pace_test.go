@@ -19,7 +19,7 @@ func TestEveryWayOfEveryScenarioIsMeasured(t *testing.T) {
 	lapse := fixture.BuildLapse(t)
 	p := plan{
 		Options: measure.Options{Lapse: lapse, Major: pgtest.Newest(t), Rounds: 1, Dir: t.TempDir(), Progress: io.Discard},
-		due:     300_000, workers: 2, ways: []string{alone, gentle, unlimited, "20%"},
+		due:     2_000_000, workers: 2, ways: []string{alone, gentle, unlimited, "20%"},
 		app:       app{does: keyLookups, rate: 200, connections: 2, accounts: 1000, lasts: time.Second, warm: 100 * time.Millisecond},
 		scenarios: []scenario{{"fast", otherTable}, {"slow", ownTable}},
 	}
