@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +68,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 // they read the tables from their starts.
 func (w *worker) foundNothing(ctx context.Context, took time.Duration, long bool, rest quarantined, turns ...*turn) error {
 	var late, passed []*record.InForce
+	var noted []*quiet
 	now := w.now()
 	for _, t := range turns {
 		p, m := t.policy, t.memory
@@ -77,7 +77,7 @@ func (w *worker) foundNothing(ctx context.Context, took time.Duration, long bool
 		is := m.foundNothing(p.LookedAt, now)
 		m.finish(p, &runState{}, rest)
 		if is {
-			late = append(late, p)
+			late, noted = append(late, p), append(noted, &m.quiet)
 		}
 		if is || long {
 			passed = append(passed, p)
@@ -93,10 +93,8 @@ func (w *worker) foundNothing(ctx context.Context, took time.Duration, long bool
 	if err != nil {
 		return err
 	}
-	for _, t := range turns {
-		if slices.Contains(late, t.policy) {
-			t.memory.quiet.noted(now)
-		}
+	for _, q := range noted {
+		q.noted(now)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (q *quiet) share(may bool, now time.Time) {
 func (q *quiet) stayApart(now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.shares, q.apart = time.Time{}, now.Add(sharedInterval)
+	q.apart = now.Add(sharedInterval)
 }
 
 // mayShare reports what share recorded, for as long as it holds.
