@@ -20,7 +20,7 @@ const asReplica = `set session_replication_role = replica; `
 // A policy and a hold, as commands write them.
 const (
 	aPolicy = `insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason)
-		values (1, 1, 'sessions-30d', 'sessions'::regclass, 'public.sessions', '[]', '{"expire": {"column": "last_seen", "after": "30 days"}, "where": "id <> 4711"}', 'OPS-1');
+		values (1, 1, 'sessions-30d', 'sessions'::regclass, 'public.sessions', '[]', '{"expire": {"column": "last_seen", "after": "30 days"}, "where": "id <> 471147114711"}', 'OPS-1');
 		insert into lapse.gate (policy_id, name, table_oid, version, state) values (1, 'sessions-30d', 'sessions'::regclass, 1, 'observing');
 		insert into lapse.policy_state (policy_id, version, state, reason) values (1, 1, 'observing', 'OPS-1')`
 	aHold = `insert into lapse.hold (id, table_oid, table_name, columns, digest, matter, reason)
@@ -96,7 +96,7 @@ func (r *rig) inForce(t *testing.T) (got []string) {
 		if err != nil {
 			continue // a fence
 		}
-		if bytes.Contains(record.Value, []byte("4711")) {
+		if bytes.Contains(record.Value, []byte("471147114711")) {
 			t.Errorf("a record has a condition: %s", record.Value)
 		}
 		if err := evidencetest.Schema(t, "log-"+string(entry.Kind)).Validate(evidencetest.ParseJSON(t, record.Value)); err != nil {
@@ -130,14 +130,14 @@ func TestWhatIsInForceIsSaidAgainAfterAGap(t *testing.T) {
 	onHeavy(t, func(t *testing.T, r *rig) {
 		const entered = `insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
 			select 1, 'sessions'::regclass, sha256(convert_to(n::text, 'UTF8')), array[n::text], '23503', now() from generate_series(%d, %d) n`
-		fill := fmt.Sprintf(entered, 47110, 47112)
+		fill := fmt.Sprintf(entered, 4711471147110, 4711471147112)
 		r.db.Exec(t, aPolicy, aHold, fill, beatNow)
 		again := []string{"version restated observing", "hold hold restated a claim", "quarantine restated of sessions-30d public.sessions: 0 in, 0 out, 3"}
 		want := []string{
 			"version insert OPS-1", "state insert observing", "hold hold insert a claim", "hold state insert a claim",
 			"quarantine insert of sessions-30d public.sessions: 3 in, 0 out, 0", again[0], "hold relation insert ", again[1], again[2],
 		}
-		r.db.Exec(t, beatNow, `delete from lapse.quarantine where key[1] = '47110'`, `insert into lapse.halt (halted, reason) values (true, 'OPS-2')`)
+		r.db.Exec(t, beatNow, `delete from lapse.quarantine where key[1] = '4711471147110'`, `insert into lapse.halt (halted, reason) values (true, 'OPS-2')`)
 		want = append(want, "quarantine insert of sessions-30d public.sessions: 0 in, 1 out, 0", "halt insert OPS-2")
 		// Somebody takes a table out, and what is done meanwhile is in no log.
 		r.db.Exec(t, `alter publication lapse_catalog drop table lapse.gate`, `update lapse.gate set state = 'paused'`, beatNow,
