@@ -45,8 +45,8 @@ release: $(NFPM) ## dist/: programs, packages for Debian and Red Hat, bills of m
 	@NFPM=$(NFPM) SIGN=$(SIGN) scripts/release $(VERSION:v%=%)
 
 .PHONY: test
-test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./planner/ RUN=TestDue LAPSE_PG=15,18 narrow it
-	@$(GO_TEST) $(PKG) | $(SUMMARY)
+test: servers-or-less ## the tests, on every PostgreSQL and a Kafka; PKG=./planner/ RUN=TestDue LAPSE_PG=15,18 narrow it
+	@long="$$(scripts/marked-tests)" && $(GO_TEST) $(if $(RUN),,-skip "$$long") $(PKG) | $(SUMMARY)
 
 # That a policy keeps its period is tested alone, the others three packages at a time, the longest first.
 GO_TEST_LONG = go test -tags long -count=1 -vet=off -ldflags=-w -timeout 30m
@@ -54,7 +54,8 @@ HEAVY = ./executor ./audit ./planner ./cmd/lapse ./replication ./internal/setup
 LONG = ./cmd/lapse ./bench/deletion ./cmd/lapse-demo ./bench/slot ./audit ./bench/throughput ./internal/page ./bench/pace ./bench/life \
 	./audit/report/page ./internal/kafkaserver ./audit/tree ./audit/evidence
 .PHONY: test-long
-test-long: servers-or-less $(NFPM) ## the demonstration and the measuring from end to end, and the tests that make test has on one PostgreSQL alone on the older: some minutes
+test-long: servers-or-less $(NFPM) ## what make test leaves out: the longest tests, those it has on one PostgreSQL alone on the older, the demonstration and the measuring from end to end
+	@long="$$(scripts/marked-tests)" && $(GO_TEST) -run "$$long" $(PKG) | $(SUMMARY)
 	@tests="$$(scripts/heavy-tests $(HEAVY))" && LAPSE_PG=14,15,16,17 $(GO_TEST) -run "$$tests" $(HEAVY) | $(SUMMARY)
 	@tests="$$(scripts/long-tests ./executor)" && $(GO_TEST_LONG) -run "$$tests" ./executor
 	@tests="$$(scripts/long-tests $(LONG))" && $(GO_TEST_LONG) -p 3 -run "$$tests" $(LONG)

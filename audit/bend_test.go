@@ -51,6 +51,7 @@ func (b *bender) grow(t *testing.T) {
 	b.db.Exec(t, `create table ballast as select repeat('x', 1000) from generate_series(1, 2000)`, `drop table ballast`)
 }
 
+//lapse:long
 func TestASnapshotThatIsRestoredTwiceIsNoticedTwice(t *testing.T) {
 	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		b.beat(t)

@@ -89,6 +89,8 @@ func userBeats(ids []int64) transaction {
 }
 
 // A transaction with deletes and a heartbeat has two records. Whatever dies between its effects, all of them are there once.
+//
+//lapse:long
 func TestATransactionOfSeveralRecordsIsWholeWhereverTheAuditorDies(t *testing.T) {
 	t.Parallel()
 	for _, before := range []string{firstAck, nextEvent, firstRecord, secondRecord, confirmation} {

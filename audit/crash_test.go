@@ -27,6 +27,8 @@ import (
 // and answers are lost, cut, delayed and doubled. Afterwards everything that was committed is in its topic once, in order, under its cause, and the log agrees.
 //
 // LAPSE_TEST_SEED repeats a run's choices (not its timing), LAPSE_TEST_ROUNDS makes it longer.
+//
+//lapse:long
 func TestNothingIsMissingOrTwiceWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -240,6 +240,8 @@ func (f *failover) dieTogether(t *testing.T) {
 // TestAnAuditorGoesOnAtThePromotedStandbyInTheMiddleOfALoad has a slot with failover followed from one server to the next. What was
 // deleted before, during and after the death of a primary is in its topic once, in order, under its cause, without a gap, and without
 // a rewind where events wait for the standby. LAPSE_TEST_SEED repeats the choices, and LAPSE_TEST_FAILOVERS makes it longer.
+//
+//lapse:long
 func TestAnAuditorGoesOnAtThePromotedStandbyInTheMiddleOfALoad(t *testing.T) {
 	bend(t, []int{17, 18}, func(t *testing.T, b *bender) {
 		seed := number("LAPSE_TEST_SEED", time.Now().UnixNano())

@@ -130,6 +130,7 @@ func TestAFrozenWalsenderMakesTheAuditorNotReady(t *testing.T) {
 	})
 }
 
+//lapse:long
 func TestTheLagKnowsWhatTheServerIsStillReading(t *testing.T) {
 	onHeavy(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)

@@ -97,6 +97,8 @@ func (r *rig) wantGaps(t *testing.T, n int) {
 
 // A broker that dies and loses what it has acknowledged, while events go on: the next batch is refused, the session is opened
 // again, and what is missing is told.
+//
+//lapse:long
 func TestAnEndThatIsLostUnderTheAuditorIsAGap(t *testing.T) {
 	for name, lost := range map[string]map[int]int{"one partition": {1: 2}, "all partitions": {0: 1, 1: 3, 2: 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -142,6 +144,8 @@ func TestATopicThatIsDeletedWithoutAnAuditorIsAGap(t *testing.T) {
 }
 
 // What was published since the loss does not hide it, however often the auditor dies before the gap is told.
+//
+//lapse:long
 func TestALossIsNotHiddenByWhatComesBeforeItsGap(t *testing.T) {
 	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
@@ -163,6 +167,8 @@ func TestALossIsNotHiddenByWhatComesBeforeItsGap(t *testing.T) {
 }
 
 // Between a loss's gap and the fence that says the new ends the auditor may die. Then the loss is told again, and no third time.
+//
+//lapse:long
 func TestALossIsToldAgainWhereTheAuditorDiesBehindItsGap(t *testing.T) {
 	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
@@ -181,6 +187,8 @@ func TestALossIsToldAgainWhereTheAuditorDiesBehindItsGap(t *testing.T) {
 }
 
 // Two losses are two gaps, the second of them in what came after the first.
+//
+//lapse:long
 func TestASecondLossIsASecondGap(t *testing.T) {
 	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
@@ -196,6 +204,8 @@ func TestASecondLossIsASecondGap(t *testing.T) {
 }
 
 // What the log has no record of, the slot sends again: it is missing from nothing, though the loss is told.
+//
+//lapse:long
 func TestALossBehindTheLogsEndIsRepaired(t *testing.T) {
 	onHeavyLosing(t, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
@@ -252,6 +262,8 @@ func TestATopicThatIsMadeAgainWithFewerPartitionsIsAGapWhenItHasThem(t *testing.
 }
 
 // A leader is elected that lacks what another has acknowledged, as unclean.leader.election.enable allows.
+//
+//lapse:long
 func TestAnUncleanElectionIsAGap(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, pgtest.Heavy(t, 18), func(t *testing.T, db *pgtest.DB) {

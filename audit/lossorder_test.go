@@ -66,6 +66,8 @@ func (r *rig) oneGapEach(t *testing.T) {
 
 // A heartbeat that the slot sends again may lie below what the former auditor has published since. The gap is not there: the
 // partitions that are further used to have none.
+//
+//lapse:long
 func TestAGapIsInEveryPartitionThoughSomeAreFurther(t *testing.T) {
 	onHeavyFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}

@@ -94,6 +94,7 @@ func TestASlotThatTheServerInvalidatedIsAGapInTheSameTopics(t *testing.T) {
 	}, pgtest.Settings(map[string]string{"max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}))
 }
 
+//lapse:long
 func TestABaseBackupThatWasStartedWithoutRecoveryIsNoticed(t *testing.T) {
 	cases := []struct {
 		name          string

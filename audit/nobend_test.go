@@ -95,6 +95,7 @@ func (b *bender) loseCommits(t *testing.T) int {
 	return len(left)
 }
 
+//lapse:long
 func TestARestartOfServerAndAuditorIsWatchedAndNoBend(t *testing.T) {
 	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		b.run(t) // an empty log, twice

@@ -119,6 +119,7 @@ func (b *bender) secondRig(t *testing.T) *bender {
 	return second
 }
 
+//lapse:long
 func TestARecoveryToAfterTheLogsEndLosesNothing(t *testing.T) {
 	onHeavyArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
 		fresh := b.secondRig(t) // its first start comes after the promotion: the log is new
@@ -142,6 +143,7 @@ func TestARecoveryToAfterTheLogsEndLosesNothing(t *testing.T) {
 	})
 }
 
+//lapse:long
 func TestTwoRecoveriesToTheSameTimelineAreToldApart(t *testing.T) {
 	onHeavyArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
 		b.beat(t)

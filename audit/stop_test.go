@@ -134,6 +134,7 @@ func TestPostgreSQLStopsInTimeWhileKafkaIsDown(t *testing.T) {
 	})
 }
 
+//lapse:long
 func TestPostgreSQLStopsInTimeWhileKafkaIsDownAndNothingMoreCanBeRead(t *testing.T) {
 	onHeavySolo(t, true, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
@@ -183,6 +184,8 @@ func (r *rig) startBroker(t *testing.T) {
 }
 
 // A transaction takes much longer to publish than a server may be kept waiting.
+//
+//lapse:long
 func TestPostgreSQLStopsInTimeInTheMiddleOfAHugeTransaction(t *testing.T) {
 	onHeavySolo(t, false, func(t *testing.T, r *rig) {
 		const most = 200_000

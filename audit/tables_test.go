@@ -328,6 +328,8 @@ func (r *rig) covers(t *testing.T, lost []loss) {
 }
 
 // A beat whose tables are only partly in the log is read again, and no table is told twice.
+//
+//lapse:long
 func TestTablesThatAreOnlyPartlyInTheLogAreReadAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.db.Exec(t, `create table parts (id int primary key) partition by range (id)`, `do $$ begin for i in 1..1100 loop

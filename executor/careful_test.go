@@ -15,6 +15,8 @@ import (
 
 // One transaction has 2 % of the children locked. All other rows are deleted, at any pace, in batches that are as large as they would be, and no row
 // is in quarantine.
+//
+//lapse:long
 func TestLockedChildrenKeepNothingElse(t *testing.T) {
 	t.Parallel()
 	for name, does := range map[string]string{"cascade": "cascade", "set null": "set null"} {
@@ -76,6 +78,8 @@ type thread struct {
 }
 
 // Comments of one thread go together, however long it is, and what stays keeps only what it answers.
+//
+//lapse:long
 func TestThreadsOfCommentsGo(t *testing.T) {
 	t.Parallel()
 	const chain = "insert into comments select 10000 + g, now() - interval '100 days' + g * interval '1 minute', nullif(10000 + g - 1, 10000) from generate_series(1, %d) g"

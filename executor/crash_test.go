@@ -104,6 +104,8 @@ func TestAfterKillsAtAnyMomentAnotherProcessGoesOnAndNothingIsLostOrDoubled(t *t
 }
 
 // A lease that its holder cannot give back ends by itself, and Once waits for that.
+//
+//lapse:long
 func TestAKilledExecutorsShardIsTakenOverWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

@@ -142,6 +142,7 @@ func (c *crew) finish() {
 	}
 }
 
+//lapse:long
 func TestKillsOfAnyOfFourExecutorsLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

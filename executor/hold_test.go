@@ -180,6 +180,8 @@ func surveyed(t testing.TB, db *pgtest.DB, name schemas.PolicyName) string {
 }
 
 // One database, all that a hold can be on, and what a cascade deletes.
+//
+//lapse:long
 func TestARowThatAHoldIsOnStaysWhateverThePolicySays(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -374,6 +374,8 @@ func (c *ddlCase) compare(t *testing.T, db *pgtest.DB, s *site.Session, names []
 
 // Whatever the owner of tables makes of them, a hold does not come to match nothing: what it was on stays held, or the policy stops and says
 // what to do. What does not concern a hold stops nothing.
+//
+//lapse:long
 func TestAHoldIsOnItsRowsWhateverBecomesOfTheirTables(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -139,6 +139,8 @@ func (c *treeCase) run(t testing.TB, db *pgtest.DB, name string, steps []string)
 
 // Whatever was at any time below a held table stays held: its rows are judged wherever they are attached. What was attached without
 // having been seen before is judged too, where it has the hold's columns.
+//
+//lapse:long
 func TestWhatWasOnceBelowAHeldTableStaysHeld(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -160,6 +160,7 @@ func (s *shop) change(ctx context.Context, db *pgtest.DB, r *rand.Rand, rows int
 	return stays, nil
 }
 
+//lapse:long
 func TestNoKindLosesARowThatABusyApplicationKeepsNorKeepsOneThatIsDue(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

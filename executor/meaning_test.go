@@ -80,6 +80,8 @@ func (m *meansChange) entry(n string) string {
 
 // What a policy's where and expression read may come to mean something else under it: a label, a collation, a cast. The next batch
 // is refused, and names the column and what to do. What changes no row's answer stops nothing.
+//
+//lapse:long
 func TestAPolicyStopsWhenWhatItReadsComesToMeanSomethingElse(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -79,6 +79,7 @@ var tampering = map[string]struct {
 	},
 }
 
+//lapse:long
 func TestWhatOthersDoToThePublicationsStopsBatchesAndIsInTheBeat(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

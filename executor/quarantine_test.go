@@ -150,6 +150,8 @@ func obstructed(t testing.TB, db *pgtest.DB, names []string) {
 }
 
 // 7 of 1,000 rows cannot be deleted: 993 go, 7 are named, and the next run does not stumble over them.
+//
+//lapse:long
 func TestOfAThousandRowsSevenThatResistAreNamedAndTheOthersGo(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

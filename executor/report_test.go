@@ -13,6 +13,8 @@ import (
 
 // What holds a policy's batches back is said with what to do about it: its rate, an index that somebody dropped under the run, a guard's
 // reason, a lock that is in the way of its next batch, with the next try.
+//
+//lapse:long
 func TestAProcessSaysWhatHoldsItsBatchesBack(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

@@ -246,6 +246,7 @@ func deletedBy(s Summary) (rows int64) {
 	return rows
 }
 
+//lapse:long
 func TestWhereverTheConnectionIsCutNothingIsForgottenOrCountedTwice(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

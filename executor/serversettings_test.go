@@ -70,6 +70,8 @@ func TestTheSessionThatTakesLeasesHasNoBoundOfTheDatabases(t *testing.T) {
 }
 
 // Whatever a database sets for its sessions, the due rows are deleted and the others stay, with what the foreign keys say.
+//
+//lapse:long
 func TestWhateverADatabaseSetsForItsSessionsExactlyTheDueRowsGo(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -274,6 +274,8 @@ func (e entryOf) dueBefore(w *world, was entryOf) bool {
 }
 
 // No sequence of edits, pauses, drops and returns arms more than what was armed last on the table, without a person's yes.
+//
+//lapse:long
 func TestNoSequenceOfAppliesArmsMoreThanWasArmedLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, pgtest.New(t, pgtest.Newest(t)))

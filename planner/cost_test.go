@@ -81,6 +81,7 @@ func wantSameCost(t *testing.T, small, large *looking) {
 	}
 }
 
+//lapse:long
 func TestForeignKeysElsewhereCostABatchNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
@@ -99,6 +100,7 @@ func TestForeignKeysElsewhereCostABatchNothing(t *testing.T) {
 	})
 }
 
+//lapse:long
 func TestAThousandPartitionsCostABatchNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -121,6 +121,8 @@ func TestWhatGoesOnIsNotBegunAnew(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 // What goes on only while all that it deletes would be deleted by the other one, by the same action, table and triggers.
+//
+//lapse:long
 func TestOnlyWhatTheOtherWouldDeleteTooGoesOn(t *testing.T) {
 	t.Parallel()
 	const trusted, where = "    triggers: trusted", "    where: kind = 'a'"
@@ -258,6 +260,8 @@ func TestAVersionThatIsHeldBackIsNotMixedWithAnothers(t *testing.T) {
 }
 
 // The table changes while a version waits: what goes on is made again where it can be, and otherwise nothing goes.
+//
+//lapse:long
 func TestATableThatChangesWhileAVersionWaits(t *testing.T) {
 	t.Parallel()
 	file := named("p", "7 days", isArmed)

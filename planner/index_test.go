@@ -181,6 +181,8 @@ func TestAPartialIndexOrOneOfAnExpressionServesWhereItHasEveryDueRow(t *testing.
 }
 
 // Rows that never expire are not in an index that is made for a ttl of each row's own, or for a number, and PostgreSQL finds the due ones by it.
+//
+//lapse:long
 func TestAnIndexThatIsMadeLeavesOutRowsThatNeverExpire(t *testing.T) {
 	t.Parallel()
 	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {

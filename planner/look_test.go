@@ -186,6 +186,8 @@ func TestALookLeavesOutPartitionsThatCannotHaveDueRows(t *testing.T) {
 
 // With the index, and partitions by the due column, a look that finds nothing reads as many pages of a small table as of a large one, and
 // of a table of one partition as of a thousand, but for how the table is divided.
+//
+//lapse:long
 func TestALookThatFindsNothingCostsTheSameOnATableOfAnySize(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
@@ -254,6 +256,8 @@ func TestALookAsksForIntrudersBeforeItReads(t *testing.T) {
 }
 
 // Of each kind of expiry, a look finds something exactly where the survey counts something.
+//
+//lapse:long
 func TestALookOfAnyKindAgreesWithTheCount(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

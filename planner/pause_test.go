@@ -35,6 +35,7 @@ const others = "  - name: q\n    table: shop.others\n    expire: { column: last_
 // both is a policy file of p on shop.sessions and q on shop.others, with more for p.
 func both(after string, more ...string) string { return named("p", after, more...) + others }
 
+//lapse:long
 func TestAPolicyOnATableThatNoLongerFitsCanBePausedLengthenedAndDropped(t *testing.T) {
 	t.Parallel()
 	for name, became := range unfits {

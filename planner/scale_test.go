@@ -16,6 +16,8 @@ import (
 
 // What a plan of n policies reads of the system catalog, and of one policy on n partitions, grows as n does: to four times as much, and not
 // to sixteen times.
+//
+//lapse:long
 func TestAPlanReadsTheCatalogInProportionToPoliciesAndPartitions(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string]func(b *bare, n int) (file string){"policies": manyPolicies, "partitions": manyPartitions} {

@@ -10,6 +10,8 @@ import (
 )
 
 // What a run would stop for within seconds, its plan says: of a policy in force, and of one in a file.
+//
+//lapse:long
 func TestDueTimesInTheAbsurdPastAreForetold(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

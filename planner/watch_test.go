@@ -41,6 +41,8 @@ func (w *world) become(login string) *pgx.Conn {
 }
 
 // A count that goes on for long keeps the table locked against sessions that want to change it, and with them against everybody.
+//
+//lapse:long
 func TestACountGivesWayToASessionThatWantsToChangeTheTable(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

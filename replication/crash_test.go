@@ -18,6 +18,8 @@ import (
 
 // The server is killed again and again, while rows are deleted and read and positions are confirmed. When it is over,
 // each row that is gone from the table was seen at exactly one position.
+//
+//lapse:long
 func TestNothingIsMissingAfterTheServerWasKilled(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, pgtest.Majors(t), func(t *testing.T, db *pgtest.DB) {

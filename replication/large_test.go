@@ -38,6 +38,8 @@ func passesFlat(t *testing.T, s *Stream, want ...string) transaction {
 }
 
 // Not parallel, like those below: what is measured is the memory of the process, and the server needs much of its own.
+//
+//lapse:long
 func TestAnInsertThatPostgresCannotSendDoesNotStopAPartitionedTable(t *testing.T) {
 	for _, major := range pgtest.Heavy(t, 14, 18) {
 		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
@@ -53,6 +55,7 @@ func TestAnInsertThatPostgresCannotSendDoesNotStopAPartitionedTable(t *testing.T
 	}
 }
 
+//lapse:long
 func TestALargeRowThatNobodyWantsPassesInLittleMemory(t *testing.T) {
 	for _, major := range pgtest.Heavy(t, 14, 18) {
 		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
@@ -71,6 +74,7 @@ func TestALargeRowThatNobodyWantsPassesInLittleMemory(t *testing.T) {
 	}
 }
 
+//lapse:long
 func TestALargeRowDeletedUnderFullIdentityIsDeliveredInLittleMemory(t *testing.T) {
 	for _, major := range pgtest.Heavy(t, 14, 18) {
 		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
@@ -87,6 +91,8 @@ func TestALargeRowDeletedUnderFullIdentityIsDeliveredInLittleMemory(t *testing.T
 }
 
 // docs/limits.md says what is tried here.
+//
+//lapse:long
 func TestARowThatPostgresCannotSendIsDeletedWithoutItsValuesOrNotPassed(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	conn := prepareDatabase(t, db, map[string]string{"item": `create table item (id int primary key, body bytea)`})
@@ -134,6 +140,8 @@ func TestARowOfEvidenceThatIsTooLongIsDeliveredWithoutValues(t *testing.T) {
 }
 
 // The server gives up on a reader that is silent for longer than its timeout.
+//
+//lapse:long
 func TestAServerWithAShortPatienceIsAnsweredWhileALargeRowPasses(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	conn := prepareDatabase(t, db, map[string]string{"item": itemsTable})

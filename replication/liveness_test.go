@@ -99,6 +99,8 @@ func TestAQuietServerIsAskedAndAnswers(t *testing.T) {
 
 // A server that reads a large transaction and sends nothing of it is busy, not gone: it answers when half of wal_sender_timeout
 // has passed, whatever the operator has set.
+//
+//lapse:long
 func TestAServerInTheMiddleOfWhatItDoesNotSendIsNotTakenForOneThatIsGone(t *testing.T) {
 	t.Parallel()
 	for _, timeout := range []string{"0", "1h", "2s"} {

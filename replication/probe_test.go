@@ -12,6 +12,8 @@ import (
 )
 
 // A server that is told to stop in the middle of a transaction sends the rest of it first, and asks for nothing.
+//
+//lapse:long
 func TestAServerStopsInTheMiddleOfATransaction(t *testing.T) {
 	t.Parallel()
 	readers := map[string]func(ctx context.Context, s *Stream, first chan<- struct{}) (int, error){

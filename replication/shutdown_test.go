@@ -51,6 +51,7 @@ func restart(t *testing.T, db *pgtest.DB) {
 	}
 }
 
+//lapse:long
 func TestAServerStopsAtOnceWhileAStreamIsOpen(t *testing.T) {
 	t.Parallel()
 	readers := map[string]func(ctx context.Context, s *Stream) error{
@@ -180,6 +181,7 @@ func stopBeforeABacklog(t *testing.T, db *pgtest.DB) {
 	}
 }
 
+//lapse:long
 func TestAnIdleStreamOutlivesTheServersTimeout(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

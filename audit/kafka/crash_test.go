@@ -40,6 +40,7 @@ func TestPublishersThatTakeOverFromOneAnotherInMidFlightLeaveEachRecordOnce(t *t
 	s.verify(t, broker)
 }
 
+//lapse:long
 func TestABrokerThatIsKilledAndStartedAgainHasEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	broker := kafkatest.Solo(t, kafkaserver.Options{})

@@ -44,6 +44,8 @@ func TestAFormerPublisherIsFencedThoughTheCoordinatorHasForgottenIt(t *testing.T
 }
 
 // A coordinator that has lost the end of its state gives an epoch again, or one below it.
+//
+//lapse:long
 func TestNoEpochIsOfTwoPublishers(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []int{1, 3} {

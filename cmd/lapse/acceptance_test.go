@@ -264,6 +264,7 @@ func TestEveryDueRowIsOneSystemEventWhateverOthersDeleteOrForge(t *testing.T) {
 	})
 }
 
+//lapse:long
 func TestKillingServeAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -37,6 +37,7 @@ func dueCounts(t *testing.T) map[string]int64 {
 	return counts
 }
 
+//lapse:long
 func TestTheExamplesAreDueAsTheirCommentSays(t *testing.T) {
 	t.Parallel()
 	want := dueCounts(t)

@@ -102,6 +102,8 @@ const examplePublic = "app.example.com/lapse+1f2e3d4c+AWVhc3R..."
 var exampleURL = regexp.MustCompile(`postgres://(\w+)@[\w.]+/app`)
 
 // Each line of a command's examples is run as it stands, by a shell, in one database: a line that comes to the help is run too.
+//
+//lapse:long
 func TestEveryExampleOfTheHelpRuns(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)

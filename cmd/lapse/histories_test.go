@@ -126,6 +126,8 @@ func TestPublicationsThatSomebodyChangedAreAGapAndInitPutsThemRight(t *testing.T
 }
 
 // A slot that is older than a publication cannot be read past it: init makes the publication, and says that the slot is next.
+//
+//lapse:long
 func TestAPublicationThatWasDroppedNeedsANewSlot(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {

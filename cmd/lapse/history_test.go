@@ -90,6 +90,8 @@ func (s *shop) printed(ctx context.Context, n int, text string) {
 
 // A restored snapshot has the same system identifier and the same timeline, so that nothing in it shows that its past is
 // another. Before there were histories, 500 rows were deleted with 0 events, and readiness was 200.
+//
+//lapse:long
 func TestARestoredSnapshotStopsEverythingUntilAPersonAcceptsIt(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {

@@ -109,6 +109,8 @@ func (u *inUse) state() string {
 
 // An open transaction with one INSERT keeps nobody from pausing, and no writer waits for it. The same while somebody has the
 // table under the strongest lock there is.
+//
+//lapse:long
 func TestATableInUseKeepsNobodyFromPausingLengtheningOrDropping(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]string{
@@ -172,6 +174,7 @@ func (u *inUse) writes() (stop func()) {
 	}
 }
 
+//lapse:long
 func TestATableThatNoLongerFitsKeepsNobodyFromPausingOrDropping(t *testing.T) {
 	t.Parallel()
 	const second = "  - name: others\n    table: public.others\n    expire: { column: at, after: 1 day }\n"

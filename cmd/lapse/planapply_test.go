@@ -27,6 +27,8 @@ const drawnWorlds = 25
 
 // In drawn schemas, under drawn rights: whatever apply refuses of a file, plan -f has said, in the same words at the same place; what plan -f
 // lets pass, apply brings into force; and the first run then stops for nothing that plan -f has not said.
+//
+//lapse:long
 func TestPlanSaysWhatApplyRefuses(t *testing.T) {
 	t.Parallel()
 	worlds := drawnWorlds

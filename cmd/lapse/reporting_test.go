@@ -64,6 +64,7 @@ func (n *topicNames) write(t *testing.T, d *desk) {
 	}
 }
 
+//lapse:long
 func TestAFailingAuditReportsItsErrorOnceAndWithoutPackageNames(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -15,6 +15,8 @@ import (
 const stopBound = 30 * time.Second
 
 // A batch that cannot end when it is asked to is rolled back.
+//
+//lapse:long
 func TestRunEndsWithinTenSecondsOfASignalThoughABatchHangs(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -62,6 +62,7 @@ func (s *shop) once(n int) {
 	}
 }
 
+//lapse:long
 func TestPostgreSQLStopsFastWhileTheAuditorIsConnected(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
@@ -111,6 +112,7 @@ func TestAnIdleAuditorLetsPostgreSQLStop(t *testing.T) {
 	})
 }
 
+//lapse:long
 func TestACrashOfPostgreSQLLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+//lapse:long
 func TestAcknowledgedRecordsOutliveKillAndStop(t *testing.T) {
 	t.Parallel()
 	broker := start(t, kafkaserver.Options{})
@@ -95,6 +96,7 @@ func TestTopicsAreNotMadeByMistake(t *testing.T) {
 	}
 }
 
+//lapse:long
 func TestANamedFolderIsTakenUpAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -43,6 +43,7 @@ func TestAnEmptyTopicHasNoRecords(t *testing.T) {
 	}
 }
 
+//lapse:long
 func TestASoloBrokerMayBeKilled(t *testing.T) {
 	t.Parallel()
 	shared := kafkatest.Broker(t)

@@ -70,6 +70,7 @@ func TestApplyJoinsEachTableOnceAndLocksNoneThatIsPublished(t *testing.T) {
 	})
 }
 
+//lapse:long
 func TestAnApplyThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
@@ -114,6 +115,7 @@ func (p *database) tries(f *policyfile.File, s *statements) error {
 	return nil
 }
 
+//lapse:long
 func TestDroppingPoliciesLeavesNothingOfTheirs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))

@@ -44,6 +44,7 @@ func TestInstallRepeatedMakesNothing(t *testing.T) {
 	})
 }
 
+//lapse:long
 func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
 	t.Parallel()
 	steps := []install.Step{
@@ -73,6 +74,7 @@ func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
 	})
 }
 
+//lapse:long
 func TestAnInstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
@@ -86,6 +88,8 @@ func TestAnInstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 }
 
 // A slot that was on record and is gone is not made again silently, whatever was cut on the way to another.
+//
+//lapse:long
 func TestANewSlotThatWasCutShortIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))

@@ -65,6 +65,8 @@ func (p *database) psqlAs(login string, statements []string) (lacking []string, 
 
 // What would stop it half-way is found before anything is dropped, all of it at once, for every login that prints or runs it.
 // With what it asks for it needs no superuser.
+//
+//lapse:long
 func TestTheWayBackNeedsNoSuperuserAndChangesNothingBeforeItMayDoAll(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 15, 16, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -53,6 +53,7 @@ func TestHangs(t *testing.T) { t.Log("so far"); select {} }
 `,
 }
 
+//lapse:long
 func TestTheSummaryCountsEveryEndOfATestOnce(t *testing.T) {
 	t.Parallel()
 	out, code := summaryOf(t, module, "./...")

@@ -106,6 +106,8 @@ var crons = []struct {
 // hour in all minutes in which they show them. A daily run is a cron of one time of day. A window is open from the
 // minute in which clocks show its first time of day, or more, to the one in which they show its second, or more, once for each
 // day of the calendar.
+//
+//lapse:long
 func TestASchedulesYearIsThatOfAClockThatIsWatched(t *testing.T) {
 	t.Parallel()
 	for _, y := range years {
