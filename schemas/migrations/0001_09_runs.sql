@@ -435,7 +435,7 @@ $lapse$;
 comment on function lapse.release is 'Gives a shard back. For the executor.';
 
 -- put_aside removes a shard from its run because a row of it resists, and counts that. The shard is tried again after a minute, and after
--- each further time that it resists after twice as long, at most a day; if a lock is the reason, at most five minutes.
+-- each further time that it resists after twice as long, at most a day; if a lock is the reason, after five seconds first, at most a minute.
 create function lapse.put_aside(shard bigint, term bigint, holder text, state text) returns timestamptz
 language sql security definer
 set search_path = pg_catalog, pg_temp
