@@ -76,6 +76,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		return turnStopped, nil
 	}
 	t.memory.pauses.change(func(d *delay) { d.throttled = "" })
+	t.judged = j
 	if j.DueIs == survey.Exact {
 		t.due, t.expected = &j.Due, j.Due
 	}

@@ -97,7 +97,7 @@ type Executor struct {
 	pass    *quota
 	catalog *batch.Catalog
 	// readBacklog is survey.ReadBacklog; tests replace it.
-	readBacklog func(context.Context, *pgx.Conn, *record.InForce, time.Time) (survey.Backlog, error)
+	readBacklog func(context.Context, *pgx.Conn, *record.InForce, time.Time, *survey.Judgement) (survey.Backlog, error)
 
 	progress sync.Mutex // one call of Config.Progress at a time
 

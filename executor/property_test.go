@@ -170,7 +170,7 @@ func (w *world) file() string {
 func (w *world) executor(t *testing.T, db *pgtest.DB) *Executor {
 	t.Helper()
 	e := newExecutor(t, db)
-	e.readBacklog = func(ctx context.Context, conn *pgx.Conn, _ *record.InForce, _ time.Time) (b survey.Backlog, err error) {
+	e.readBacklog = func(ctx context.Context, conn *pgx.Conn, _ *record.InForce, _ time.Time, _ *survey.Judgement) (b survey.Backlog, err error) {
 		if !w.heap {
 			return b, nil
 		}

@@ -26,7 +26,7 @@ func (w *worker) ranges(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, er
 	if !survey.MuchMayBeDue(p, w.now()) {
 		return nil, turnGoesOn, nil
 	}
-	b, err := w.readBacklog(ctx, w.session.Batches, p, w.now())
+	b, err := w.readBacklog(ctx, w.session.Batches, p, w.now(), &t.judged)
 	if err != nil && (w.session.Lost() || schemas.StateOf(err) == "") {
 		return nil, turnGoesOn, err
 	}

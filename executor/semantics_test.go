@@ -29,7 +29,7 @@ func (m *mixture) executor(t *testing.T, db *pgtest.DB, way int) *Executor {
 	e := newExecutor(t, db, func(c *Config) {
 		c.Limits.Workers, c.Limits.TurnRows = m.workers, 150
 	})
-	e.readBacklog = func(ctx context.Context, conn *pgx.Conn, p *record.InForce, _ time.Time) (b survey.Backlog, err error) {
+	e.readBacklog = func(ctx context.Context, conn *pgx.Conn, p *record.InForce, _ time.Time, _ *survey.Judgement) (b survey.Backlog, err error) {
 		if way == 0 || way == 2 && slices.Contains(m.entry, "shards: {count: 3}") {
 			return b, nil
 		}

@@ -8,6 +8,7 @@ import (
 
 	"lapse/planner/record"
 	"lapse/planner/run"
+	"lapse/planner/survey"
 )
 
 // turnEnd says why a turn ended. If its workers had several reasons, the greatest counts.
@@ -46,6 +47,7 @@ type turn struct {
 	limit   string // the one that ended it
 	held    string // why the run does not go on
 	due     *int64 // rows that were due before the run was opened; nil: nobody counted
+	judged  survey.Judgement
 	// expected is due, or PostgreSQL's estimate of it; 0: not known.
 	expected int64
 }

@@ -26,7 +26,7 @@ func TestAScatteredBacklogIsSurveyedAsAHeap(t *testing.T) {
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    batch: 500"))
 		ask := func(shape string, heaps int) {
 			t.Helper()
-			b, err := survey.ReadBacklog(t.Context(), w.exec, &p, time.Now().AddDate(0, 0, 20))
+			b, err := survey.ReadBacklog(t.Context(), w.exec, &p, time.Now().AddDate(0, 0, 20), &survey.Judgement{})
 			must(t, err)
 			s, err := survey.Ask{At: time.Now().AddDate(0, 0, 20)}.InForce(t.Context(), w.exec, &p)
 			must(t, err)

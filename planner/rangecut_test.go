@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,9 +34,15 @@ func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
 		ask := func(name schemas.PolicyName) []survey.Cut {
 			t.Helper()
 			p := w.named(name)
-			b, err := survey.ReadBacklog(t.Context(), w.exec, &p, time.Now())
+			b, err := survey.ReadBacklog(t.Context(), w.exec, &p, time.Now(), &survey.Judgement{})
 			must(t, err)
 			cuts := b.Cuts
+			// What a judgement has counted says it without another call.
+			j, err := survey.Judge(t.Context(), w.exec, w.admin, &p, time.Now())
+			must(t, err)
+			if known, err := survey.ReadBacklog(t.Context(), nil, &p, time.Now(), &j); err != nil || !slices.Equal(known.Cuts, cuts) {
+				t.Errorf("%s: after a judgement the cuts are %v, %v, want %v", name, known.Cuts, err, cuts)
+			}
 			survey, err := survey.Ask{AtMost: 10}.InForce(t.Context(), w.exec, &p)
 			must(t, err)
 			if survey.Trouble != "" || survey.Ranges != len(cuts)+1 {

@@ -49,6 +49,8 @@ type Judgement struct {
 	record.Trip
 	Trips bool
 	DueIs Count // how exact Due is: Judge counts no further than necessary
+
+	counted *found // nil: nothing was counted
 }
 
 // tableRowsSQL is PostgreSQL's own estimate: rows per page, from the last ANALYZE or VACUUM, times the number of pages. pg_relation_size
@@ -180,7 +182,7 @@ func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) erro
 		if err != nil {
 			return fmt.Errorf("count what is due, for max_fraction: %w", err)
 		}
-		j.Due, j.DueIs = due.Due, due.DueIs
+		j.Due, j.DueIs, j.counted = due.Due, due.DueIs, due
 		if err := c.countRows(ctx, j); err != nil {
 			return fmt.Errorf("count the rows of %s, for max_fraction: %w", p.TableName, err)
 		}
@@ -198,7 +200,7 @@ func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) erro
 	if err != nil {
 		return err
 	}
-	j.Due, j.DueIs = due.Due, due.DueIs
+	j.Due, j.DueIs, j.counted = due.Due, due.DueIs, due
 	if expected == nothingExpected || due.DueIs != MoreThan && due.Due <= most {
 		return c.past(ctx, j, due)
 	}

@@ -81,12 +81,14 @@ type Backlog struct {
 	Due   int64    // PostgreSQL's estimate of what is due
 }
 
-// ReadBacklog plans how to work off a policy's leaves; the result is empty if not much is due. It calls the policy's survey function, which plans
-// and reads no row, over a session whose state does not matter.
-func ReadBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now time.Time) (b Backlog, err error) {
-	f, err := callInForce(ctx, conn, &p.Definition, now, upTo(0))
-	if err != nil {
-		return b, fmt.Errorf("check the backlog of policy %s: %w", p.Name, err)
+// ReadBacklog plans how to work off a policy's leaves; the result is empty if not much is due. What a judgement has counted says it already.
+// Otherwise it calls the policy's survey function, which plans and reads no row, over a session whose state does not matter.
+func ReadBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now time.Time, judged *Judgement) (b Backlog, err error) {
+	f := judged.counted
+	if f == nil {
+		if f, err = callInForce(ctx, conn, &p.Definition, now, upTo(0)); err != nil {
+			return b, fmt.Errorf("check the backlog of policy %s: %w", p.Name, err)
+		}
 	}
 	var found plan
 	if found, err = f.read(); err != nil {
