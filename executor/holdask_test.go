@@ -10,6 +10,7 @@ import (
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -48,7 +49,7 @@ func askers(t *testing.T, db *pgtest.DB) (other string) {
 func questions(p *record.InForce, hold schemas.HoldID) []string {
 	return []string{
 		fmt.Sprintf("select lapse.held_rows(%d, %d, %s)", p.ID, p.Version, schemas.CallerProof),
-		fmt.Sprintf("select i.spared from lapse.inspect_leaf(%d, %d, %d, %s, true, %s) i", p.ID, p.Version, p.TableOID, schemas.Literal(p.TableName), schemas.CallerProof),
+		fmt.Sprintf("select i.spared from lapse.inspect_leaf(%d, %d, %d, %s, %s) i", p.ID, p.Version, p.TableOID, schemas.Literal(p.TableName), schemas.CallerProof),
 		fmt.Sprintf("select lapse.quarantined_keys(%d, %d, %d, now(), %s)::text", p.ID, p.Version, p.TableOID, schemas.CallerProof),
 		fmt.Sprintf("select lapse.held_keys(%d, %s)::text", hold, schemas.CallerProof),
 	}
@@ -76,16 +77,23 @@ func TestAnIndexPlantedInALookLearnsOfItsOwnersTablesOnly(t *testing.T) {
 			  if current_user like 'lapse\_deleter\_%' then `+body.String()+` end if;
 			  return true;
 			end $f$`)
-		// The look waits for the last thing that it asks the catalog: its checks are made by then.
+		f, err := batch.FunctionsToFind(p, batch.NewCatalog(schemas.RolesFor(schemas.DefaultRolePrefix)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		look, err := w.Session.FindDue(t.Context(), p, f, nil)
+		if err == nil {
+			err = run.Acquaint(t.Context(), w.Control, p, &look)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The look waits for the last thing that it asks the catalog: it has found the leaf checked by then.
 		hold := db.Connect(t)
 		for _, sql := range []string{"begin", "lock table lapse.low_water in access exclusive mode"} {
 			if _, err := hold.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
 			}
-		}
-		f, err := batch.FunctionsToFind(p, batch.NewCatalog(schemas.RolesFor(schemas.DefaultRolePrefix)))
-		if err != nil {
-			t.Fatal(err)
 		}
 		patient(t, w)
 		done := make(chan error, 1)
@@ -153,6 +161,9 @@ func TestADeleterIsAnsweredAboutItsOwnersTablesAndWhatTheirDeletionsReach(t *tes
 				t.Errorf("%s: no answer", question)
 			}
 			return schemas.StateOf(err)
+		}
+		if err := run.Acquaint(t.Context(), conn, p, &run.Look{Unkept: []uint32{p.TableOID}, Divided: true}); err != nil { // of a leaf that was not checked nothing is said
+			t.Fatal(err)
 		}
 		for _, question := range questions(p, 3) {
 			if state := ask(question); state != "" {

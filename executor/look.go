@@ -144,14 +144,18 @@ func (w *worker) allAside(ctx context.Context, p *record.InForce, due []uint32) 
 	return true, nil
 }
 
-// lookAt runs a look, and runs it again if facts about the table had to be recorded first.
+// lookAt runs a look, and runs it again if leaves had to be checked first. A leaf that changes in between stays one to try.
 func (w *worker) lookAt(ctx context.Context, p *record.InForce, f *batch.Program, quiet []int64) (run.Look, error) {
 	look, err := w.session.FindDue(ctx, p, f, quiet)
 	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
-		again := look.Unchecked()
-		if err = run.Acquaint(ctx, w.session.Control, p, &look); err == nil && again {
-			look, err = w.session.FindDue(ctx, p, f, quiet)
+		err = run.Acquaint(ctx, w.session.Control, p, &look)
+	}
+	if read := look.Quiet; err == nil && len(look.Unkept) > 0 {
+		for _, q := range read {
+			quiet = append(quiet, q.Mark)
 		}
+		look, err = w.session.FindDue(ctx, p, f, quiet)
+		look.Quiet = append(read, look.Quiet...)
 	}
 	if errors.Is(err, batch.ErrNoFunction) {
 		err = w.missing(ctx, p, err)

@@ -82,7 +82,7 @@ func TestLooksTogetherFindWhatTheyFindAlone(t *testing.T) {
 				"delete from t0 where id = 0; delete from t4 where id = 3", "[p0 p4]",
 			},
 			{"an index came", "create index extra on t2 (id)", "", "[p2]"},
-			{"a table is gone", "alter table t3 rename to t33", "alter table t33 rename to t3", "[p0 p1 p2 p3 p4]"},
+			{"a table is gone", "alter table t3 rename to t33", "alter table t33 rename to t3", "[p3]"},
 		} {
 			if c.then != "" {
 				owned(t, db, c.then)
@@ -188,9 +188,11 @@ func TestALookLeavesNothingToTheNextOne(t *testing.T) {
 			end $f$;
 			create index planted on public.t0 (id) where public.sets(1);
 			create index planting on public.t1 (id) where public.asks(1)`)
-		for _, turn := range turns {
-			if _, _, err := w.look(t.Context(), turn); err != nil {
-				t.Fatal(err)
+		for range 8 { // until PostgreSQL keeps its plans: one that is made locks more
+			for _, turn := range turns {
+				if _, _, err := w.look(t.Context(), turn); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		said = nil

@@ -19,7 +19,7 @@ func TestATrustedTriggerDoesNotLearnOfOtherOwnersTables(t *testing.T) {
 			fmt.Sprintf(`create function ask() returns trigger language plpgsql as $$
 			begin
 			  perform shop.pry('select lapse.quarantined_keys(2, 1, ''shop.people''::regclass, now(), %[1]s)');
-			  perform shop.pry('select lapse.inspect_leaf(2, 1, ''shop.people''::regclass, ''shop.people'', true, %[1]s)');
+			  perform shop.pry('select lapse.inspect_leaf(2, 1, ''shop.people''::regclass, ''shop.people'', %[1]s)');
 			  perform shop.pry('select lapse.held_rows(2, 1, %[1]s)');
 			  perform shop.pry('select lapse.held_rows(1, 1, %[1]s)');
 			  perform shop.pry('select lapse.held_keys(7, %[1]s)');

@@ -112,6 +112,7 @@ func TestALookLeavesOutLeavesInWhichNothingWasDueAndNothingWasWritten(t *testing
 		}
 		// A leaf in which time, or an update alone, makes a row due: the first is read each time.
 		p = w.named("months")
+		w.looks(&p)
 		look, err = w.lookAt(&p, nil)
 		must(t, err)
 		if len(look.Due) != 1 || len(look.Quiet) != 39 {

@@ -107,7 +107,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`select lapse.ways(1, null, null)`, `select lapse.to_lock(1, 1, ` + claim + `, true)`, `select lapse.answers(1, '[]')`,
 			`select lapse.lock_along(1, '{}', '[]')`, `select lapse.locker(1, '{}')`,
 			`select lapse.candidates(1, 1, '', null, null, null)`,
-			`select lapse.inspect_leaf(1, 1, 1, '', true, '')`,
+			`select lapse.inspect_leaf(1, 1, 1, '', '')`,
 			`select lapse.held_along(1, 1, '{}', '{}', '{}', 'x')`,
 			`insert into lapse.hold select * from lapse.hold`,
 			`insert into lapse.hold_content values (1, 'false', '')`,
@@ -195,7 +195,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"survey":  `perform lapse.survey_1_1(now(), null, 0)`,
 			"due":     `perform lapse.due_1_1(now(), null)`,
 			"due_at":  `perform lapse.candidates(1, 1, '', null, null, null)`,
-			"sight":   `perform lapse.inspect_leaf(1, 1, 1, '', true, ` + schemas.CallerProof + `)`,
+			"sight":   `perform lapse.inspect_leaf(1, 1, 1, '', ` + schemas.CallerProof + `)`,
 		}
 		for name, call := range calls {
 			must(t, w.script(fmt.Sprintf(`

@@ -101,9 +101,9 @@ var batchFunctions = []string{
 var lookFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.check_caller", "lapse.is_caller", "lapse.may_ask", "lapse.leaves",
 	"lapse.hold_fault", "lapse.holds_on", "lapse.changed_columns", "lapse.changed_part", "lapse.made", "lapse.meaning", "lapse.overwrites", "lapse.parts", "lapse.same_columns",
-	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.few_leaves", "lapse.filled", "lapse.half_latitude", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
-	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.quarantined", "lapse.quarantined_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen", "lapse.worth_a_mark",
-	"lapse.deleter_of", "lapse.set_key", "lapse.sets", "lapse.unpromised", "lapse.ways",
+	"lapse.candidates", "lapse.familiar", "lapse.few_leaves", "lapse.filled", "lapse.half_latitude", "lapse.held", "lapse.inspect_leaf",
+	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.quarantined", "lapse.quarantined_keys", "lapse.same_table", "lapse.signature", "lapse.tree_of", "lapse.tree_signature", "lapse.worth_a_mark",
+	"lapse.deleter_of", "lapse.sets", "lapse.ways",
 }
 
 // DeleterFunctions are the catalog's functions that a deleter may call, as GRANT names them. Its only other right in schema lapse is to read
@@ -119,7 +119,7 @@ func DeleterFunctions() []string {
 		"lapse.readable(oid)", "lapse.locker(oid, tid[])", "lapse.lock_along(oid, tid[], jsonb)",
 		"lapse.lock_rows(lapse.claim, lapse.work, lapse.place, lapse.aim, anyelement, text, text, text, text)",
 		"lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[])", "lapse.quarantine_kept(lapse.claim, lapse.work, text[], oid[])",
-		"lapse.candidates(int, int, name, timestamp, timestamp, bigint[])", "lapse.inspect_leaf(int, int, oid, text, boolean, bytea)",
+		"lapse.candidates(int, int, name, timestamp, timestamp, bigint[])", "lapse.inspect_leaf(int, int, oid, text, bytea)",
 	}
 }
 

@@ -36,7 +36,7 @@ func (d *Definition) dueFunction() (string, error) {
 	return fill("look.sql.tmpl", map[string]any{
 		"Proof": schemas.CallerProof,
 		"Name":  DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
-		"Joined": d.joinedNames(), "Bound": BoundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": LookRows, "Checks": MostChecked,
+		"Joined": d.joinedNames(), "Bound": BoundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": LookRows,
 		"Column": schemas.Literal(column), "Divided": column != "", "Low": d.LowWater("sight.low"), "Settled": d.settled(),
 		"Select": onLeaf(whole.PickSelect(leafMark, "$1", "$2", "t.tableoid = $3"), "place.name"),
 		"Tail":   " order by " + strings.Join(expressions, ", ") + "\n limit $4",
@@ -58,6 +58,3 @@ func (d *Definition) settled() string {
 	}
 	return d.Expire.Bound("now()").Settled
 }
-
-// MostChecked is how many leaves one statement checks at most.
-const MostChecked = 50

@@ -15,7 +15,7 @@ import (
 
 // A look asks, before a run is opened, which leaves of a policy have a due row: one statement that changes nothing, whatever the number of
 // partitions. It does not open partitions that cannot have one by their bounds. A leaf that is locked counts as one to try, and so does a leaf
-// with more than functions.LookRows candidates that are not due.
+// with more than functions.LookRows candidates that are not due, and one without valid checks: that is not read.
 
 // Quiet is a leaf in which nothing is due until something is written to it, by PostgreSQL's statistics. These are only a hint: a look with Mark
 // among its quiet leaves skips the leaf, and must not use Mark after Until, by the server's clock.
@@ -28,7 +28,7 @@ type Quiet struct {
 // Look is what a look found.
 type Look struct {
 	Due []uint32 // the leaves with a due row, and those for which it is not known
-	// Unkept are leaves for which no valid results of checks are stored, so that each look repeats the checks. See Acquaint.
+	// Unkept are leaves without valid results of checks, which were not read: look again after Acquaint.
 	Unkept  []uint32
 	Quiet   []Quiet
 	Divided bool // the division of the table is stored, or it is not partitioned
@@ -73,10 +73,10 @@ func ReadLook(rows pgx.Rows) (look Look, err error) {
 // FoundNothing reports whether nothing is due in any leaf, and nothing about the table has to be recorded.
 func (l *Look) FoundNothing() bool { return len(l.Due) == 0 && len(l.Unkept) == 0 && l.Divided }
 
-// Unchecked reports whether leaves were skipped because too many had to be checked. Look again after Acquaint.
-func (l *Look) Unchecked() bool { return len(l.Unkept) > functions.MostChecked }
+// mostChecked is how many leaves one statement checks at most.
+const mostChecked = 50
 
-// Acquaint stores the results of the checks of leaves, and how the table is divided, if a look reported them missing. Durable when it returns,
+// Acquaint makes the checks of leaves and stores their results, and how the table is divided, if a look reported them missing. Durable when it returns,
 // unless q is a transaction. After a crash the next look reports them again.
 func Acquaint(ctx context.Context, q database.Querier, p *record.InForce, look *Look) error {
 	var column *string
@@ -89,7 +89,7 @@ func Acquaint(ctx context.Context, q database.Querier, p *record.InForce, look *
 	}
 	leaves := look.Unkept
 	for ; len(leaves) > 0 || column != nil; column = nil {
-		some := append([]uint32{}, leaves[:min(len(leaves), functions.MostChecked)]...)
+		some := append([]uint32{}, leaves[:min(len(leaves), mostChecked)]...)
 		leaves = leaves[len(some):]
 		var nothing any
 		if err := q.QueryRow(ctx, `select lapse.acquaint($1, $2, $3, $4)`, p.ID, p.Version, some, column).Scan(&nothing); err != nil {

@@ -273,11 +273,11 @@ end
 $lapse$;
 comment on function lapse.inspect is 'Makes the checks of check_leaf for a policy''s whole table, before a survey reads it.';
 
--- inspect_leaf makes the checks of check_leaf for a leaf, before a look reads it; name is the one that was locked. spared is as in lapse.place.
--- kept: acquaint need not make the checks again. If they had to be made, and checks is false, spared is null, and the leaf must not be read.
--- low is as in lapse.place, and is valid until low_until.
+-- inspect_leaf says whether the checks of a leaf were made and hold, before a look reads it; name is the one that was locked. spared is as in
+-- lapse.place. Without kept, spared is null: the leaf must not be read, and acquaint is to make the checks. low is as in lapse.place, and is valid
+-- until low_until.
 create function lapse.inspect_leaf(
-  policy int, version int, leaf oid, name text, checks boolean, proof bytea, out spared text, out kept boolean, out low timestamptz, out low_until timestamptz
+  policy int, version int, leaf oid, name text, proof bytea, out spared text, out kept boolean, out low timestamptz, out low_until timestamptz
 )
 returns record
 language plpgsql stable security definer
@@ -292,10 +292,8 @@ begin
   perform lapse.check_caller(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.proof); -- what it returns says which rows are held
   select f.name into known from lapse.familiar(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) f;
   kept := found;
-  if not kept and not inspect_leaf.checks then
+  if not kept then
     return;
-  elsif not kept then
-    select e.name into known from lapse.examine(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) e;
   end if;
   if known.name is distinct from inspect_leaf.name then
     raise exception '% is not a leaf of the policy''s table', inspect_leaf.name using errcode = 'LP005';
@@ -306,4 +304,4 @@ begin
     from lapse.low_mark(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) m;
 end
 $lapse$;
-comment on function lapse.inspect_leaf is 'Makes the checks of a leaf before a look reads it, and says which of its rows must stay.';
+comment on function lapse.inspect_leaf is 'Whether a leaf''s checks were made and hold, before a look reads it, and which of its rows must stay.';

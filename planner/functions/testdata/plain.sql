@@ -112,7 +112,6 @@ declare
   spared text;
   stays  text;
   low    text;
-  fresh  int := 0;
   read   boolean;
 begin
   for place in select * from lapse.candidates(1, 3, 'last_seen', bound::timestamp,
@@ -120,7 +119,7 @@ begin
     leaf := place.leaf;
     mark := null;
     until := place.until;
-    due := null; -- not known: somebody has locked it, or too much would have to be read
+    due := null; -- not known: somebody has locked it, its checks are to be made first, or too much would have to be read
     kept := true;
     read := false;
     if leaf is null then
@@ -136,11 +135,8 @@ begin
         mark := place.mark;
         raise sqlstate 'LP099';
       end if;
-      select * into sight from lapse.inspect_leaf(1, 3, place.leaf, place.name, fresh < 50, (select caller.proof from lapse.caller));
+      select * into sight from lapse.inspect_leaf(1, 3, place.leaf, place.name, (select caller.proof from lapse.caller));
       kept := sight.kept;
-      if not kept then
-        fresh := fresh + 1;
-      end if;
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
         low := '';
