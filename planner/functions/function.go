@@ -156,8 +156,6 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	if d.certain() {
 		looks = "$4"
 	}
-	last := fmt.Sprintf("case when count(*) = $4 then %s\n            else %s end,\n       count(*) < $4 and (select count(*) from seen) < %s",
-		d.LastPlace("due"), d.LastPlace("seen"), looks)
 	searchPath := ""
 	if d.SearchPath != "" {
 		searchPath = schemas.Literal(d.SearchPath)
@@ -177,7 +175,7 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 		"Verb": d.verb(), "Set": d.set(), "Bound": BoundOf(d.Expire, "claim.cutoff"), "Using": using, "Beside": beside, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.using(), "Looks": looks,
 		"PickSelect": onLeaf(d.pickSelect(leafMark, narrow, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
 		"PickTail": d.PickTail(looks), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
-		"Places": d.places("s", ""), "Last": last, "EdgeSelect": onLeaf(d.EdgeSelect(leafMark), "place.leaf"), "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"), "Floor": floor,
+		"LastFound": d.lastFound("d"), "Edge": d.places("e", "::text"), "EdgeTail": d.PickTail("1 offset " + looks + " - 1"), "EdgeSelect": onLeaf(d.EdgeSelect(leafMark), "place.leaf"), "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"), "Floor": floor,
 	})
 	if remove, err = fill("delete.sql.tmpl", facts); err != nil {
 		return "", "", err

@@ -95,9 +95,13 @@ func (d *Definition) places(r, cast string) string {
 	return strings.Join(columns, ", ")
 }
 
-// LastPlace is the SQL of a cursor: the order columns, as texts, of the last row of relation r in its order; null if it has no rows.
-func (d *Definition) LastPlace(r string) string {
-	return fmt.Sprintf("(select array[%s] from %s r offset (select greatest(count(*) - 1, 0) from %s))", d.places("r", "::text"), r, r)
+// lastFound is SQL for the order columns, as texts, of the last of the rows of relation r that an aggregate goes over.
+func (d *Definition) lastFound(r string) string {
+	var columns []string
+	for i := range d.Order() {
+		columns = append(columns, fmt.Sprintf("(array_agg(%s.k%d))[count(*)]::text", r, i+1))
+	}
+	return strings.Join(columns, ", ")
 }
 
 // findStatement is how a batch of limit rows finds them among a number of candidates, without its cursor.

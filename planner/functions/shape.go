@@ -63,11 +63,10 @@ func (d *Definition) HeapSelect(leaf, cutoff, bound, own string) string {
 	return fmt.Sprintf("select t.ctid as at\n  from %s\n where %s\n   and (%s) is true", c.From("only "+leaf), own, c.Exact(cutoff, bound))
 }
 
-// EdgeSelect is the SELECT of the candidates' values if all candidates are due: an index with the order answers it without the table. The
-// DELETE restates the rest.
+// EdgeSelect is the SELECT of the candidates' values: an index with the order answers it without the table. The DELETE restates the rest.
 func (d *Definition) EdgeSelect(leaf string) string {
 	narrow, _ := d.narrowAbove()
-	return fmt.Sprintf("select %s\n  from only %s as t\n where %s", d.orderAs(), leaf, cmp.Or(narrow, "true"))
+	return fmt.Sprintf("select %s\n  from %s\n where %s", d.orderAs(), d.Condition().Candidates("only "+leaf), cmp.Or(narrow, "true"))
 }
 
 // narrowAbove is what an index can use of the condition, and what a pass that begins at the start asks for besides: every place of a

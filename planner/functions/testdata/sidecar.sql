@@ -118,24 +118,30 @@ begin
   aim.after := place.cursor;
   aim.found_by := 'row';
   -- The first due rows in the order, of so many candidates and no more.
-  execute 'with seen as materialized (
+  execute 'select array_agg(d.at), count(*), array[(array_agg(d.k1))[count(*)]::text, (array_agg(d.k2))[count(*)]::text, (array_agg(d.k3))[count(*)]::text] from (select s.* from (
 select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
        t.tableoid = $3 and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) as due
   from public."Reg" as r
   left join only ' || place.leaf || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
  where r."until" <= $2' || kept || after || '
  order by r."until", (r."ten""ant")::text collate "C", r."id"
- limit $4 * 8
-), due as materialized (
-select s.at, s.k1, s.k2, s.k3 from seen s where s.due limit $4
-)
-select array_agg(d.at), count(*),
-       case when count(*) = $4 then (select array[r.k1::text, r.k2::text, r.k3::text] from due r offset (select greatest(count(*) - 1, 0) from due))
-            else (select array[r.k1::text, r.k2::text, r.k3::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
-       count(*) < $4 and (select count(*) from seen) < $4 * 8
-  from due d'
-    into aim.rows_at, aim.counted, aim.last, aim.ended using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder, after_1, after_2, after_3;
+ limit $4 * 8) s where s.due limit $4
+) d'
+    into aim.rows_at, aim.counted, aim.last using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder, after_1, after_2, after_3;
   perform lapse.pin();
+  if aim.counted < work.row_limit then -- of so many candidates, up to the last of them; or there are no more
+    execute 'select array[e.k1::text, e.k2::text, e.k3::text] from (
+select r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3
+  from public."Reg" as r
+  left join only ' || place.leaf || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
+ where r."until" <= $2' || kept || after || '
+ order by r."until", (r."ten""ant")::text collate "C", r."id"
+ limit 1 offset $4 * 8 - 1
+) e'
+      into aim.last using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder, after_1, after_2, after_3;
+    perform lapse.pin();
+  end if;
+  aim.ended := aim.last is null;
   return aim;
 end
 $lapse$;
