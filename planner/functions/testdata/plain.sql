@@ -85,8 +85,8 @@ begin
 end
 $lapse$;
 -- Says which partitions of public.sessions have a row that is due under policy sessions-30d version 3 at an instant (null: at
--- this one). A look that finds none is all that the policy costs while nothing is due. It reads no further than the first due row of
--- each; it changes nothing, waits for nobody, and returns no values.
+-- this one). A look that finds none is all that the policy costs while nothing is due. Of each it reads no more than
+-- the first due row; it changes nothing, waits for nobody, and returns no values.
 -- Of many partitions it leaves out those whose mark is in quiet: see lapse.candidates. Of one in which nothing will be due until
 -- something is written to it, it returns the mark, and until when it may be named.
 create function lapse.due_1_3(at_cutoff timestamptz, quiet bigint[])

@@ -74,8 +74,8 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_7_1, in place of 5a737e77
-1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
+@@ lapse.due_7_1, in place of c77f45b5
+1+-- 10000 rows that may be due; it changes nothing, waits for nobody, and returns no values.
 1+  bound  timestamp with time zone := cutoff - interval '1 day';
 0+  seen   bigint;
 2+  for place in select * from lapse.candidates(7, 1, '', null,

@@ -83,8 +83,8 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_5_1, in place of 9c006bcd
-1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
+@@ lapse.due_5_1, in place of 0d8dd45b
+1+-- 10000 rows that may be due; it changes nothing, waits for nobody, and returns no values.
 1+  bound  timestamp with time zone := cutoff;
 0+  seen   bigint;
 1+                                              null, quiet) loop
