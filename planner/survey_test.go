@@ -181,3 +181,19 @@ func TestThePickIsPlannedAsAnIndexScanInOrder(t *testing.T) {
 		}
 	})
 }
+
+// What the breaker asks for is not worth following foreign keys.
+func TestACountThatLooksForNothingElseFollowsNoCascade(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create table clicks (id bigint primary key, session bigint references sessions on delete cascade)`)
+		w.fill("sessions", 10)
+		w.do(`insert into clicks select n, n from generate_series(1, 10) n`)
+		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		for through, counted := range map[string]bool{"0": false, "1": true, "null": true} {
+			if got := valueOn[bool](t, w.exec, `select due = 10 and cascades is not null from lapse.survey_1_1(now(), null, `+through+`)`); got != counted {
+				t.Errorf("looking through %s rows, what cascades delete is counted: %t", through, got)
+			}
+		}
+	})
+}

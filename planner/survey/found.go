@@ -40,7 +40,7 @@ type found struct {
 // extent says how far a survey function counts: nil means to the end, 0 not at all.
 type extent struct {
 	atMost  *int64 // rows that are counted
-	through *int64 // rows that are searched for values that cannot be read
+	through *int64 // rows that are searched for values that cannot be read; 0: what cascades delete is not counted either
 }
 
 // upTo counts so many rows.

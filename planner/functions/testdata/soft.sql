@@ -194,7 +194,7 @@ select t.ctid as at
   return aim;
 end
 $lapse$;
-@@ lapse.survey_10_1, in place of d5687ac8
+@@ lapse.survey_10_1, in place of c13ebdd2
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
 +   and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))';
 1+  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)' into whole using at_cutoff, bound;
