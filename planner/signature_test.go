@@ -226,7 +226,7 @@ func TestNobodyPlantsAnEntryOfTheChecks(t *testing.T) {
 			for _, sql := range []string{
 				`insert into lapse.examined (policy_id, version, leaf, name, touched, signature, relations, parents, functions, operators, types) select 1, 1, 1, '', '{}', '', '{}', '{}', '{}', '{}', '{}'`,
 				`update lapse.examined set relations = '{}'`, `delete from lapse.examined`,
-				`select lapse.keep(1, 1, 1)`, `select lapse.familiar(1, 1, 1)`, `select lapse.examine(1, 1, 1)`,
+				`select lapse.keep(1, 1, '{1}')`, `select lapse.familiar(1, 1, 1)`, `select lapse.examine(1, 1, '{1}')`,
 			} {
 				wantState(t, runSQL(conn, sql), "42501")
 			}

@@ -163,79 +163,94 @@ end
 $lapse$;
 comment on function lapse.unpromised is 'A column of the policy''s evidence that the leaf''s replica identity does not have.';
 
--- examine makes all the checks of a leaf, and returns the contents of an entry. It raises an error if a check fails.
-create function lapse.examine(policy int, version int, leaf oid)
-returns table (name text, touched oid[], signature bytea, relations oid[], parents oid[], functions oid[], operators oid[], types oid[])
+-- examine makes all the checks of each of some leaves, and returns the contents of their entries. It raises an error if a check fails. What is the
+-- same for all of them is read once.
+create function lapse.examine(policy int, version int, leaves oid[])
+returns table (leaf oid, name text, touched oid[], signature bytea, relations oid[], parents oid[], functions oid[], operators oid[], types oid[])
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
   root     oid := lapse.same_table(examine.policy, examine.version);
-  targets  oid[] := array[examine.leaf] || lapse.joined(examine.policy, examine.version);
+  beside   oid[] := lapse.joined(examine.policy, examine.version);
   soft     boolean := lapse.sets(examine.policy, examine.version);
+  hidden   boolean := exists (select from lapse.unseen(examine.leaves, soft));
+  around   record;
   stranger text;
   key      text;
 begin
-  select format('%I.%I', n.nspname, c.relname) into name
-    from pg_class c join pg_namespace n on n.oid = c.relnamespace
-   where c.oid = examine.leaf and c.relkind = 'r';
-  if name is null
-     or examine.leaf <> root and not exists (select from pg_partition_ancestors(examine.leaf) a where a.relid = root) then
-    raise exception '% is not a leaf of the policy''s table', coalesce(name, examine.leaf::text) using errcode = 'LP005';
-  end if;
-  if exists (select from lapse.unseen(array[examine.leaf], soft)) then
-    raise exception '% of % or of what its foreign keys reach would not be seen by the audit', case when soft then 'updates' else 'deletes' end, name
-      using errcode = 'LP012';
-  end if;
-  key := lapse.unpromised(examine.policy, examine.version, examine.leaf);
-  if key is not null then
-    raise exception 'column % of % has left the replica identity, and the policy promises it in the evidence', key, name using errcode = 'LP012';
-  end if;
-  stranger := lapse.distrusted(examine.policy, examine.version, targets);
-  if stranger is not null then
-    raise exception '% would run inside the deletion from %, and is not what the policy was applied to', stranger, name
-      using errcode = 'LP006';
-  end if;
-  key := case when soft then lapse.set_key(examine.policy, examine.version, examine.leaf) end;
-  if key is not null then
-    raise exception 'the column of % that the policy sets has come into foreign key %', name, key using errcode = 'LP011';
-  end if;
-  touched := array(select r.relation from lapse.reach(array[examine.leaf]) r where r.deletes and not soft order by r.relation);
-  select coalesce(array_agg(distinct s.relation), '{}'),
-         coalesce(array_agg(distinct s.relation) filter (where s.part = 'beyond'), '{}'),
-         coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_proc'::regclass), '{}'),
-         coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_operator'::regclass), '{}'),
-         coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_type'::regclass), '{}')
-    into relations, parents, functions, operators, types
-    from lapse.surroundings(targets, soft) s;
-  relations := array(select distinct r.oid from unnest(relations || root) r(oid) order by r.oid);
-  functions := functions || array(select distinct t.tgfoid from unnest(relations) v(oid) join pg_trigger t on t.tgrelid = v.oid order by t.tgfoid);
-  types := array(select lapse.parts(types));
-  signature := lapse.signature(relations, parents, functions, operators, types);
-  return next;
+  for around in
+    select s.leaf, bool_or(s.part = 'intruder') as intruders,
+           coalesce(array_agg(distinct s.relation) filter (where s.part = 'along' and s.deletes), '{}') as touched,
+           array_agg(distinct s.relation) as relations,
+           coalesce(array_agg(distinct s.relation) filter (where s.part = 'beyond'), '{}') as parents,
+           coalesce(array_agg(distinct s.object) filter (where s.part = 'used' and s.class = 'pg_proc'::regclass), '{}') as functions,
+           coalesce(array_agg(distinct s.object) filter (where s.part = 'used' and s.class = 'pg_operator'::regclass), '{}') as operators,
+           coalesce(array_agg(distinct s.object) filter (where s.part = 'used' and s.class = 'pg_type'::regclass), '{}') as types
+      from lapse.surroundings(examine.leaves, beside, soft) s
+     group by s.leaf
+  loop
+    leaf := around.leaf;
+    name := null;
+    select format('%I.%I', n.nspname, c.relname) into name
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace
+     where c.oid = examine.leaf and c.relkind = 'r';
+    if name is null
+       or examine.leaf <> root and not exists (select from pg_partition_ancestors(examine.leaf) a where a.relid = root) then
+      raise exception '% is not a leaf of the policy''s table', coalesce(name, examine.leaf::text) using errcode = 'LP005';
+    end if;
+    if hidden and exists (select from lapse.unseen(array[examine.leaf], soft)) then
+      raise exception '% of % or of what its foreign keys reach would not be seen by the audit', case when soft then 'updates' else 'deletes' end, name
+        using errcode = 'LP012';
+    end if;
+    key := lapse.unpromised(examine.policy, examine.version, examine.leaf);
+    if key is not null then
+      raise exception 'column % of % has left the replica identity, and the policy promises it in the evidence', key, name using errcode = 'LP012';
+    end if;
+    stranger := case when around.intruders then lapse.distrusted(examine.policy, examine.version, array[examine.leaf] || beside) end;
+    if stranger is not null then
+      raise exception '% would run inside the deletion from %, and is not what the policy was applied to', stranger, name
+        using errcode = 'LP006';
+    end if;
+    key := case when soft then lapse.set_key(examine.policy, examine.version, examine.leaf) end;
+    if key is not null then
+      raise exception 'the column of % that the policy sets has come into foreign key %', name, key using errcode = 'LP011';
+    end if;
+    touched := around.touched;
+    if beside <> '{}' then -- a claim names what is reached from the leaf alone
+      touched := array(select r.relation from lapse.reach(array[examine.leaf]) r where r.deletes and not soft order by r.relation);
+    end if;
+    relations := array(select distinct r.oid from unnest(around.relations || root) r(oid) order by r.oid);
+    parents := around.parents;
+    functions := around.functions || array(select distinct t.tgfoid from unnest(relations) v(oid) join pg_trigger t on t.tgrelid = v.oid order by t.tgfoid);
+    operators := around.operators;
+    types := case when around.types = '{}' then '{}' else array(select lapse.parts(around.types)) end;
+    signature := lapse.signature(relations, parents, functions, operators, types);
+    return next;
+  end loop;
 end
 $lapse$;
-comment on function lapse.examine is 'Makes all the checks of a leaf, and says what was checked.';
+comment on function lapse.examine is 'Makes all the checks of leaves, and says what was checked.';
 
--- keep makes the checks of a leaf and writes an entry. It deletes older entries, unless another session is writing there.
-create function lapse.keep(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
+-- keep makes the checks of leaves and writes their entries. It deletes older entries, unless another session is writing there.
+create function lapse.keep(policy int, version int, leaves oid[]) returns table (name text, touched oid[], signature bytea)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $lapse$
 begin
   delete from lapse.examined e
    where e.id in (select x.id from lapse.examined x
-                   where x.policy_id = keep.policy and x.leaf = keep.leaf
+                   where x.policy_id = keep.policy and x.leaf = any (keep.leaves)
                      for update skip locked);
   -- One statement: checks and signature are of one snapshot.
   return query
   insert into lapse.examined as e (policy_id, version, leaf, name, touched, signature, relations, parents, functions, operators, types)
-  select keep.policy, keep.version, keep.leaf, x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types
-    from lapse.examine(keep.policy, keep.version, keep.leaf) x
+  select keep.policy, keep.version, x.leaf, x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types
+    from lapse.examine(keep.policy, keep.version, keep.leaves) x
   returning e.name, e.touched, e.signature;
 end
 $lapse$;
-comment on function lapse.keep is 'Checks a leaf and keeps what it finds.';
+comment on function lapse.keep is 'Checks leaves and keeps what it finds.';
 
 -- acquaint makes entries for those leaves of a policy that have no valid one, and stores how the policy's table is divided by a column, so that
 -- looks and batches need not find out again. It stores names as batches quote them, whatever the caller's settings. It raises the errors
@@ -246,17 +261,17 @@ set search_path = pg_catalog, pg_temp
 set quote_all_identifiers = off
 as $lapse$
 declare
-  leaf oid;
+  fresh oid[];
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   perform lapse.follow_holds();
-  foreach leaf in array acquaint.leaves loop
-    if not exists (select from lapse.familiar(acquaint.policy, acquaint.version, leaf)) then
-      perform lapse.keep(acquaint.policy, acquaint.version, leaf);
-    end if;
-  end loop;
+  fresh := array(select l.leaf from unnest(acquaint.leaves) l(leaf)
+                  where not exists (select from lapse.familiar(acquaint.policy, acquaint.version, l.leaf)));
+  if fresh <> '{}' then
+    perform lapse.keep(acquaint.policy, acquaint.version, fresh);
+  end if;
   if acquaint.ordered_by is not null then
     delete from lapse.tree t
      where t.id in (select x.id from lapse.tree x where x.policy_id = acquaint.policy for update skip locked);

@@ -344,7 +344,7 @@ begin
   end if;
   select * into found_so from lapse.familiar(shard.policy_id, shard.version, claim.target);
   if not found then
-    select * into found_so from lapse.keep(shard.policy_id, shard.version, claim.target);
+    select * into found_so from lapse.keep(shard.policy_id, shard.version, array[claim.target]);
   end if;
   if found_so.name is distinct from check_leaf.leaf then
     raise exception '% is not a leaf of the policy''s table', check_leaf.leaf using errcode = 'LP005';
