@@ -403,9 +403,12 @@ comment on function lapse.open_run is 'The policy''s run to go on with, or the n
 -- lease claims a free shard of a run, for 30 seconds. Each claim makes the next term.
 create function lapse.lease(run uuid, holder text)
 returns table (shard bigint, term bigint, leaf oid, cutoff timestamptz)
-language sql security definer
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
+#variable_conflict use_column
+begin
+  return query
   update lapse.shard s
      set holder = lease.holder, term = s.term + 1, lease_until = clock_timestamp() + lapse.lease_time()
    where s.id = (
@@ -419,18 +422,22 @@ as $lapse$
             order by f.term, hashtextextended(lease.holder, f.id), f.id -- one that could not be worked on goes to the back
             limit 1
               for update skip locked)
-  returning s.id, s.term, s.leaf, s.cutoff
+  returning s.id, s.term, s.leaf, s.cutoff;
+end
 $lapse$;
 comment on function lapse.lease is 'Leases a free shard of a run. For the executor.';
 
 -- release gives a shard back, unless another worker has it.
 create function lapse.release(shard bigint, term bigint, holder text) returns void
-language sql security definer
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
+#variable_conflict use_column
+begin
   update lapse.shard s
      set holder = null, lease_until = null
-   where s.id = release.shard and s.term = release.term and s.holder = release.holder
+   where s.id = release.shard and s.term = release.term and s.holder = release.holder;
+end
 $lapse$;
 comment on function lapse.release is 'Gives a shard back. For the executor.';
 
