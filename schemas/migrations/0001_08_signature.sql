@@ -53,7 +53,10 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $lapse$
 declare
+  own  text;
+  acts boolean;
   code text;
+  more text;
 begin
   -- Most tables have none of these, and PostgreSQL prepares each subquery whether it runs or not.
   if cardinality(parents || functions || operators || types) > 0 then
@@ -74,48 +77,50 @@ begin
                   cross join lateral (select e.xmin, e.ctid from pg_enum e where e.enumtypid = v.oid offset 0) r));
   end if;
   -- One list: PostgreSQL prepares each subquery with an aggregate of its own, which costs more than its rows.
-  return sha256(convert_to(concat(
-    (select i.audit_required from lapse.installation i),
-    (select string_agg(concat(r.kind, r.xmin, r.ctid), '')
-       from (select 'relation' as kind, c.xmin, c.ctid from pg_class c where c.oid = any (relations)
-             union all
-             select 'schema', n.xmin, n.ctid
-               from (select c.relnamespace from pg_class c where c.oid = any (relations) offset 0) c
-              cross join lateral (select n.xmin, n.ctid from pg_namespace n where n.oid = c.relnamespace offset 0) n
-             union all
-             select 'column', a.xmin, a.ctid from pg_attribute a where a.attrelid = any (relations) and a.attnum > 0
-             union all
-             select 'trigger', t.xmin, t.ctid from pg_trigger t where t.tgrelid = any (relations)
-             union all
-             select 'its constraint', c.xmin, c.ctid
-               from (select t.tgconstraint from pg_trigger t where t.tgrelid = any (relations) and t.tgconstraint <> 0 offset 0) t
-              cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.oid = t.tgconstraint offset 0) c
-             union all
-             select 'rule', w.xmin, w.ctid from pg_rewrite w where w.ev_class = any (relations)
-             union all
-             select 'index', i.xmin, i.ctid from pg_index i where i.indrelid = any (relations)
-             union all
-             -- A table that refers to a partitioned one has a constraint for each partition; none of them is a check.
-             select 'constraint', c.xmin, c.ctid
-               from (select c.oid from pg_class c where c.oid = any (relations) and (c.relchecks > 0 or c.relkind = 'p') offset 0) r
-              cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.conrelid = r.oid offset 0) c
-             union all
-             select 'default', d.xmin, d.ctid from pg_attrdef d where d.adrelid = any (relations)
-             union all
-             select 'statistics', s.xmin, s.ctid from pg_statistic_ext s where s.stxrelid = any (relations)
-             union all
-             select 'above', i.xmin, i.ctid from pg_inherits i where i.inhrelid = any (relations)
-             union all
-             select 'published', m.xmin, m.ctid from pg_publication_rel m where m.prrelid = any (relations)
-             union all
-             select 'publication', p.xmin, p.ctid from pg_publication p where p.pubname in ('lapse_changes', 'lapse_deletes')
-             union all
-             -- Those that others than PostgreSQL made, of whatever types: there is no index by the target, and few of them.
-             select 'cast', c.xmin, c.ctid from pg_cast c where c.oid >= 16384
-             union all
-             select 'collation', c.xmin, c.ctid from pg_collation c where c.oid >= 16384) r),
-    'code', code
-  ), 'UTF8'));
+  select string_agg(concat(r.kind, r.at), ''), bool_or(r.acts) into own, acts
+    from (select 'relation' as kind, concat(c.xmin, c.ctid, n.xmin, n.ctid) as at,
+                 c.relhastriggers or c.relhasrules or c.relchecks > 0 or c.relkind = 'p' as acts
+            from pg_class c
+           cross join lateral (select n.xmin, n.ctid from pg_namespace n where n.oid = c.relnamespace offset 0) n
+           where c.oid = any (relations)
+           union all
+          select 'column', concat(a.xmin, a.ctid), null from pg_attribute a where a.attrelid = any (relations) and a.attnum > 0
+           union all
+          select 'index', concat(i.xmin, i.ctid), null from pg_index i where i.indrelid = any (relations)
+           union all
+          select 'default', concat(d.xmin, d.ctid), null from pg_attrdef d where d.adrelid = any (relations)
+           union all
+          select 'statistics', concat(s.xmin, s.ctid), null from pg_statistic_ext s where s.stxrelid = any (relations)
+           union all
+          select 'above', concat(i.xmin, i.ctid), null from pg_inherits i where i.inhrelid = any (relations)
+           union all
+          select 'published', concat(m.xmin, m.ctid), null from pg_publication_rel m where m.prrelid = any (relations)
+           union all
+          select 'publication', concat(p.xmin, p.ctid), null from pg_publication p where p.pubname in ('lapse_changes', 'lapse_deletes')
+           union all
+          -- Those that others than PostgreSQL made, of whatever types: there is no index by the target, and few of them.
+          select 'cast', concat(c.xmin, c.ctid), null from pg_cast c where c.oid >= 16384
+           union all
+          select 'collation', concat(c.xmin, c.ctid), null from pg_collation c where c.oid >= 16384
+           union all
+          select 'audited', i.audit_required::text, null from lapse.installation i) r;
+  -- A relation's first trigger, rule or check makes another version of its row in pg_class.
+  if acts then
+    more := (
+      select string_agg(concat(r.kind, r.at), '')
+        from (select 'trigger' as kind, concat(t.xmin, t.ctid, c.xmin, c.ctid) as at
+                from pg_trigger t
+                left join lateral (select c.xmin, c.ctid from pg_constraint c where c.oid = t.tgconstraint offset 0) c on true
+               where t.tgrelid = any (relations)
+               union all
+              select 'rule', concat(w.xmin, w.ctid) from pg_rewrite w where w.ev_class = any (relations)
+               union all
+              -- A table that refers to a partitioned one has a constraint for each partition; none of them is a check.
+              select 'constraint', concat(c.xmin, c.ctid)
+                from (select c.oid from pg_class c where c.oid = any (relations) and (c.relchecks > 0 or c.relkind = 'p') offset 0) r
+               cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.conrelid = r.oid offset 0) c) r);
+  end if;
+  return sha256(convert_to(concat(own, 'more', more, 'code', code), 'UTF8'));
 end
 $lapse$;
 comment on function lapse.signature is 'Digest of the catalog''s row versions of these relations, functions, operators and types.';
