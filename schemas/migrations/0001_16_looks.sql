@@ -284,7 +284,8 @@ language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
-  known record;
+  known  record;
+  marked boolean;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -298,10 +299,18 @@ begin
   if known.name is distinct from inspect_leaf.name then
     raise exception '% is not a leaf of the policy''s table', inspect_leaf.name using errcode = 'LP005';
   end if;
-  spared := concat_ws(' or ', lapse.held(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf),
-                              lapse.quarantined(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf));
-  select m.upto, m.until into low, low_until
-    from lapse.low_mark(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) m;
+  -- Most leaves have none of these, and a function that finds out costs more than to look here.
+  select concat_ws(' or ',
+           case when exists (select from lapse.hold) then lapse.held(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) end,
+           case when exists (select from lapse.quarantine q where q.policy_id = inspect_leaf.policy and q.leaf = inspect_leaf.leaf) then
+             lapse.quarantined(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf)
+           end),
+         exists (select from lapse.low_water l where l.policy_id = inspect_leaf.policy and l.leaf = inspect_leaf.leaf)
+    into spared, marked;
+  if marked then
+    select m.upto, m.until into low, low_until
+      from lapse.low_mark(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) m;
+  end if;
 end
 $lapse$;
 comment on function lapse.inspect_leaf is 'Whether a leaf''s checks were made and hold, before a look reads it, and which of its rows must stay.';
