@@ -33,13 +33,15 @@ func (d *Definition) dueFunction() (string, error) {
 	for _, o := range by {
 		expressions = append(expressions, o.SQL)
 	}
+	tail := " order by " + strings.Join(expressions, ", ")
 	return fill("look.sql.tmpl", map[string]any{
 		"Proof": schemas.CallerProof,
 		"Name":  DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
 		"Joined": d.joinedNames(), "Bound": BoundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": LookRows,
 		"Column": schemas.Literal(column), "Divided": column != "", "Low": d.LowWater("sight.low"), "Settled": d.settled(),
 		"Select": onLeaf(whole.PickSelect(leafMark, "$1", "$2", "t.tableoid = $3"), "place.name"),
-		"Tail":   " order by " + strings.Join(expressions, ", ") + "\n limit $4",
+		"Tail":   tail + "\n limit $4",
+		"Whole":  whole.PickSelect(d.Table, "cutoff", "bound", "t.tableoid = place.leaf") + "\n" + tail, "Literal": schemas.Literal(d.Table),
 	})
 }
 

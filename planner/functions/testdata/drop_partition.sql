@@ -131,10 +131,14 @@ begin
   return lapse.leave_drop(claim, work, part.why);
 end
 $lapse$;
-@@ lapse.due_9_2, in place of 20392286
+@@ lapse.due_9_2, in place of c9e9ee5a
 1+  bound  timestamp without time zone := (cutoff - interval '30 days') at time zone 'UTC';
 1+  for place in select * from lapse.candidates(9, 2, 'at', bound::timestamp,
 1+   and t."at" > ' || quote_literal(((sight.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone';
+1+select t.ctid as at, t."at" as k1
+3+ where t."at" <= bound and t."at" >= '4713-01-01 BC'
++   and t.tableoid = place.leaf and coalesce(t."at" <= bound and t."at" >= '4713-01-01 BC', false)
++ order by t."at"
 1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)' || low || stays || '

@@ -11,11 +11,15 @@
 +    else 't."at" <= $2 and t."at" <= $10' || after end;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.due_1_2, in place of 24338602
+@@ lapse.due_1_2, in place of 41d9f6d6
 1+  bound  bigint := ((floor(extract(epoch from cutoff - interval '00:00:00')) + 1))::bigint;
 2+  for place in select * from lapse.candidates(1, 2, '', null,
 +                                              null, quiet) loop
 1+   and t."at" > ' || quote_literal((((floor(extract(epoch from sight.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint';
+1+select t.ctid as at, t."at" as k1
+3+ where t."at" <= bound and t."at" >= (-210863520000)::bigint
++   and t.tableoid = place.leaf and case when t."at" between -210863520000 and bound then to_timestamp(t."at") + interval '00:00:00' <= cutoff else false end
++ order by t."at"
 1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || low || stays || '

@@ -8,9 +8,13 @@
 1+  last_1  timestamp with time zone;
 2+    when 'tie' then case when aim.last[4]::boolean then '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10' else '((COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
 +    else '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $10' || after end;
-@@ lapse.due_7_1, in place of e3adaf77
+@@ lapse.due_7_1, in place of bf33414e
 1+  bound  timestamp with time zone := cutoff;
 1+   and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > ' || quote_literal((sight.low)::timestamp with time zone) || '::timestamp with time zone';
+1+select t.ctid as at, (COALESCE(t."seen", 'infinity'::timestamp with time zone)) as k1
+3+ where (COALESCE(t."seen", 'infinity'::timestamp with time zone)) <= bound and (COALESCE(t."seen", 'infinity'::timestamp with time zone)) >= '4713-01-01 BC'
++   and t.tableoid = place.leaf and case when (COALESCE(t."seen", 'infinity'::timestamp with time zone)) between '4713-01-01 BC' and cutoff then true else false end
++ order by (COALESCE(t."seen", 'infinity'::timestamp with time zone))
 1+select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
 3+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end' || low || stays || '

@@ -104,6 +104,7 @@ set jit = off
 set constraint_exclusion = off
 set enable_seqscan = off
 as $lapse$
+#variable_conflict use_variable
 declare
   cutoff timestamptz := coalesce(at_cutoff, clock_timestamp());
   bound  timestamp with time zone := cutoff - interval '30 days';
@@ -146,7 +147,17 @@ begin
         end if;
         -- Where nothing is left even without what spares rows, nothing will be due when that ends.
         foreach stays in array case when place.mark is not null and place.settled_leaf then array['', spared] else array[spared] end loop
-          execute 'select exists (select from (
+          if low || stays = '' and place.name = 'public.sessions' then -- PostgreSQL keeps the plan of a statement that is not put together
+            select exists (select from (
+select t.ctid as at, t."last_seen" as k1
+  from only public.sessions as t
+ where t."last_seen" <= bound and t."last_seen" >= '4713-01-01 BC'
+   and t.tableoid = place.leaf and coalesce(t."last_seen" <= bound and t."last_seen" >= '4713-01-01 BC', false)
+ order by t."last_seen"
+ limit 1
+) s) into due;
+          else
+            execute 'select exists (select from (
 select t.ctid as at, t."last_seen" as k1
   from only ' || place.name || ' as t
  where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
@@ -154,6 +165,7 @@ select t.ctid as at, t."last_seen" as k1
  order by t."last_seen"
  limit $4
 ) s)' into due using cutoff, bound, place.leaf, 1;
+          end if;
           exit when not due or stays = spared;
         end loop;
         if not due and stays = '' and place.settled_leaf then

@@ -74,15 +74,16 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_7_1, in place of c77f45b5
+@@ lapse.due_7_1, in place of f8c9d70d
 1+-- 10000 rows that may be due; it changes nothing, waits for nobody, and returns no values.
+1-
 1+  bound  timestamp with time zone := cutoff - interval '1 day';
 0+  seen   bigint;
 2+  for place in select * from lapse.candidates(7, 1, '', null,
 +                                              null, quiet) loop
 0+      lock table only public."Reg" in access share mode nowait;
 4-
-6+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
+16+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
 +select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
 +       t.tableoid = $3 and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) as due
 +  from public."Reg" as r
@@ -92,7 +93,6 @@ $lapse$;
 1+) s' into due, seen using cutoff, bound, place.leaf, 10000;
 +          if not due and seen = 10000 then
 +            due := null;
-+          end if;
 -- Finds the next rows of public.carts for lapse.delete_7_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable
 -- function write, lock or set nothing, and lapse.pin gives it its settings back where code of the table's may have run. The batch's one
 -- statement restates the whole condition, and so does at most less.

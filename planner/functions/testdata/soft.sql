@@ -83,9 +83,13 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_10_1, in place of bc5cce80
+@@ lapse.due_10_1, in place of 1fdb2cc6
 1+  for place in select * from lapse.candidates(10, 1, 'at', bound::timestamp,
 4-
+1+select t.ctid as at, t."at" as k1
+3+ where t."at" <= bound and t."at" >= '4713-01-01 BC' and (t."dele""ted'at" IS NULL)
++   and t.tableoid = place.leaf and coalesce(t."at" <= bound and t."at" >= '4713-01-01 BC', false) and ((t."dele""ted'at" IS NULL))
++ order by t."at"
 1+select t.ctid as at, t."at" as k1
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
 +   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))' || low || stays || '

@@ -83,20 +83,20 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_5_1, in place of 0d8dd45b
+@@ lapse.due_5_1, in place of 3e1cc07d
 1+-- 10000 rows that may be due; it changes nothing, waits for nobody, and returns no values.
+1-
 1+  bound  timestamp with time zone := cutoff;
 0+  seen   bigint;
 1+                                              null, quiet) loop
 4-
-2+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
+12+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
 +select t.ctid as at, t."last_seen" as k1,
 +       t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
 2+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || low || stays || '
 1+) s' into due, seen using cutoff, bound, place.leaf, 10000;
 +          if not due and seen = 10000 then
 +            due := null;
-+          end if;
 -- Finds the next rows of public.carts for lapse.delete_5_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable
 -- function write, lock or set nothing, and lapse.pin gives it its settings back where code of the table's may have run. The batch's one
 -- statement restates the whole condition, and so does at most less.
