@@ -167,3 +167,49 @@ func TestTheNextCutoffIsMeasuredByTheLastAndTheSchedule(t *testing.T) {
 		}
 	})
 }
+
+func TestALookThatFoundNothingIsNoReasonToAskAboutTheClock(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(untilArmed)
+		w.open(&p)
+		back := func(by string) {
+			t.Helper()
+			must(t, w.script(`update lapse.run set cutoff = cutoff - interval '`+by+`', started_at = started_at - interval '`+by+`'; delete from lapse.shard;
+				alter table lapse.policy_state disable trigger all; update lapse.policy_state set changed_at = changed_at - interval '`+by+`';
+				update lapse.looked set at = at - interval '`+by+`'`))
+		}
+		back("20 days")
+		must(t, run.Looked(t.Context(), w.exec, &p))
+		back("20 days")
+		p = w.inForce()[0]
+		if since := time.Since(p.LookedAt); since < 19*24*time.Hour || since > 21*24*time.Hour {
+			t.Errorf("the last look was %s ago", since)
+		}
+		if got := w.jump(&p); got != "" {
+			t.Errorf("after a look: got %q", got)
+		}
+		back("100 days")
+		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
+			t.Errorf("long after it: got %q", got)
+		}
+		// A look under such a clock is not written down: the next one would be no reason to ask any more.
+		must(t, run.Looked(t.Context(), w.exec, &p))
+		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
+			t.Errorf("after a look under a wrong clock: got %q", got)
+		}
+		// Arming or resuming the policy says that time has passed.
+		must(t, runSQL(w.admin, `insert into lapse.policy_state (policy_id, version, state) values ($1, $2, 'armed')`, p.ID, p.Version))
+		if got := w.jump(&p); got != "" {
+			t.Errorf("after it was armed again: got %q", got)
+		}
+		must(t, runSQL(w.admin, `update lapse.looked set at = '2100-01-01'`))
+		must(t, runSQL(w.admin, `delete from lapse.shard`))
+		p = w.inForce()[0]
+		if got := w.jump(&p); got != "" || !p.LookedAt.IsZero() {
+			t.Errorf("a look in the future counts: %q, %s", got, p.LookedAt)
+		}
+	})
+}

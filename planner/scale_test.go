@@ -23,7 +23,7 @@ func TestAPlanReadsTheCatalogInProportionToPoliciesAndPartitions(t *testing.T) {
 	for name, fill := range map[string]func(b *bare, n int) (file string){"policies": manyPolicies, "partitions": manyPartitions} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBare(t, pgtest.New(t, pgtest.Newest(t)), "")
+			b := newBare(t, pgtest.New(t, 18), "") // 14 says what was read only when it likes
 			few := b.readBy(fill(b, 10))
 			many := b.readBy(fill(b, 40))
 			if many > 8*few {
