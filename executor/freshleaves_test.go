@@ -25,8 +25,8 @@ func TestWhatTheOwnerDoesAroundTheChecksOfFreshLeavesIsNoticed(t *testing.T) {
 		stop bool
 	}{
 		{"a partition is attached", "examined", attached + attach, "", false},
-		{"one with code in an index is attached", "examined", attached + spy + "create index on more (spy(id)); " + attach, "events", true},
-		{"a trigger comes", "examined", fires + "create trigger x before delete on events_3 for each row execute function fires()", "events", true},
+		{"one with code in an index is attached", "examined", attached + spy + "create index on more (spy(id)); " + attach, "more", true},
+		{"a trigger comes", "examined", fires + "create trigger x before delete on events_3 for each row execute function fires()", "events_3", true},
 		{"one with code in an index is attached after the look", "run", attached + spy + "create index on more (spy(id)); " + attach, "more", false}, // the next look finds it
 		{"code comes into an index after the look", "run", spy + "create index on events_2 (spy(id))", "events_2", true},
 		{"a trigger comes above after the look", "run", fires + "create trigger x after delete on events for each row execute function fires()", "events", true},
