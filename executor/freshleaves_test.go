@@ -2,9 +2,12 @@ package executor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -45,16 +48,17 @@ func TestWhatTheOwnerDoesAroundTheChecksOfFreshLeavesIsNoticed(t *testing.T) {
 			free := lockedAgainstWriters(t, db, "examined")
 			done := make(chan error, 1)
 			e := newExecutor(t, db)
+			e.pruneAt = time.Now().Add(time.Hour) // it would wait for the same tables
 			go func() {
 				_, err := e.Once(t.Context(), []schemas.PolicyName{schemas.PolicyName(schema)})
 				done <- err
 			}()
-			awaited(t, db, "examined")
+			awaited(t, db, "examined", "acquaint")
 			if c.then == "run" { // which is written to before the look too
 				checked := free
 				free = lockedAgainstWriters(t, db, "run")
 				checked()
-				awaited(t, db, "run")
+				awaited(t, db, "run", "open_run")
 			}
 			owned(t, db, in+c.ddl)
 			free()
@@ -90,10 +94,41 @@ func lockedAgainstWriters(t *testing.T, db *pgtest.DB, table string) (free func(
 	}
 }
 
-// awaited waits until a session waits for the lock of a table of the catalog.
-func awaited(t *testing.T, db *pgtest.DB, table string) {
+// awaited waits until a call of a function waits for the lock of a table of the catalog.
+func awaited(t *testing.T, db *pgtest.DB, table, function string) {
 	t.Helper()
-	eventually(t, "a session waits for lapse."+table, func() bool {
-		return one[bool](t, db, "select exists (select from pg_locks l where l.relation = $1::regclass and not l.granted)", "lapse."+table)
+	eventually(t, "lapse."+function+" waits for lapse."+table, func() bool {
+		return one[bool](t, db, `
+			select exists (select from pg_locks l join pg_stat_activity a using (pid)
+			                where l.relation = $1::regclass and not l.granted and position($2 in a.query) > 0)`, "lapse."+table, "lapse."+function+"(")
+	})
+}
+
+// What checks a leaf is compared before it runs: what changed checks let pass would be known as checked from then on.
+func TestALeafIsNotCheckedByChangedFunctions(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 60, 30)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		const known = "select count(*) from lapse.examined"
+		before := one[int](t, db, known)
+		for name, change := range map[string][2]string{
+			"lapse.acquaint":     {"perform lapse.follow_holds();", "perform lapse.follow_holds( );"},
+			"lapse.keep":         {"return query", "return  query"},
+			"lapse.examine":      {"stranger is not null", "stranger is null and false"},
+			"lapse.intruders":    {"return query", "return; return query"},
+			"lapse.surroundings": {"return query", "return; return query"},
+		} {
+			db.Exec(t, rewrite(name, change[0], change[1]))
+			s, err := newExecutor(t, db).Once(t.Context(), nil)
+			var tampered *batch.TamperedError
+			if !errors.As(err, &tampered) || tampered.Function != name || only(t, s).Outcome != Stopped {
+				t.Errorf("%s: got %+v, %v; want a stopped policy", name, s.Policies, err)
+			}
+			if after := one[int](t, db, known); after != before {
+				t.Errorf("%s: %d leaves are known, and were %d", name, after, before)
+			}
+			db.Exec(t, rewrite(name, change[1], change[0]))
+		}
 	})
 }

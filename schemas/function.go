@@ -97,13 +97,15 @@ var batchFunctions = []string{
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
 }
 
-// lookFunctions are the functions of the catalog that a look runs, besides the policy's own.
+// lookFunctions are the functions of the catalog that a look runs, besides the policy's own, and those that check leaves for the next look.
 var lookFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.check_caller", "lapse.is_caller", "lapse.may_ask", "lapse.leaves",
 	"lapse.hold_fault", "lapse.holds_on", "lapse.changed_columns", "lapse.changed_part", "lapse.made", "lapse.meaning", "lapse.overwrites", "lapse.parts", "lapse.same_columns",
 	"lapse.candidates", "lapse.familiar", "lapse.few_leaves", "lapse.filled", "lapse.half_latitude", "lapse.held", "lapse.inspect_leaf",
 	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.quarantined", "lapse.quarantined_keys", "lapse.same_table", "lapse.signature", "lapse.tree_of", "lapse.tree_signature", "lapse.worth_a_mark",
 	"lapse.deleter_of", "lapse.sets", "lapse.ways",
+	"lapse.acquaint", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.follow_holds", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.set_key", "lapse.surroundings",
+	"lapse.unpromised", "lapse.unseen",
 }
 
 // DeleterFunctions are the catalog's functions that a deleter may call, as GRANT names them. Its only other right in schema lapse is to read
