@@ -45,10 +45,10 @@ func (w *worker) tableRows(ctx context.Context, p *record.InForce) (*int64, erro
 //	crash before the breaker is open    no run was begun, and the next turn judges again
 func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	p := t.policy
-	if p.Unfinished != nil || p.Accepted > 0 {
+	if p.Unfinished != nil {
 		return turnGoesOn, nil
 	}
-	if err := w.compareSurvey(ctx, p); err != nil {
+	if err := w.compareSurvey(ctx, p); err != nil || p.Accepted > 0 {
 		return turnGoesOn, err
 	}
 	j, err := survey.Judge(ctx, w.session.Batches, w.session.Control, p, w.now())

@@ -21,12 +21,11 @@ import (
 func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	p, m := t.policy, t.memory
 	m.quiet.share(false, w.now())
-	quiet := m.quiet.marks(w.now())
 	if t.whole {
 		if err := run.IgnoreMarks(ctx, w.session.Control, p); err != nil {
 			return nil, turnGoesOn, err
 		}
-		quiet = nil
+		m.quiet.forget()
 	}
 	if p.Unfinished != nil {
 		return nil, turnGoesOn, nil
@@ -40,7 +39,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		return nil, turnGoesOn, err
 	}
 	began := w.now()
-	look, err := w.lookAt(ctx, p, f, quiet)
+	look, err := w.lookAt(ctx, t, f)
 	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
 		w.log.Info("a look takes too long, and a run is opened without: see the index that `lapse plan` names", "policy", p.Name)
 		return nil, turnGoesOn, nil
@@ -48,7 +47,6 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	if err != nil {
 		return nil, turnGoesOn, run.Refusal(p, err)
 	}
-	m.quiet.add(look.Quiet)
 	if len(look.Due) > 0 {
 		return w.found(ctx, t, look.Due)
 	}
@@ -145,17 +143,21 @@ func (w *worker) allAside(ctx context.Context, p *record.InForce, due []uint32) 
 }
 
 // lookAt runs a look, and runs it again if leaves had to be checked first. A leaf that changes in between stays one to try.
-func (w *worker) lookAt(ctx context.Context, p *record.InForce, f *batch.Program, quiet []int64) (run.Look, error) {
-	look, err := w.session.FindDue(ctx, p, f, quiet)
+func (w *worker) lookAt(ctx context.Context, t *turn, f *batch.Program) (run.Look, error) {
+	p, quiet := t.policy, &t.memory.quiet
+	find := func() (run.Look, error) {
+		look, err := w.session.FindDue(ctx, p, f, quiet.marks(w.now()))
+		if err == nil {
+			quiet.add(look.Quiet)
+		}
+		return look, err
+	}
+	look, err := find()
 	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
 		err = run.Acquaint(ctx, w.session.Control, p, &look)
 	}
-	if read := look.Quiet; err == nil && len(look.Unkept) > 0 {
-		for _, q := range read {
-			quiet = append(quiet, q.Mark)
-		}
-		look, err = w.session.FindDue(ctx, p, f, quiet)
-		look.Quiet = append(read, look.Quiet...)
+	if err == nil && len(look.Unkept) > 0 {
+		look, err = find()
 	}
 	if errors.Is(err, batch.ErrNoFunction) {
 		err = w.missing(ctx, p, err)

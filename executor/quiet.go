@@ -76,6 +76,13 @@ func (q *quiet) add(leaves []run.Quiet) {
 	}
 }
 
+// forget makes the next look skip no leaf.
+func (q *quiet) forget() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.leaves)
+}
+
 // marks returns the leaves that a look may skip. Old entries are dropped, so those leaves are checked again.
 func (q *quiet) marks(now time.Time) []int64 {
 	q.mu.Lock()

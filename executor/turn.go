@@ -43,11 +43,11 @@ type turn struct {
 	shards  int  // of the run that may need a worker
 	taken   bool // no shard was free when somebody asked last
 	end     turnEnd
-	refusal error  // of a guard, for this policy alone, that needs a person
-	limit   string // the one that ended it
-	held    string // why the run does not go on
-	due     *int64 // rows that were due before the run was opened; nil: nobody counted
-	judged  survey.Judgement
+	refusal error            // of a guard, for this policy alone, that needs a person
+	limit   string           // the one that ended it
+	held    string           // why the run does not go on
+	due     *int64           // rows that were due before the run was opened; nil: nobody counted
+	judged  survey.Judgement // what judge has counted; without a count if it had no reason to
 	// expected is due, or PostgreSQL's estimate of it; 0: not known.
 	expected int64
 }

@@ -78,7 +78,7 @@ func MuchMayBeDue(p *record.InForce, now time.Time) bool {
 type Backlog struct {
 	Cuts  []Cut    // leaves that are cut into ranges
 	Heaps []uint32 // leaves whose batches are best of ShapeHeap; none of them is cut
-	Due   int64    // PostgreSQL's estimate of what is due
+	Due   int64    // rows that are due: PostgreSQL's estimate, or what the judgement has counted
 }
 
 // ReadBacklog plans how to work off a policy's leaves; the result is empty if not much is due. What a judgement has counted says it already.
@@ -95,7 +95,7 @@ func ReadBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now tim
 		return b, err
 	}
 	b.Due, b.Heaps = f.Due, heaps(f.Spans, found)
-	b.Cuts = cutSpans(slices.DeleteFunc(f.Spans, func(s span) bool { return slices.Contains(b.Heaps, s.Leaf) }), rangesOfLeaf)
+	b.Cuts = cutSpans(slices.DeleteFunc(slices.Clone(f.Spans), func(s span) bool { return slices.Contains(b.Heaps, s.Leaf) }), rangesOfLeaf)
 	return b, nil
 }
 
