@@ -196,7 +196,6 @@ begin
      group by s.leaf
   loop
     leaf := around.leaf;
-    name := null;
     select format('%I.%I', n.nspname, c.relname) into name
       from pg_class c join pg_namespace n on n.oid = c.relnamespace
      where c.oid = examine.leaf and c.relkind = 'r';
@@ -259,7 +258,7 @@ comment on function lapse.keep is 'Checks leaves and keeps what it finds.';
 
 -- acquaint makes entries for those leaves of a policy that have no valid one, and stores how the policy's table is divided by a column, so that
 -- looks and batches need not find out again. It stores names as batches quote them, whatever the caller's settings. It raises the errors
--- of examine. A crash keeps the entries made so far.
+-- of examine. A crash keeps the entries that former calls made.
 create function lapse.acquaint(policy int, version int, leaves oid[], ordered_by name) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -194,7 +194,7 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  -- Whether a table that is its own leaf is still the policy's, inspect_leaf asks. A look locks a sidecar before that.
+  -- Whether a table that is its own leaf is still the policy's, its entry says, which acquaint made. A look locks a sidecar before that.
   return query
   select c.oid, format('%I.%I', n.nspname, c.relname), null::bigint, false, null::timestamptz
     from lapse.policy p join pg_class c on c.oid = p.table_oid join pg_namespace n on n.oid = c.relnamespace

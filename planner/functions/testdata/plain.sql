@@ -297,7 +297,7 @@ $lapse$;
 -- Counts the rows of public.sessions that are due under policy sessions-30d at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
 -- estimate. Rows that are held are counted by themselves. Of the largest partition it looks through so many rows (null: all; 0: none) for
--- values that cannot be read, and counts what cascades delete unless that is none. It returns counts, instants, plans and patterns, never values.
+-- values that cannot be read; with 0 it does not count what cascades delete either. It returns counts, instants, plans and patterns, never values.
 create function lapse.survey_1_3(at_cutoff timestamptz, at_most bigint, look_through bigint)
 returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json, ahead float8)
 language plpgsql security definer
@@ -410,11 +410,10 @@ select t.ctid as at, t."last_seen" as k1
          where v.n % greatest(v.marks / 100, 1) = 0) m
      where m.marks is not null;
   end if;
-  pick := lapse.cascade_statement(root, rest);
-  cascades := '[]';
-  if pick is not null then
-    cascades := null;
-    if at_most is distinct from 0 and look_through is distinct from 0 then
+  if at_most is distinct from 0 and look_through is distinct from 0 then
+    cascades := '[]';
+    pick := lapse.cascade_statement(root, rest);
+    if pick is not null then
       execute pick into cascades using at_cutoff, bound, case when due_is <> 'exact' then 10000 end;
       perform lapse.pin();
     end if;

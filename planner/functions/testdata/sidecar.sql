@@ -129,7 +129,7 @@ select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r.
 ) d'
     into aim.rows_at, aim.counted, aim.last using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder, after_1, after_2, after_3;
   perform lapse.pin();
-  if aim.counted < work.row_limit then -- of so many candidates, up to the last of them; or there are no more
+  if aim.counted < work.row_limit then -- not full: go on after the last candidate; without one the pass has ended
     execute 'select array[e.k1::text, e.k2::text, e.k3::text] from (
 select r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3
   from public."Reg" as r

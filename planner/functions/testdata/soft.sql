@@ -198,7 +198,7 @@ select t.ctid as at
   return aim;
 end
 $lapse$;
-@@ lapse.survey_10_1, in place of c13ebdd2
+@@ lapse.survey_10_1, in place of 7d160b33
 2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
 +   and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))';
 1+  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)' into whole using at_cutoff, bound;
@@ -209,5 +209,4 @@ $lapse$;
 + order by t."at"
 1+      execute 'select t."at" ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
 1+      join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'at' and not s.inherited
-1-
-7-
+8+  cascades := '[]';

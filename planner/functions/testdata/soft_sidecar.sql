@@ -11,9 +11,8 @@
 1+       t.tableoid = $3 and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) and ((t."gone" IS NOT TRUE)) as due
 @@ lapse.find_11_1, in place of c0272e3a
 1+       t.tableoid = $3 and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) and ((t."gone" IS NOT TRUE)) as due
-@@ lapse.survey_11_1, in place of f114baa2
+@@ lapse.survey_11_1, in place of 58d51394
 1+   and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) and ((t."gone" IS NOT TRUE))';
 1+   and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) and ((t."gone" IS NOT TRUE))' into whole using at_cutoff, bound;
 1+       t.tableoid is not null and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) and ((t."gone" IS NOT TRUE)) as due
-1-
-7-
+8+  cascades := '[]';
