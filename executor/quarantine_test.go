@@ -30,10 +30,7 @@ const refuses = `create function refuse() returns trigger language plpgsql as $$
 
 var obstacles = map[string]obstacle{
 	"a foreign key": {
-		ddl: []string{
-			"create table logins (session bigint references sessions)", "insert into logins select id from sessions where id % 137 = 0",
-			"create index on logins (session)",
-		},
+		ddl:   []string{"create table logins (session bigint references sessions)", "insert into logins select id from sessions where id % 137 = 0", "create index on logins (session)"},
 		state: "23503", says: "constraint logins_session_fkey, table case_",
 	},
 	"a foreign key that restricts": {
