@@ -105,7 +105,7 @@ var lookFunctions = []string{
 	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.quarantined", "lapse.quarantined_keys", "lapse.same_table", "lapse.signature", "lapse.tree_of", "lapse.tree_signature", "lapse.worth_a_mark",
 	"lapse.deleter_of", "lapse.sets", "lapse.ways",
 	"lapse.acquaint", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.follow_holds", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.set_key", "lapse.surroundings",
-	"lapse.unpromised", "lapse.unseen",
+	"lapse.system_identifier", "lapse.unpromised", "lapse.unseen",
 }
 
 // DeleterFunctions are the catalog's functions that a deleter may call, as GRANT names them. Its only other right in schema lapse is to read

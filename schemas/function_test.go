@@ -2,6 +2,7 @@ package schemas_test
 
 import (
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -174,5 +175,49 @@ func TestTheDigestOfAClaimTellsTextsApartForWhoHasTheKey(t *testing.T) {
 	}
 	if one.Keyed(key) == one || one.Keyed(key) == one.Keyed(another) {
 		t.Error("the digest does not depend on the key")
+	}
+}
+
+// The functions that a look runs, and that check leaves for the next one, are compared first: all that these call are in the list.
+func TestWhatALookCallsIsCompared(t *testing.T) {
+	t.Parallel()
+	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
+	all, err := schemas.CatalogFunctions(roles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks, err := schemas.LookFunctions(roles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := regexp.MustCompile(`lapse\.[a-z_]+\(`)
+	comment := regexp.MustCompile(`--[^\n]*`)
+	bodies := map[string]string{}
+	for _, f := range all {
+		bodies[f.Name] = comment.ReplaceAllString(f.Body, "")
+	}
+	compared := map[string]bool{}
+	for _, f := range looks {
+		compared[f.Name] = true
+	}
+	reached, next := map[string]bool{}, []string{"lapse.candidates", "lapse.inspect_leaf", "lapse.acquaint", "lapse.pin"}
+	for len(next) > 0 {
+		name := next[0]
+		next = next[1:]
+		if reached[name] {
+			continue
+		}
+		reached[name] = true
+		if !compared[name] {
+			t.Errorf("%s is called, and not compared", name)
+		}
+		for _, call := range calls.FindAllString(bodies[name], -1) {
+			if called := strings.TrimSuffix(call, "("); bodies[called] != "" {
+				next = append(next, called)
+			}
+		}
+	}
+	if len(reached) < 40 {
+		t.Errorf("%d functions are reached: the search is wrong", len(reached))
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,20 +15,7 @@ import (
 
 // FunctionsToFind builds the functions that a look of a policy version runs.
 func FunctionsToFind(p *record.InForce, c *Catalog) (*Program, error) {
-	roles := c.roles
-	own, err := functions.Of(&p.Definition, roles)
-	if err != nil {
-		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
-	}
-	shared, err := c.looks()
-	if err != nil {
-		return nil, err
-	}
-	look := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == functions.DueFunction(p.ID, p.Version) })]
-	return newProgram([]schemas.Function{look}, shared, func(name, grantee string) bool {
-		return grantee == roles.Owner || grantee == roles.Executor || grantee == look.Owner ||
-			name != look.Name && strings.HasPrefix(grantee, roles.DeleterPrefix)
-	}), nil
+	return programWith(p, c, c.looks, functions.DueFunction(p.ID, p.Version))
 }
 
 // Search is a look at the table of one policy, with the functions that it runs and the marks of leaves that it skips.

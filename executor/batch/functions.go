@@ -62,16 +62,16 @@ var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble"
 
 // FunctionsToDelete builds the functions that batches of a policy version run.
 func FunctionsToDelete(p *record.InForce, c *Catalog) (*Program, error) {
-	return programWith(p, c, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
+	return programWith(p, c, c.batches, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
 }
 
 // FunctionsToDrop builds the functions that drop a partition.
 func FunctionsToDrop(p *record.InForce, c *Catalog) (*Program, error) {
-	return programWith(p, c, functions.DropFunction(p.ID, p.Version))
+	return programWith(p, c, c.batches, functions.DropFunction(p.ID, p.Version))
 }
 
-// programWith builds a program of the policy's own functions with these names (the first is the one called) and those they call.
-func programWith(p *record.InForce, c *Catalog, names ...string) (*Program, error) {
+// programWith builds a program of the policy's own functions with these names (the first is the one called) and those of the catalog's that they call.
+func programWith(p *record.InForce, c *Catalog, called func() ([]schemas.Function, error), names ...string) (*Program, error) {
 	roles := c.roles
 	all, err := functions.Of(&p.Definition, roles)
 	if err != nil {
@@ -81,7 +81,7 @@ func programWith(p *record.InForce, c *Catalog, names ...string) (*Program, erro
 	for _, name := range names {
 		own = append(own, all[slices.IndexFunc(all, func(f schemas.Function) bool { return f.Name == name })])
 	}
-	shared, err := c.batches()
+	shared, err := called()
 	if err != nil {
 		return nil, err
 	}
