@@ -66,11 +66,11 @@ func TestWhatTheOwnerDoesAroundTheChecksOfFreshLeavesIsNoticed(t *testing.T) {
 			if stopped := err != nil; c.stop && !stopped || stopped && c.left == "" {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			due, live := map[string]int{}, 0
+			due := map[string]int{}
 			for _, table := range []string{"events", "events_1", "events_2", "events_3", cmp.Or(c.left, "events")} {
 				due[table] = one[int](t, db, "select count(*)::int from "+schema+"."+table+" where at < now() - interval '30 days'")
 			}
-			live = one[int](t, db, "select count(*)::int from "+schema+".events where at > now() - interval '1 day'")
+			live := one[int](t, db, "select count(*)::int from "+schema+".events where at > now() - interval '1 day'")
 			if left := due[c.left]; live < 3 || (c.left != "") != (left > 0) || err == nil && due["events"] != left || c.left == "events" && due["events"] < 3 {
 				t.Errorf("%s: %d rows that are not due are left, and due ones: %v", c.name, live, due)
 			}
