@@ -9,7 +9,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // Place is a position in a file, both from 1.
@@ -67,7 +69,12 @@ func (d *Document) Root(text []byte) (body Node) {
 			body = Node{}
 		}
 	}()
-	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
+	tokens := lexer.Tokenize(string(text))
+	if at, deep := tooDeep(tokens); deep {
+		d.Complain(at, "more than %d lists or mappings in one another", maxDepth)
+		return Node{}
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		d.complainSyntax(err)
 		return Node{}
@@ -82,6 +89,32 @@ func (d *Document) Root(text []byte) (body Node) {
 		}
 	}
 	return body
+}
+
+// maxDepth is far more than any file of ours has. The parser's memory grows with the square of the depth: 16 GB for 50,000 brackets.
+const maxDepth = 100
+
+// tooDeep finds where brackets, or dashes in one line, go deeper than maxDepth. What is indented line by line cannot go deep in a file of MaxFile.
+func tooDeep(tokens token.Tokens) (at Place, deep bool) {
+	brackets, dashes, line := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			dashes, line = 0, t.Position.Line
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+		case token.SequenceEntryType:
+			dashes++
+		default:
+		}
+		if brackets > maxDepth || dashes > maxDepth {
+			return Place{t.Position.Line, t.Position.Column}, true
+		}
+	}
+	return at, false
 }
 
 // plain is the text without its byte order mark and with one kind of line break; false, with an error, if it is no UTF-8.
@@ -121,13 +154,15 @@ func normalize(text []byte) []byte {
 func Lines(text []byte) []string { return strings.Split(string(normalize(text)), "\n") }
 
 func (d *Document) complainSyntax(err error) {
-	at, message := start, err.Error()
+	at, message := start, ""
 	var located yaml.Error
 	if errors.As(err, &located) {
-		message = located.GetMessage()
+		message = located.GetMessage() // Error would show the file, and take minutes for a long line
 		if token := located.GetToken(); token != nil && token.Position != nil {
 			at = Place{token.Position.Line, token.Position.Column}
 		}
+	} else {
+		message = err.Error()
 	}
 	message, _, _ = strings.Cut(message, "\n")
 	d.Complain(at, "not YAML: %s%s", message, syntaxHint(message))

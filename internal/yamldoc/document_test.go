@@ -12,19 +12,22 @@ import (
 func TestATextThatIsNoYAMLDocumentIsRefusedWithItsPlace(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"a: [":                            "f:1:4: not YAML: ",
-		"a:\n\t- b":                       "f:2:1: not YAML: ",
-		"a:\n    b: 1\n\tc: 2":            "f:3:1: not YAML: found character '\t' that cannot start any token: indent with spaces",
-		"a:\n- [::1]:9092":                "f:2:8: not YAML: value is not allowed in this context: put a text that holds a colon",
-		"\xff\xfea\x00:\x00":              "f:1:1: the file is written in UTF-16",
-		"\xfe\xff\x00a":                   "f:1:1: the file is written in UTF-16",
-		"a: ö\r\nb: öx\xf6":               "f:2:6: this is not UTF-8",
-		"\ufeffa: 1\r\nb: 2\r\n":          "",
-		"a: 1\n---\nb: 2":                 "f:3:1: a second document: keep one per file",
-		"a: 1\n---\n# no second document": "",
-		"":                                "",
-		"# a comment":                     "",
-		strings.Repeat(" ", MaxFile+1):    "f:1:1: the file is larger than 1048576 bytes",
+		"a: [":                             "f:1:4: not YAML: ",
+		"a:\n\t- b":                        "f:2:1: not YAML: ",
+		"a:\n    b: 1\n\tc: 2":             "f:3:1: not YAML: found character '\t' that cannot start any token: indent with spaces",
+		"a:\n- [::1]:9092":                 "f:2:8: not YAML: value is not allowed in this context: put a text that holds a colon",
+		"\xff\xfea\x00:\x00":               "f:1:1: the file is written in UTF-16",
+		"\xfe\xff\x00a":                    "f:1:1: the file is written in UTF-16",
+		"a: ö\r\nb: öx\xf6":                "f:2:6: this is not UTF-8",
+		"\ufeffa: 1\r\nb: 2\r\n":           "",
+		"a: 1\n---\nb: 2":                  "f:3:1: a second document: keep one per file",
+		"a: 1\n---\n# no second document":  "",
+		"":                                 "",
+		"# a comment":                      "",
+		strings.Repeat(" ", MaxFile+1):     "f:1:1: the file is larger than 1048576 bytes",
+		strings.Repeat("[", 50000):         "f:1:101: more than 100 lists or mappings in one another",
+		strings.Repeat("{a: ", 50000):      "f:1:401: more than 100 lists or mappings in one another",
+		"a:\n" + strings.Repeat("- ", 9e4): "f:2:201: more than 100 lists or mappings in one another",
 	} {
 		d := Document{File: "f"}
 		d.Root([]byte(text))
