@@ -126,7 +126,7 @@ func (c *surveyor) printWay(s *survey.Survey) {
 	}
 	inOrder := "in the order of " + strings.Join(order, ", ")
 	if s.Shape == functions.ShapeHeap {
-		inOrder = "because much of it is due, and the index would read it in random order, or there is none"
+		inOrder = "because the index would read most of it too, or much of it in random order, or there is none"
 	}
 	c.line("found by", "%s, %s", foundBy(s), inOrder)
 	if s.Better != "" {

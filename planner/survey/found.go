@@ -89,7 +89,7 @@ func (s *surveyor) take(f *found) error {
 		v.Method, v.Index = p.method(false)
 	}
 	v.Shape = s.definition.Shapes()[0]
-	if v.Shape == functions.ShapeRange && slices.Contains(heaps(f.Spans, p), f.Leaf) {
+	if v.Shape == functions.ShapeRange && slices.Contains(heaps(f.Spans, p, s.definition.Condition().Certain()), f.Leaf) {
 		v.Shape, v.Ranges = functions.ShapeHeap, 1
 	}
 	for _, leaf := range v.Shards {

@@ -94,26 +94,29 @@ func ReadBacklog(ctx context.Context, conn *pgx.Conn, p *record.InForce, now tim
 	if found, err = f.read(); err != nil {
 		return b, err
 	}
-	b.Due, b.Heaps = f.Due, heaps(f.Spans, found)
+	b.Due, b.Heaps = f.Due, heaps(f.Spans, found, p.Definition.Condition().Certain())
 	b.Cuts = cutSpans(slices.DeleteFunc(slices.Clone(f.Spans), func(s span) bool { return slices.Contains(b.Heaps, s.Leaf) }), rangesOfLeaf)
 	return b, nil
 }
 
 // A leaf's batches read its file in order if a good part of it is due, so that few rows are read in vain, and if the index would lead them back and
 // forth over it: because its order is not the file's, or there is no index, or because many rows have one value: then the file would be read once
-// for each value.
+// for each value. Where rows within the bound need not be due, both passes read all of them, by an index for twice what the file's order costs: so the
+// file is read, too, if most of its rows are within the bound.
 const (
 	heapPart        = 0.1 // of the leaf's rows that are due; in that order reading a row costs a fifteenth of a deletion
+	heapMost        = 0.3 // the same where they need not be due: PostgreSQL takes half of those within the bound for due
 	heapCorrelation = 0.7 // below it the index's order is not the file's
 	heapTie         = 10000
 )
 
-// heaps are the leaves with much due whose batches should use ShapeHeap. found is how the largest leaf's rows would be found.
-func heaps(spans []span, found plan) (leaves []uint32) {
+// heaps are the leaves with much due whose batches should use ShapeHeap. found is how the largest leaf's rows would be found; certain is
+// whether all rows within the bound are due.
+func heaps(spans []span, found plan, certain bool) (leaves []uint32) {
 	method, _ := found.method(false)
 	for _, s := range spans {
 		scattered := s.Correlation != nil && math.Abs(*s.Correlation) < heapCorrelation
-		if s.Of > 0 && s.Rows >= heapPart*s.Of && (scattered || s.Tie >= heapTie || method == Sequential) {
+		if s.Of > 0 && s.Rows >= heapPart*s.Of && (scattered || s.Tie >= heapTie || method == Sequential || !certain && s.Rows >= heapMost*s.Of) {
 			leaves = append(leaves, s.Leaf)
 		}
 	}

@@ -14,19 +14,22 @@ func TestALeafGoesByItsFileWhereItsIndexWouldLeadToAndFro(t *testing.T) {
 	for name, c := range map[string]struct {
 		span  span
 		found plan
+		sure  bool // all rows within the bound are due
 		want  bool
 	}{
-		"in order":                    {span{Rows: 500, Of: 1000, Correlation: &inOrder}, indexed, false},
-		"scattered":                   {span{Rows: 500, Of: 1000, Correlation: &scattered}, indexed, true},
-		"scattered, little of it due": {span{Rows: 50, Of: 1000, Correlation: &scattered}, indexed, false},
-		"nothing is known":            {span{Rows: 500, Of: -1, Correlation: &scattered}, indexed, false},
-		"of no known order":           {span{Rows: 500, Of: 1000}, indexed, false},
-		"without an index":            {span{Rows: 500, Of: 1000, Correlation: &inOrder}, plan{Node: "Seq Scan"}, true},
-		"many of one value":           {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 5e5}, indexed, true},
-		"few of one value":            {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 50}, indexed, false},
+		"in order":                    {span{Rows: 500, Of: 1000, Correlation: &inOrder}, indexed, true, false},
+		"scattered":                   {span{Rows: 500, Of: 1000, Correlation: &scattered}, indexed, true, true},
+		"scattered, little of it due": {span{Rows: 50, Of: 1000, Correlation: &scattered}, indexed, true, false},
+		"nothing is known":            {span{Rows: 500, Of: -1, Correlation: &scattered}, indexed, true, false},
+		"of no known order":           {span{Rows: 500, Of: 1000}, indexed, true, false},
+		"without an index":            {span{Rows: 500, Of: 1000, Correlation: &inOrder}, plan{Node: "Seq Scan"}, true, true},
+		"many of one value":           {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 5e5}, indexed, true, true},
+		"few of one value":            {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 50}, indexed, true, false},
+		"most need not be due":        {span{Rows: 350, Of: 1000, Correlation: &inOrder}, indexed, false, true},
+		"some need not be due":        {span{Rows: 250, Of: 1000, Correlation: &inOrder}, indexed, false, false},
 	} {
 		c.span.Leaf = 7
-		if got := heaps([]span{c.span}, c.found); (len(got) == 1) != c.want {
+		if got := heaps([]span{c.span}, c.found, c.sure); (len(got) == 1) != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
