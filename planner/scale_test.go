@@ -11,6 +11,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/change"
+	"lapse/planner/database"
 	"lapse/planner/survey"
 )
 
@@ -123,6 +124,33 @@ func TestManyDraftsShareASessionToLookAndOneToCountForAnOwner(t *testing.T) {
 			t.Errorf("session %d is still open", i)
 		}
 	}
+}
+
+// The statements of one count go when the next one is made: a session keeps no more of many counts than of a few.
+func TestManyCountsLeaveNoMoreInASessionThanAFew(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		b := newBare(t, db, "postgres")
+		all := b.proposals(manyPolicies(b, 12))
+		d := b.draft(nil)
+		defer d.Together()()
+		owner := &database.Owner{OID: all[0].Resolved.Definition.TableOwner}
+		var kept [2]int
+		for i := range all {
+			s, err := change.SurveyDraft(t.Context(), d, survey.Ask{AtMost: 1000}, all[i].Resolved)
+			must(t, err)
+			if s.Trouble != "" {
+				t.Fatal(s.Trouble)
+			}
+			must(t, d.CountFor(t.Context(), owner, func(tx *database.DraftTx) error {
+				return tx.QueryRow(t.Context(), `select count(*) from pg_backend_memory_contexts where name = 'CachedPlanSource'`,
+					pgx.QueryExecModeSimpleProtocol).Scan(&kept[min(i/3, 1)])
+			}))
+		}
+		if kept[0] == 0 || kept[1] > kept[0] {
+			t.Errorf("the session keeps %d statements after three counts and %d after twelve", kept[0], kept[1])
+		}
+	})
 }
 
 // A survey says which partitions can have due rows by their bounds: those that begin at or before the instant that rows are due at.

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/database"
+	"lapse/planner/index"
 	"lapse/planner/policyfile"
 	"lapse/planner/resolve"
 	"lapse/planner/survey"
@@ -34,7 +35,7 @@ func SurveyDraft(ctx context.Context, d *database.Draft, ask survey.Ask, r *reso
 // Survey counts what the file's version would delete and, at the same cutoff, what the version in force would: nil if there is none, or if it is
 // the same. It holds no lock on the table when it returns.
 func Survey(ctx context.Context, d *database.Draft, ask survey.Ask, c *Change) (next, former *survey.Survey, err error) {
-	var around *database.Around
+	var around *index.Around
 	if c.Resolved != nil {
 		around = c.Resolved.Around
 	}

@@ -42,7 +42,6 @@ type Draft struct {
 type shared struct {
 	tx    *DraftTx
 	since time.Time
-	used  int // how many times
 }
 
 func (s *shared) close() {
@@ -72,18 +71,14 @@ var (
 	counting = []string{"intruders", "pin", "cascade_statement"}
 )
 
-// inspectSQL makes the function with which those that count check their table.
+// draftSQL makes the functions of a draft that the catalog does not have.
 //
-//go:embed inspect.sql
-var inspectSQL string
+//go:embed draft.sql
+var draftSQL string
 
 // sharedAtMost is how long reads, or counts, share a session. Its transaction has written (it made functions), and while it is open VACUUM can remove
 // nothing that is deleted, in the whole database.
 const sharedAtMost = 10 * time.Second
-
-// mostCounts is how many counts share a session. Plans of dropped functions stay in the session, and PostgreSQL checks all of them whenever another
-// function is made. A session's first count takes as long as ten others.
-const mostCounts = 50
 
 // DraftTx is a transaction in which calls of the catalog's functions call the draft's copies.
 type DraftTx struct {
@@ -155,7 +150,7 @@ func (d *Draft) CountFor(ctx context.Context, o *Owner, work func(tx *DraftTx) e
 	if !d.sharing || o.Superuser {
 		return d.Count(ctx, work)
 	}
-	if d.owner != o.OID || d.counter.used >= mostCounts {
+	if d.owner != o.OID {
 		d.counter.close()
 	}
 	tx, err := d.share(ctx, &d.counter, &d.counts, counting)
@@ -186,9 +181,8 @@ func (d *Draft) share(ctx context.Context, s *shared, made *copies, wanted []str
 		if err != nil {
 			return nil, err
 		}
-		s.tx, s.since, s.used = tx, time.Now(), 0
+		s.tx, s.since = tx, time.Now()
 	}
-	s.used++
 	return s.tx, nil
 }
 
@@ -196,7 +190,7 @@ func (d *Draft) share(ctx context.Context, s *shared, made *copies, wanted []str
 func (d *Draft) open(ctx context.Context, made *copies, wanted []string) (*DraftTx, error) {
 	made.once.Do(func() {
 		made.script, made.names, made.err = schemas.DraftSQL(d.Roles, wanted...)
-		made.script += inspectSQL
+		made.script += draftSQL
 	})
 	if made.err != nil {
 		return nil, made.err

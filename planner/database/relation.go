@@ -55,12 +55,6 @@ func CascadeRoots(ctx context.Context, q Querier, relations []uint32) ([]Relatio
 	return all, nil
 }
 
-// Around is what was found around a table's deletions: where foreign keys delete too, and warnings of the pace and of foreign keys.
-type Around struct {
-	Cascades []Relation
-	Warnings []string
-}
-
 // Names are the relations' names.
 func Names(relations []Relation) []string {
 	all := make([]string, 0, len(relations))

@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -38,12 +39,23 @@ const tableSQL = `
 	  join pg_namespace n on n.oid = c.relnamespace
 	 where n.nspname = $1 and c.relname = $2`
 
-// FindTable parses the table's name as SQL does, and finds the table. problem is for the person who wrote the name.
-func FindTable(ctx context.Context, tx pgx.Tx, written string) (t Table, problem string, err error) {
-	var parts []string
+// plainName is a name that stands for itself in SQL.
+var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*$`)
+
+// parseName parses a name as SQL does.
+func parseName(ctx context.Context, tx pgx.Tx, written string) (parts []string, err error) {
+	if plainName.MatchString(written) {
+		return strings.Split(written, "."), nil
+	}
 	err = expiry.Attempt(ctx, tx, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `select parse_ident($1)`, written).Scan(&parts)
 	})
+	return parts, err
+}
+
+// FindTable parses the table's name as SQL does, and finds the table. problem is for the person who wrote the name.
+func FindTable(ctx context.Context, tx pgx.Tx, written string) (t Table, problem string, err error) {
+	parts, err := parseName(ctx, tx, written)
 	switch {
 	case expiry.IsDataException(err):
 		return t, fmt.Sprintf("%s is no table name: write schema.table, quoted as in SQL", yamldoc.Quote(written)), nil

@@ -152,11 +152,43 @@ func readAfter(ctx context.Context, db DB, e Entry) (after Interval, problems []
 	return after, problems, err
 }
 
-// ReadInterval lets PostgreSQL read a duration. A text that it cannot read is a problem for the person who wrote it; any
-// other failure is an error.
+// plainInterval is how most people write a duration: one number of one unit.
+var plainInterval = regexp.MustCompile(`^([0-9]{1,6}) (second|minute|hour|day|week|month|year)s?$`)
+
+// plain reads such a duration as PostgreSQL does.
+func plain(text string) (i Interval, is bool) {
+	parts := plainInterval.FindStringSubmatch(text)
+	if parts == nil {
+		return i, false
+	}
+	n, _ := strconv.ParseInt(parts[1], 10, 32) // six digits always are a number
+	switch parts[2] {
+	case "second":
+		i.Microseconds = n * time.Second.Microseconds()
+	case "minute":
+		i.Microseconds = n * time.Minute.Microseconds()
+	case "hour":
+		i.Microseconds = n * time.Hour.Microseconds()
+	case "day":
+		i.Days = int32(n)
+	case "week":
+		i.Days = int32(7 * n)
+	case "month":
+		i.Months = int32(n)
+	case "year":
+		i.Months = int32(12 * n)
+	}
+	return i, true
+}
+
+// ReadInterval reads a duration as PostgreSQL does, which it asks unless the text is plain. A text that PostgreSQL cannot read is a problem for the
+// person who wrote it; any other failure is an error.
 func ReadInterval(ctx context.Context, db DB, text string) (i Interval, problem string, err error) {
 	if strings.Trim(text, "+-.0123456789 \t") == "" {
 		return i, fmt.Sprintf("%q has no unit: write for instance %q", text, strings.TrimSpace(text)+" days"), nil
+	}
+	if i, is := plain(text); is {
+		return i, "", nil
 	}
 	err = Attempt(ctx, db, func(tx pgx.Tx) error {
 		var v pgtype.Interval // null has no end

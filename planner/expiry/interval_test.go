@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
@@ -64,6 +65,30 @@ func TestAnIntervalIsWrittenAsPostgresWritesIt(t *testing.T) {
 				rt.Fatalf("%s is kept as %s, and read back as %+v (%v)", want, written, read, err)
 			}
 		})
+	})
+}
+
+// Most durations are read without a server: as it would read them.
+func TestAPlainDurationIsReadAsPostgresReadsIt(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		conn := db.Connect(t)
+		for _, unit := range []string{"second", "minute", "hour", "day", "week", "month", "year"} {
+			for _, n := range []string{"0", "1", "07", "30", "365", "86399", "999999"} {
+				for _, text := range []string{n + " " + unit, n + " " + unit + "s"} {
+					got, is := plain(text)
+					if want := valueOn[pgtype.Interval](t, conn, `select $1::text::interval`, text); !is ||
+						got != (Interval{Months: want.Months, Days: want.Days, Microseconds: want.Microseconds}) {
+						t.Errorf("%s is read as %+v (%t), PostgreSQL reads %+v", text, got, is, want)
+					}
+				}
+			}
+		}
+		for _, text := range []string{"1000000 days", "1 fortnight", "-1 day", "1 day 1 hour", " 1 day", "1 days ago"} {
+			if got, is := plain(text); is {
+				t.Errorf("%q is read as %+v without PostgreSQL", text, got)
+			}
+		}
 	})
 }
 

@@ -13,7 +13,7 @@
 //	lapse.due_1_3       look.sql.tmpl      which leaves have a due row, before a run; only reads   the executor
 //	lapse.survey_1_3    survey.sql.tmpl    counts what is due, and explains it; only reads         plan, the breaker, the cuts of a run
 //
-// Two exist only in a session's temporary schema, and check their table by planner/database/inspect.sql: the survey of a policy that is not
+// Two exist only in a session's temporary schema, and check their table by planner/database/draft.sql: the survey of a policy that is not
 // applied, and match.sql.tmpl, which finds the keys of a hold that no row has.
 //
 // # What to read

@@ -10,7 +10,7 @@ import (
 // DraftSurvey is the name of the survey function of a draft.
 const DraftSurvey = "pg_temp.survey"
 
-// DraftSurvey returns the script that makes the survey function of a draft on table. It checks the table by planner/database/inspect.sql.
+// DraftSurvey returns the script that makes the survey function of a draft on table, in place of the one of planner/database/draft.sql, which checks the table.
 func (d *Definition) DraftSurvey(table uint32, trusts bool) (string, error) {
 	if err := d.checkNames(); err != nil {
 		return "", err
@@ -21,8 +21,7 @@ func (d *Definition) DraftSurvey(table uint32, trusts bool) (string, error) {
 	}
 	inspect := fmt.Sprintf("pg_temp.inspect(%d, %s, array[%s]::oid[], %t, %t, false)",
 		table, schemas.Literal(d.Table), strings.Join(joined, ", "), d.Soft != nil, trusts)
-	survey, err := d.surveyText("pg_temp", DraftSurvey, inspect, "", d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
-	return survey + "grant execute on function " + DraftSurvey + SurveyArguments + " to public;\n", err
+	return d.surveyText("pg_temp", DraftSurvey, inspect, "", d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
 }
 
 // DraftMatch returns the script that makes the function name, which compares a table's rows with the condition of a hold, or with its

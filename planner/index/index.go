@@ -49,6 +49,13 @@ type Found struct {
 	Better   *Advice // all have one, and one of them lacks the key: an advice, and no warning
 }
 
+// Around is what was found around a table's deletions: where foreign keys delete too, warnings of the pace and of foreign keys, and the indexes.
+type Around struct {
+	Cascades []database.Relation
+	Warnings []string
+	Indexes  *Found // nil: not read, or not as a plan names them
+}
+
 // wantedIndex describes the index that finds a policy's due rows in their order.
 type wantedIndex struct {
 	first     string // the column, "" for an expression

@@ -22,7 +22,7 @@ type Entry struct {
 	Problems policyfile.Problems // texts that PostgreSQL cannot read
 
 	policy policyfile.Policy // latitude in PostgreSQL's spelling
-	table  string            // schema.table, quoted as in SQL; "" if it is no name
+	table  string            // schema.table, quoted as in SQL; "" if it is no name, or was not read
 	expire expiry.Kind       // its columns without numbers and types
 	when   schedule.Schedule
 	floors []functions.Floor
@@ -31,8 +31,10 @@ type Entry struct {
 // ReadEntry reads a policy's texts.
 func ReadEntry(ctx context.Context, db database.DB, p policyfile.Policy) (e *Entry, err error) {
 	err = database.Pinned(ctx, db, func(tx pgx.Tx) error {
-		e, err = readEntryIn(ctx, tx, &p)
-		return err
+		if e, err = readEntryIn(ctx, tx, &p); err != nil {
+			return err
+		}
+		return e.readTable(ctx, tx)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read policy %s: %w", p.Name, err)
@@ -92,7 +94,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (*Entry, 
 	if p.Latitude != "" {
 		e.policy.Latitude = latitude.String()
 	}
-	return e, e.readTable(ctx, tx)
+	return e, nil
 }
 
 // leastEvery is the shortest interval between runs, in microseconds: an executor does not look more often.

@@ -24,7 +24,7 @@ type Resolved struct {
 	Index      string              // the index that serves, "" if not every leaf has one
 	Build      []index.Step        // how apply first makes it, if the policy says index: create
 	Warnings   []string
-	Around     *database.Around // what a survey need not read again; nil where it reads more than this found
+	Around     *index.Around // what a survey need not read again; nil where it reads more than this found
 
 	Spec record.Spec
 }

@@ -136,7 +136,10 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	}
 	blocking, err := database.FindBlocking(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
 	r.Warnings = append(append(r.Warnings, children...), blocking...)
-	r.Around = &database.Around{Cascades: r.Cascades, Warnings: slices.Concat(pace, children, blocking)}
+	r.Around = &index.Around{Cascades: r.Cascades, Warnings: slices.Concat(pace, children, blocking)}
+	if prefix == index.AdvisedPrefix && len(r.Leaves) == 1 { // a plan names indexes for the largest leaf
+		r.Around.Indexes = &found
+	}
 	for _, j := range r.Definition.Joined() {
 		if !slices.ContainsFunc(r.Cascades, func(c database.Relation) bool { return c.OID == j.OID }) {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("rows of %s stay when their rows of %s go: a foreign key from it with on delete cascade takes them along",

@@ -10,11 +10,12 @@ import (
 
 	"lapse/planner/database"
 	"lapse/planner/functions"
+	"lapse/planner/index"
 	"lapse/planner/record"
 )
 
 // Draft surveys a policy version that is not applied. around is what was found when it was compared with the database; nil if it was not.
-func Draft(ctx context.Context, d *database.Draft, ask Ask, v *record.Version, around *database.Around) (*Survey, error) {
+func Draft(ctx context.Context, d *database.Draft, ask Ask, v *record.Version, around *index.Around) (*Survey, error) {
 	s := &surveyor{ask: ask, definition: &v.Definition, limits: v.Spec.Limits, window: v.Spec.Window, owner: d.Roles.Owner, table: v.Table, around: around, trusts: v.Spec.Triggers.Trusted, survey: Survey{
 		Policy: v.Definition.Name, Table: v.Definition.Table, Slices: v.Spec.SliceCount(),
 	}}

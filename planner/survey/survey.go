@@ -199,9 +199,9 @@ type surveyor struct {
 	window     *schedule.Window
 	owner      string // of the catalog, where the survey is a draft's
 	table      uint32
-	around     *database.Around // nil: not read
-	trusts     bool             // code that would run was found by apply, and is trusted
-	refused    bool             // counting needs a right that it has not
+	around     *index.Around // nil: not read
+	trusts     bool          // code that would run was found by apply, and is trusted
+	refused    bool          // counting needs a right that it has not
 	zones      []*time.Location
 	survey     Survey
 	accepted   int64   // rows that a person let go: the next run is not judged
@@ -275,12 +275,20 @@ func (s *surveyor) run(ctx context.Context, db database.DB, call countAt) error 
 
 // indexed returns the index that serves, "" for none, and records what to say about it.
 func (s *surveyor) indexed(ctx context.Context, q database.Querier, leaves []database.Relation) (string, error) {
-	found, err := index.Find(ctx, q, s.definition, leaves, index.AdvisedPrefix)
+	var found index.Found
+	if s.around != nil && s.around.Indexes != nil {
+		found = *s.around.Indexes
+	} else {
+		var err error
+		if found, err = index.Find(ctx, q, s.definition, leaves, index.AdvisedPrefix); err != nil {
+			return "", err
+		}
+	}
 	s.survey.Warnings = append(s.survey.Warnings, found.Warnings...)
 	if found.Better != nil {
 		s.survey.Better = found.Better.String()
 	}
-	return found.Name, err
+	return found.Name, nil
 }
 
 // count counts as far as asked. If that takes too long, or blocks another session, it returns an estimate.
@@ -314,7 +322,7 @@ func (s *surveyor) warn(ctx context.Context, q database.Querier, leaves []databa
 	return err
 }
 
-func (s *surveyor) lookAround(ctx context.Context, q database.Querier, leaves []database.Relation) (*database.Around, error) {
+func (s *surveyor) lookAround(ctx context.Context, q database.Querier, leaves []database.Relation) (*index.Around, error) {
 	oids := []uint32{s.table}
 	for _, l := range leaves {
 		oids = append(oids, l.OID)
@@ -332,7 +340,7 @@ func (s *surveyor) lookAround(ctx context.Context, q database.Querier, leaves []
 		return nil, err
 	}
 	blocking, err := database.FindBlocking(ctx, q, s.table, leaves, cascades)
-	return &database.Around{Cascades: cascades, Warnings: slices.Concat(pace, unindexed, blocking)}, err
+	return &index.Around{Cascades: cascades, Warnings: slices.Concat(pace, unindexed, blocking)}, err
 }
 
 // measure takes the speed from the ledger: rows by the time that batches took, without the pauses between them.

@@ -183,7 +183,7 @@ func ensureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 		return err
 	}
 	if d.ready() {
-		return Become(ctx, tx, roles.Owner)
+		return nil
 	}
 	if err := Become(ctx, tx, ""); err != nil {
 		return err

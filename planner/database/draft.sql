@@ -38,3 +38,10 @@ begin
 end
 $lapse$;
 grant execute on function pg_temp.inspect to public;
+
+-- The function that counts, which each count replaces until it is rolled back. So the functions of all counts have one oid, and PL/pgSQL lets go of
+-- what it prepared for one when it compiles the next.
+create function pg_temp.survey(at_cutoff timestamptz, at_most bigint, look_through bigint)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json, ahead float8)
+language plpgsql as 'begin end';
+grant execute on function pg_temp.survey to public;
