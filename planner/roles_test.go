@@ -135,3 +135,34 @@ func TestTheCallersSettingsDoNotMatter(t *testing.T) {
 		}
 	})
 }
+
+// A caller's settings, or those of code inside a batch, make no row due.
+func TestTheCallersSettingsMakeNoRowDue(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table s (id bigint primary key, stamp text, payload bytea, tags text[])`)
+		w.do(`insert into s
+			select 1, to_char(now() at time zone 'UTC' - interval '30 days 2 hours', 'YYYY-MM-DD HH24:MI') || ' EST', ''::bytea, '{}'::text[] -- due in three hours, twelve hours ago in Australia
+			 union all select 2, '2020-01-01 00:00 EST', '', '{}'
+			 union all select 3, '2020-01-01 00:00 EST', '\xff', '{}'
+			 union all select 4, '2020-01-01 00:00 EST', '', array[null]`)
+		p := w.armed(`
+policies:
+  - name: p
+    table: shop.s
+    expire: { expression: "stamp::timestamptz + interval '30 days'" }
+    where: |-
+      payload::text <> '\xff' and tags <> '{NULL}'::text[]
+    every: 1 hour
+    state: armed
+`)
+		r := w.open(&p)
+		for _, set := range []string{`set timezone_abbreviations = 'Australia'`, `set bytea_output = 'escape'`, `set array_nulls = off`} {
+			must(t, runSQL(w.exec, set))
+		}
+		w.deleteAll(p, r, 3)
+		if got := value[[]int](w, `select array_agg(id order by id) from s`); !slices.Equal(got, []int{1, 3, 4}) {
+			t.Errorf("rows %d are left, want 1, 3 and 4", got)
+		}
+	})
+}

@@ -33,7 +33,7 @@ var refused = map[string]string{
 }
 
 // steady are pg_catalog's stable functions that depend only on settings that all of Lapse's sessions and functions pin
-// (TimeZone, DateStyle, IntervalStyle, extra_float_digits), or on the message locale for names of months. Any other stable
+// (TimeZone, timezone_abbreviations, DateStyle, IntervalStyle, extra_float_digits), or on the message locale for names of months. Any other stable
 // function may depend on the time or on the calling role, or read tables.
 var steady = []string{
 	"timestamptz_pl_interval", "timestamptz_mi_interval", "interval_pl_timestamptz", "date_add", "date_subtract", "date_part", "extract",

@@ -194,8 +194,8 @@ comment on column lapse.batch_result.finished_at is 'When.';
 
 -- pin restores the settings of the function that calls it. Code of the table's owner may have run in the statement before (a function in an
 -- index, a check, a cast), and its settings outlast the calling function's SET clause: another search_path would change what the text of the
--- next statement means, another time zone which rows are due. Only SET, which names no function and no operator, is safe here. pin
--- must not have a SET clause of its own.
+-- next statement means, another time zone which rows are due. Only SET, which names no function and no operator, is safe until the search
+-- path is set. pin must not have a SET clause of its own. To set the abbreviations of time zones reads a file each time.
 create function lapse.pin() returns void
 language plpgsql
 as $lapse$
@@ -208,7 +208,12 @@ begin
   set local standard_conforming_strings = on;
   set local quote_all_identifiers = off;
   set local transform_null_equals = off;
+  set local array_nulls = on;
+  set local bytea_output = hex;
   set local row_security = off;
+  if current_setting('timezone_abbreviations') <> 'Default' then
+    set local timezone_abbreviations = 'Default';
+  end if;
 end
 $lapse$;
 comment on function lapse.pin is 'Restores the settings of the function that calls it.';

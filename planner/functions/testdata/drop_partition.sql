@@ -45,6 +45,7 @@ declare
   whole    jsonb;
   likely   jsonb;
 begin
+  perform lapse.pin();
   -- The application never waits long because of a lock that is waited for here, and is never the victim of a deadlock.
   perform set_config('lock_timeout', greatest(1, floor(1000 * extract(epoch from
     least(interval '100 milliseconds', current_setting('deadlock_timeout')::interval / 4))))::text, true);

@@ -33,6 +33,7 @@ declare
   deletion text; before lapse.tally; gone bigint := 0; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
 begin
+  perform lapse.pin();
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.check_leaf(claim, work, place.leaf) l;
   due := due || case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
