@@ -67,6 +67,14 @@ var ddlCases = map[string]ddlCase{
 	"set null of a column that no hold reads": {
 		before: []string{childOf("on delete set null")}, holds: []hold.Request{byKeys("public.{}_c", "3")}, want: "-",
 	},
+	"set null of what a held column is generated of": {
+		before: []string{childOf("on delete set null"), "alter table {}_c add linked boolean generated always as (up is not null) stored"}, also: []string{"{}_c"},
+		holds: []hold.Request{byWhere("public.{}_c", "linked and s = '3'")}, left: childrenLeft, want: "3:3",
+	},
+	"set null of what a virtual column is generated of": {
+		from: 18, before: []string{childOf("on delete set null"), "alter table {}_c add linked text generated always as (up || 'x')"}, also: []string{"{}_c"},
+		holds: []hold.Request{{Table: "public.{}_c", Columns: []string{"linked"}, Keys: [][]string{{"3x"}}}}, left: childrenLeft, want: "3:3",
+	},
 	"set null of one column of two": {
 		from: 15, before: []string{
 			"alter table {} add unique (d, id)", "create table {}_c (id bigint primary key, a int, b bigint, foreign key (a, b) references {} (d, id) on delete set null (b)); create index on {}_c (a, b)",

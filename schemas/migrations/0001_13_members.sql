@@ -55,7 +55,7 @@ begin
      cross join lateral (
        select i.inhparent, case when a.xmin = i.xmin then 0 else s.next - ((s.next - i.xmin::text::bigint) & 4294967295) end as attached
          from pg_inherits i
-         join pg_attribute a on a.attrelid = i.inhrelid and a.attnum = -6 -- tableoid, which nothing changes after the table was made
+         join pg_attribute a on a.attrelid = i.inhrelid and a.attnum = -6 -- tableoid, which nobody but a grant on it changes after the table was made
         cross join (select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next) s
         where i.inhrelid = up.relation
        offset 0) p
@@ -194,9 +194,10 @@ begin
         where c.conrelid = u.relation and c.contype = 'f' and c.conparentid = 0 and c.confdeltype in ('n', 'd')
        offset 0) c
      cross join lateral (
-       select array_agg(a.attname) as columns
+       select array_agg(a.attname) as columns -- and what may be generated of them
          from pg_attribute a
-        where a.attrelid = c.conrelid and a.attnum = any (c.conkey) and (coalesce(c.few, 'null') = 'null' or c.few @> to_jsonb(a.attnum))) s
+        where a.attrelid = c.conrelid
+          and (a.attgenerated <> '' or a.attnum = any (c.conkey) and (coalesce(c.few, 'null') = 'null' or c.few @> to_jsonb(a.attnum)))) s
      where exists (select from e where e.columns && s.columns)
   )
   select k.oid, coalesce(pg_partition_root(k.conrelid)::oid, k.conrelid), array_agg(distinct e.hold)
