@@ -215,3 +215,17 @@ func TestReachIsWhatTheForeignKeysSay(t *testing.T) {
 		t.Logf("%d foreign keys reached %d relations", made, reached)
 	})
 }
+
+func TestAKeyThatIsNotEnforcedKeepsNothing(t *testing.T) {
+	t.Parallel()
+	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
+		if db.Major < 18 {
+			return // it knows no such keys
+		}
+		w := newWorld(t, db, `create table a (id bigint primary key)`)
+		w.do(`create table b (id bigint primary key, up bigint references a on delete cascade not enforced)`)
+		if got := valueOn[*string](t, w.admin, `select coalesce(lapse.ways('shop.a'::regclass, null, null)::text, lapse.cascade_statement('shop.a'::regclass, 'true'))`); got != nil {
+			t.Errorf("a batch would follow a key that is not enforced: %s", *got)
+		}
+	})
+}

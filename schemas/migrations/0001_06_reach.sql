@@ -171,7 +171,7 @@ begin
     select c.oid, c.conrelid, c.confrelid, c.conkey, c.confkey, c.conpfeqop,
            coalesce(pg_partition_root(c.conrelid)::oid, c.conrelid) as child, coalesce(pg_partition_root(c.confrelid)::oid, c.confrelid) as parent
       from pg_constraint c
-     where c.contype = 'f' and c.confdeltype = 'c' and c.conparentid = 0
+     where c.contype = 'f' and c.confdeltype = 'c' and c.conparentid = 0 and coalesce((to_jsonb(c) ->> 'conenforced')::boolean, true)
   ), reached(relation) as (
     select cascade_statement.root
     union

@@ -21,6 +21,7 @@ begin
            coalesce(pg_partition_root(c.conrelid)::oid, c.conrelid) as child, coalesce(pg_partition_root(c.confrelid)::oid, c.confrelid) as parent
       from pg_constraint c
      where c.contype = 'f' and c.conparentid = 0 and (c.confdeltype = 'c' or ways.toward is null or c.oid = any (ways.named))
+       and coalesce((to_jsonb(c) ->> 'conenforced')::boolean, true) -- PostgreSQL 18 has keys that keep nothing
   ), down(node) as (
     select ways.root
     union
