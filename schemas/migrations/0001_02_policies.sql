@@ -57,8 +57,8 @@ comment on column lapse.policy_state.changed_at is 'When.';
 comment on column lapse.policy_state.changed_by is 'Login that did it.';
 comment on column lapse.policy_state.reason is 'Why, as given by the person who did it.';
 
--- One row per policy. A batch locks the table ROW SHARE until it commits. A change of a row first locks the table EXCLUSIVE, and so waits
--- until no batch runs under the former state.
+-- One row per policy. A batch locks the table ROW SHARE until it commits. What stops a batch or changes its text first locks the table EXCLUSIVE,
+-- and so waits until no batch runs under the former state. Arming and new holds lock the row alone: batches compare the number of the holds.
 create table lapse.gate (
   policy_id    int primary key,
   name         text not null,
@@ -74,7 +74,7 @@ create table lapse.gate (
 create unique index gate_name on lapse.gate (name) where state <> 'dropped';
 create unique index gate_table on lapse.gate (table_oid, soft) where state <> 'dropped';
 alter table lapse.gate replica identity full;
-comment on table lapse.gate is 'One row per policy: what is in force now; published. A batch locks the table ROW SHARE until it commits, and a change of a row locks it EXCLUSIVE first. Written by lapse apply and lapse policy, and by advance_arming.';
+comment on table lapse.gate is 'One row per policy: what is in force now; published. A batch locks the table ROW SHARE until it commits, and what stops batches or changes their text locks it EXCLUSIVE first. Written by lapse apply and lapse policy, and by advance_arming.';
 comment on column lapse.gate.policy_id is 'The policy.';
 comment on column lapse.gate.name is 'Its name.';
 comment on column lapse.gate.table_oid is 'The table that it deletes from.';
