@@ -19,13 +19,13 @@ import (
 	"lapse/schemas"
 )
 
-// slowly makes the policy's survey function take very long with the table locked, where it counts.
-func (w *world) slowly(p *record.InForce) {
+// slowly makes the policy's survey function take so many seconds longer with the table locked, where it counts.
+func (w *world) slowly(p *record.InForce, seconds float64) {
 	w.t.Helper()
 	must(w.t, runSQL(w.admin, fmt.Sprintf(`do $$ begin
 		execute regexp_replace(pg_get_functiondef('%s(timestamptz, bigint, bigint)'::regprocedure),
-			'in access share mode;', E'\\&\n  if at_most is distinct from 0 then perform pg_sleep(600); end if;');
-	end $$`, functions.SurveyFunction(p.ID, p.Version))))
+			'in access share mode;', E'\\&\n  if at_most is distinct from 0 then perform pg_sleep(%g); end if;');
+	end $$`, functions.SurveyFunction(p.ID, p.Version), seconds)))
 }
 
 // become opens a session of a login that has become the executor, as a command's is: it may not cancel the login's sessions.
@@ -50,7 +50,7 @@ func TestACountGivesWayToASessionThatWantsToChangeTheTable(t *testing.T) {
 			`create table t_old partition of t for values from (minvalue) to (maxvalue)`,
 			`insert into t select n, now() - interval '1 year' from generate_series(1, 100) n`, `create index on t (at, id)`, `analyze t`)
 		p := w.armed(policyText("shop.t", "at", "30 days", "    state: armed"))
-		w.slowly(&p)
+		w.slowly(&p, 600)
 		login := db.NewRole(t, "runner", "in role", testRoles.Executor)
 		conn, control, app := w.become(login), w.become(login), db.ConnectAs(t, w.app)
 		columns := 0
@@ -184,4 +184,40 @@ func TestACountGivesWayToNobodyElse(t *testing.T) {
 		must(t, runSQL(counts, `rollback`))
 		must(t, <-ended)
 	}
+}
+
+// From 17 on a session for batches bounds its transactions more tightly than a count is bounded, and a bound that a single statement reaches ends
+// the session, not the statement.
+func TestACountIsNotEndedByTheBoundOfABatchsTransaction(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{17, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table t (id bigint primary key, at timestamptz not null) with (autovacuum_enabled = off)`, `create index on t (at, id)`,
+			`insert into t select n, now() - interval '1 year' from generate_series(1, 100) n`)
+		p := w.armed(policyText("shop.t", "at", "30 days", "    state: armed"))
+		config, err := pgx.ParseConfig(db.As(testRoles.Executor))
+		must(t, err)
+		config.RuntimeParams["transaction_timeout"] = "250ms"
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		must(t, err)
+		defer func() { _ = conn.Close(context.Background()) }()
+		still := func() {
+			t.Helper()
+			if got := valueOn[string](t, conn, `show transaction_timeout`); got != "250ms" {
+				t.Errorf("afterwards transaction_timeout is %s", got)
+			}
+		}
+		w.slowly(&p, 0.4)
+		if rows, err := survey.TableRows(t.Context(), conn, w.exec, &p, time.Now()); err != nil || rows != 100 {
+			t.Fatalf("the table has %d rows, %v, want 100", rows, err)
+		}
+		still()
+		if j, err := survey.Judge(t.Context(), conn, w.exec, &p, time.Now()); err != nil || j.Due != 100 || j.DueIs != survey.Exact {
+			t.Fatalf("before a run: %+v, %v, want that 100 rows are counted", j, err)
+		}
+		still()
+		if r, err := survey.Staying(t.Context(), conn, w.exec, &p, time.Now()); err != nil || r.Due != 100 || !r.Exact {
+			t.Fatalf("of what stays: %+v, %v, want that 100 rows are counted", r, err)
+		}
+		still()
+	})
 }

@@ -164,7 +164,7 @@ func (c *counting) bounded(ctx context.Context, count func() error) error {
 	if err := cleanSession(ctx, c.conn); err != nil {
 		return err
 	}
-	_, err := c.conn.Exec(ctx, "set statement_timeout = '"+judgeTimeout+"'; set lock_timeout = '"+judgeLockTimeout+"'", pgx.QueryExecModeSimpleProtocol)
+	err := setBounds(ctx, c.conn, judgeTimeout)
 	if err == nil {
 		err = count()
 	}

@@ -52,8 +52,7 @@ func Staying(ctx context.Context, conn *pgx.Conn, q database.Querier, p *record.
 	if err := cleanSession(ctx, conn); err != nil {
 		return r, err
 	}
-	_, err = conn.Exec(ctx, "set statement_timeout = '"+stayTimeout+"'; set lock_timeout = '"+judgeLockTimeout+"'", pgx.QueryExecModeSimpleProtocol)
-	if err == nil {
+	if err = setBounds(ctx, conn, stayTimeout); err == nil {
 		err = remains(ctx, conn, q, p, at, mostStaying, &r)
 		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled && !errors.Is(err, database.ErrAwaited) {
 			err = remains(ctx, conn, q, p, at, 0, &r)

@@ -76,8 +76,7 @@ func countSnapshot(ctx context.Context, conn, control *pgx.Conn, p *record.InFor
 	if err := cleanSession(ctx, conn); err != nil {
 		return c, err
 	}
-	_, err = conn.Exec(ctx, "select set_config('transaction_timeout', '0', false) where current_setting('transaction_timeout', true) is not null", pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
+	if err := setBounds(ctx, conn, fmt.Sprint(most.Milliseconds())); err != nil {
 		return c, err
 	}
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
@@ -85,9 +84,7 @@ func countSnapshot(ctx context.Context, conn, control *pgx.Conn, p *record.InFor
 		return c, err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	_, err = conn.Exec(ctx, fmt.Sprintf("set local statement_timeout = %d; set local lock_timeout = '%s'; set local enable_seqscan = on", most.Milliseconds(), judgeLockTimeout),
-		pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
+	if _, err = conn.Exec(ctx, "set local enable_seqscan = on", pgx.QueryExecModeSimpleProtocol); err != nil {
 		return c, err
 	}
 	var seen string

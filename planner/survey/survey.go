@@ -191,6 +191,14 @@ func cleanSession(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// setBounds bounds the statements of a clean session that counts, until it is cleaned. A session for batches has a transaction_timeout (17), which is
+// shorter, and would end the session.
+func setBounds(ctx context.Context, conn *pgx.Conn, most string) error {
+	_, err := conn.Exec(ctx, "set statement_timeout = '"+most+"'; set lock_timeout = '"+judgeLockTimeout+"'; "+
+		"select set_config('transaction_timeout', '0', false) where current_setting('transaction_timeout', true) is not null", pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
 // surveyor fills in a survey.
 type surveyor struct {
 	ask        Ask
