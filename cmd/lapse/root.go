@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lapse/internal/config"
 	"lapse/internal/yamldoc"
@@ -180,8 +181,26 @@ func (a *app) does(work func(cmd *cobra.Command, args []string) error) func(*cob
 		if err := a.openLog(); err != nil {
 			return err
 		}
+		if err := checkGiven(cmd.Flags()); err != nil {
+			return err
+		}
 		return work(cmd, args)
 	}
+}
+
+// checkGiven refuses a flag that was given with an empty text, as a script does whose variable is not set. Commands take an empty text for a
+// flag that was not given: they would ask another database, or run under all policies.
+func checkGiven(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
+		}
+		if empty {
+			err = cmp.Or(err, wrongUsage("--%s is empty: give it a value, or leave it out", f.Name))
+		}
+	})
+	return err
 }
 
 // untilStopped is the RunE of a command that runs until it is stopped or, if once returns true, does one thing and ends.
