@@ -25,9 +25,14 @@ type Witness struct{ URL, Key string }
 // Anchor keeps checkpoints: a file, an address, or, if both are empty, standard output.
 type Anchor struct{ File, URL string }
 
-// witnesses reads the list of witnesses and the quorum.
+// witnesses reads the list of witnesses and the quorum, or the list alone, which may be empty.
 func (f *file) witnesses(node yamldoc.Node) {
 	w := &f.s.Witnesses
+	if node.Kind() == yamldoc.List {
+		f.ask(node)
+		w.Quorum = len(w.All)
+		return
+	}
 	f.mapping(node, "witnesses",
 		field{"quorum", f.count(&w.Quorum, 1)},
 		field{"ask", f.ask})
