@@ -70,7 +70,7 @@ A policy's verdict is the worst of its findings: fail, not_assessed, warn, pass.
 	flags.StringVar(&r.public, "public-key", "", "the log's public `key`: name, hash and key with plus signs between them, or a file with it")
 	flags.StringArrayVar(&r.known, "known", nil, "a `file` with a checkpoint of this log that was seen before, or of an anchor; may be repeated")
 	flags.StringArrayVar(&r.by.named, "witness", nil, "a witness's public `key`; may be repeated (default: those of lapse.yaml)")
-	flags.IntVar(&r.by.quorum, "quorum", 0, "how many witnesses must have cosigned a checkpoint (default: as in lapse.yaml)")
+	flags.Var(&r.by.quorum, "quorum", "how many witnesses must have cosigned a checkpoint (default: as in lapse.yaml)")
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,13 +18,31 @@ import (
 // byWitnesses are the witnesses and the quorum that verify uses.
 type byWitnesses struct {
 	named  []string
-	quorum int
+	quorum quorum
 	ask    bool
 }
 
+// quorum is the flag that says how many witnesses must have cosigned; 0 if it is not given.
+type quorum int
+
+func (q *quorum) String() string { return strconv.Itoa(int(*q)) }
+
+// Set parses the number. It refuses one below 1, which would count as no quorum at all.
+func (q *quorum) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return errors.New("want a number of witnesses, 1 or more")
+	}
+	*q = quorum(n)
+	return nil
+}
+
+// Type is the name of the flag's argument in the help.
+func (q *quorum) Type() string { return "int" }
+
 func (w *byWitnesses) flags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&w.named, "witness", nil, "a witness's `key`, NAME+HASH+KEY, and for --ask its address after a comma; may be repeated (default: witnesses: of lapse.yaml)")
-	cmd.Flags().IntVar(&w.quorum, "quorum", 0, "how many witnesses must have cosigned (default: the quorum of lapse.yaml, or all that are named)")
+	cmd.Flags().Var(&w.quorum, "quorum", "how many witnesses must have cosigned (default: the quorum of lapse.yaml, or all that are named)")
 	cmd.Flags().BoolVar(&w.ask, "ask", false, "ask the witnesses whether they have seen more than this")
 }
 
@@ -41,7 +60,7 @@ const shows = "whether the log is true or complete. Witnesses show that this log
 
 // verifyWitnesses returns the witnesses whose cosignatures count, and the quorum.
 func (v *verifier) verifyWitnesses(result *verified) (all []witnesses.Witness, keys []*tree.Witness, quorum int, err error) {
-	quorum = v.by.quorum
+	quorum = int(v.by.quorum)
 	add := func(text, url string) error {
 		key, err := tree.ParseWitness(text)
 		if err != nil {
