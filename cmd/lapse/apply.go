@@ -41,7 +41,7 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 		Example: `  lapse apply -f policies.yaml --dry-run
   lapse apply -f policies.yaml --yes --reason "ticket 4711"
   lapse apply -f policies.yaml --arm`,
-		Args: cobra.NoArgs,
+		Args: needsFlag("-f"),
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
 		if len(c.files) == 0 {

@@ -36,7 +36,7 @@ continued after its last whole line, as long as the slot has not moved on past i
 		Example: `  lapse audit --once
   lapse audit --http 127.0.0.1:7433
   lapse audit --once --to -`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
 		if a.asJSON && !once {

@@ -45,7 +45,7 @@ func (a *app) clockAcceptCommand() *cobra.Command {
 		Long: `Says that the server's clock is right. Lapse no longer compares the clock with the runs so far. Unfinished runs whose cutoff is ahead of the
 clock are given up: a later run deletes their rows, once they are due. See "lapse clock" first.`,
 		Example: `  lapse clock accept --reason "the server's clock was in 2031 for an hour"`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {
 			if reason == "" {
 				return wrongUsage("say why the clock is right: --reason TEXT")

@@ -26,7 +26,7 @@ It changes nothing and reads the system catalog alone. It takes any login, befor
 is a warning. The exit code is 3 when a check fails, and 0 with warnings only.`,
 		Example: `  lapse doctor
   lapse doctor --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
 		s, err := a.settings()

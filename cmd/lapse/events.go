@@ -47,7 +47,7 @@ an export already is gone on with.`,
   lapse events --table public.sessions --key 42 --since 2026-11-01
   lapse events --export evidence
   lapse events --follow --policy sessions-30d --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	once := true
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {

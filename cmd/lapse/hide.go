@@ -40,7 +40,7 @@ it back, also for a policy that was dropped. A table's columns cannot be dropped
 		Example: `  lapse hide --policy sessions-30d
   lapse hide --policy sessions-30d --as policy --execute
   lapse hide --policy sessions-30d --as policy --drop --execute`,
-		Args: cobra.NoArgs,
+		Args: needsFlag("--policy"),
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
 		c.does.As = planner.HideAs(as)

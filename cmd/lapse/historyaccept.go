@@ -32,7 +32,7 @@ until it knows. --unwatched skips that, if you know that the other server is gon
 
 With audit: off it accepts the server, its timeline and system, and the database as they are, whatever an executor remembers.`,
 		Example: `  lapse history accept --reason "restored last night's backup, ticket 4711"`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {
 			if reason == "" {
 				return wrongUsage("say why this database is the one to go on with: --reason TEXT")

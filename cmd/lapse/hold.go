@@ -184,7 +184,7 @@ finished first: this waits until no batch that did not see the hold can commit a
 It ends with 3 where policies stop because they cannot enforce a hold (its table is gone, or has changed), and says what to do.`,
 		Example: `  lapse hold list
   lapse hold list --all --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {
 			owner, _, err := a.openOwner(cmd.Context(), "lapse hold")
 			if err != nil {

@@ -49,7 +49,7 @@ published nowhere.`,
 		Example: `  lapse hold place --table shop.orders --keys 1017,1018 --matter 2026-14 --reason "claim of a customer"
   lapse hold place --table shop.orders --column customer --keys-file customers.csv --matter 2026-14 --reason "claim of a customer"
   lapse hold place --table shop.items --where "kind = 'recalled'" --matter 2026-15 --reason "recall"`,
-		Args: cobra.NoArgs,
+		Args: needsFlag("--table"),
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) }),
 	}
 	flags := cmd.Flags()

@@ -36,7 +36,7 @@ Exit codes: 0 everything was carried over; 3 something was not, or not in the sa
 		Example: `  lapse import --from pg_cron --database postgres://postgres@127.0.0.1/app -o jobs.yaml
   lapse import --from pg_cron -f jobs.json --database postgres://postgres@127.0.0.1/app
   lapse plan -f jobs.yaml --database postgres://postgres@127.0.0.1/app`,
-		Args: cobra.NoArgs,
+		Args: needsFlag("--from"),
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) })
 	flags := cmd.Flags()

@@ -39,7 +39,7 @@ copied, does not get a second set. Copy them to every machine that runs Lapse on
 deletions were Lapse's. The database has their fingerprints, and commands refuse other keys.`,
 		Example: `  lapse init --database postgres://postgres@127.0.0.1/app --keys ./keys
   lapse init --grants --database postgres://lapse@127.0.0.1/app`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
 		s, err := a.settings()

@@ -69,7 +69,7 @@ lapse verify --public-key wants it: publish that one where the readers of your e
 Without log_name in lapse.yaml the log's name is made from the database's identity, which is asked for.`,
 		Example: `  lapse keys list
   lapse keys list --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
 		s, err := a.settings()
@@ -228,7 +228,7 @@ The key named tag stays as long as the database does. For hash see "Another rout
 		Example: `  lapse keys rotate
   lapse keys rotate --log
   lapse keys rotate --epoch 2031-02`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(*cobra.Command, []string) error {
 		epochs, err := parseEpochs(others)

@@ -40,7 +40,7 @@ auditor that has not come past it. Copies of the key file and receipts that were
 
 Give the changed file to every machine that audits, and start the auditors again: the log then says that the key was destroyed.`,
 		Example: `  lapse keys destroy --epoch 2025-02`,
-		Args:    cobra.NoArgs,
+		Args:    needsFlag("--epoch"),
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
 		epoch, err := schemas.ParseEpoch(month)

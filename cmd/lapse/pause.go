@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -50,7 +51,12 @@ func checkKept(flag, text string) error {
 func (a *app) haltCommand(halted bool, cmd *cobra.Command) *cobra.Command {
 	var all bool
 	var reason string
-	cmd.Args = cobra.NoArgs
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("%s takes no policy: for some, lapse policy %s %s", cmd.CommandPath(), cmd.Name(), strings.Join(args, " "))
+		}
+		return nil
+	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
 		if !all {
 			return wrongUsage("%s every policy of the database with --all, or some with: lapse policy %s NAME", cmd.Name(), cmd.Name())

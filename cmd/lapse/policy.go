@@ -31,7 +31,7 @@ func (a *app) policyListCommand() *cobra.Command {
 		Long: `Lists the policies in force, and what a person should know about each: it is held back, every deletion is paused, its table
 is gone, or rows could not be deleted. Roles that nothing needs any more are listed below it.`,
 		Example: "  lapse policy list --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {
 			l, err := a.listPolicies(cmd.Context())
 			if err != nil {

@@ -35,7 +35,7 @@ table is tried, which needs the key as a JSON object with the names of its colum
 files named rows and, for the check of what is written, log must be at hand.`,
 		Example: `  lapse prove --table public.sessions --key 42 -o receipt.json
   lapse prove --dir ./evidence --table public.sessions --key '{"id":"42"}' -o receipt.json`,
-		Args: cobra.NoArgs,
+		Args: needsFlag("--table"),
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) (err error) {
 		if p.table == "" || key == "" {

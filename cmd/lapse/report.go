@@ -41,7 +41,7 @@ A policy's verdict is the worst of its findings: fail, not_assessed, warn, pass.
   lapse report --last 1d --certificate --policy sessions-30d --run 0198f1d0-0000-7000-8000-000000000002 -o certificate.html
   lapse report --month 2026-10 -o report.json --public-key app.example.com/lapse+1f2e3d4c+AWVhc3R...
   lapse report --dir ./evidence --from 2026-10-01 --to 2026-11-01 --policy sessions-30d -o report.json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) (err error) {
 		if r.ask, err = readPeriod(from, to, last, month); err != nil {

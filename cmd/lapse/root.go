@@ -174,6 +174,24 @@ func names(cmd *cobra.Command) []string {
 	return all
 }
 
+// noArgs is the Args of a command that takes flags only.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%q is one word too many: %s takes flags only", args[0], cmd.CommandPath())
+}
+
+// needsFlag is noArgs for a command to which a word without this flag most likely belongs.
+func needsFlag(flag string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%q stands without its flag: did you mean %s %s?", args[0], flag, args[0])
+	}
+}
+
 // does wraps a command's RunE. Errors before it are about the command line; errors from it are not.
 func (a *app) does(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

@@ -32,7 +32,7 @@ At the end it prints what it did under each policy, and once a day it counts wha
 ten seconds; a pass that the signal interrupts exits with 1, and the next pass continues it.`,
 		Example: `  lapse run --once
   lapse run --now sessions-30d --json`,
-		Args: cobra.NoArgs,
+		Args: needsFlag("--now"),
 	}
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
 		once = once || len(now) > 0

@@ -33,7 +33,7 @@ added to the table, and the sidecar. Columns that were there before stay.`,
 		Example: `  lapse scaffold --table shop.carts --option expires_at --after "90 days" --refresh
   lapse scaffold --table shop.carts --option sidecar --after "30 days" --execute
   lapse scaffold --table shop.carts --option sidecar --drop --execute`,
-		Args: cobra.NoArgs,
+		Args: needsFlag("--table"),
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
 		c.app, c.does.Option = a, planner.ScaffoldOption(option)

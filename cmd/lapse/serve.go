@@ -19,7 +19,7 @@ of them cannot continue without a person, both are stopped in order and the proc
 confirmed. With audit: off only the executor runs.`,
 		Example: `  lapse serve --config lapse.yaml
   lapse serve --http 127.0.0.1:7432 --log-format json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	cmd.RunE = a.untilStopped(new(bool), func(cmd *cobra.Command) error {
 		s, err := a.settings()

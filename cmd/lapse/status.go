@@ -36,7 +36,7 @@ the slot is missing, lost or nearly lost, or if the auditor waits for a person o
 With --config given several times it shows a line for each database: how many of its policies delete, how many need a person, the longest
 lag, its executors, and how far its audit is behind; below, what needs a person. A database that cannot be read is named, and ends it with 1.`, reasonsHelp()),
 		Example: "  lapse status\n  lapse status --watch\n  lapse status --json\n  lapse status --config app.yaml --config billing.yaml",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 	}
 	cmd.RunE = a.untilStopped(new(bool), func(cmd *cobra.Command) error {
 		if len(a.configFiles) > 1 {

@@ -33,7 +33,7 @@ The topics and the keys stay: they are the proof of what was deleted. The roles 
 to drop those that Lapse made.`,
 		Example: `  lapse uninstall > uninstall.sql
   lapse uninstall --execute --database postgres://postgres@127.0.0.1/app --reason "moved to another system"`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) (err error) {
 		if u.settings, err = a.settings(); err != nil {

@@ -31,7 +31,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Long: `Prints the version and the commit that this lapse was built from, and the versions of what it writes: a database's catalog, the
 events, and the records of the log. "lapse --version" prints the same.`,
 		Example: "  lapse version --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: a.does(func(*cobra.Command, []string) error {
 			v := readVersions()
 			if a.asJSON {
