@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -8,6 +9,9 @@ import (
 
 	"lapse/audit"
 	"lapse/audit/history"
+	"lapse/internal/fixture"
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
 
@@ -161,6 +165,49 @@ func TestAGapBeginsWhereTheLastGoodHeartbeatLooked(t *testing.T) {
 		if len(gaps) != 1 || lsnOf(t, gaps[0].From.LSN) > changed {
 			t.Errorf("changed at %s, gaps %+v", changed, gaps)
 		}
+	})
+}
+
+// A commit is in the log before anybody sees it: for as long as a synchronous standby is away. A heartbeat that looks
+// meanwhile finds nothing of it, and proves nothing of the deletes that decoding leaves out already.
+func TestAGapBeginsBeforeAChangeWhoseCommitWaitsForAStandby(t *testing.T) {
+	t.Parallel()
+	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		r := newRig(t, db, kafkatest.Broker(t))
+		w := &writer{conn: db.Connect(t)}
+		r.commit(t, w, 1, user)
+		r.once(t, r.beating(time.Minute))
+		db.Exec(t, `alter database `+db.Name+` set synchronous_commit = local`,
+			`alter system set synchronous_standby_names = 'away'`, `select pg_reload_conf()`)
+		conn := db.Connect(t)
+		eventually(t, "commits wait", func() bool { return fixture.One[string](t, conn, `show synchronous_standby_names`) == "away" })
+		changed := make(chan error, 1)
+		waits := db.Connect(t)
+		go func() {
+			_, err := waits.Exec(context.WithoutCancel(t.Context()), `set synchronous_commit = on; alter publication lapse_deletes drop table elsewhere`)
+			changed <- err
+		}()
+		eventually(t, "the change waits for the standby", func() bool {
+			return fixture.One[int](t, conn, `select count(*) from pg_stat_activity where wait_event = 'SyncRep' and query like '%drop table elsewhere'`) == 1
+		})
+		hidden := walEnd(t, conn)
+		db.Exec(t, `insert into elsewhere values (77)`, `delete from elsewhere`, beatNow, beatNow)
+		if fault := fixture.One[int](t, conn, `select count(fault) from lapse.heartbeat`); fault != 0 {
+			t.Error("a heartbeat saw the change before it ended")
+		}
+		db.Exec(t, `alter system reset synchronous_standby_names`, `select pg_reload_conf()`)
+		if err := <-changed; err != nil {
+			t.Fatal(err)
+		}
+		r.once(t, r.beating(time.Minute))
+		gaps := r.gaps(t)
+		if len(gaps) == 0 || lsnOf(t, gaps[0].From.LSN) > hidden {
+			t.Errorf("deletes are hidden from %s on, gaps %+v", hidden, gaps)
+		}
+		eventually(t, "heartbeats have seen what was committed meanwhile", func() bool {
+			db.Exec(t, beatNow)
+			return fixture.One[bool](t, conn, `select looked_at > $1 from lapse.heartbeat order by id desc limit 1`, hidden.String())
+		})
 	})
 }
 

@@ -18,8 +18,8 @@ type Heartbeat struct {
 	History     schemas.History
 	Timeline    schemas.Timeline
 	ServerStart time.Time
-	// LookedAt is a position before the check of the publications: any change that the check missed was committed after it. Zero in
-	// rows of a former version.
+	// LookedAt is a position before the check of the publications: any change that the check missed has its commit above it. A commit
+	// may be in the log long before the check can see it, so this may be a former heartbeat's position. Zero in rows of a former version.
 	LookedAt  schemas.LSN
 	Fault     string   // how the publications were changed; empty if they were not
 	Faults    int64    // how often a change has been found, ever

@@ -94,7 +94,7 @@ func queryCatalog(ctx context.Context, conn *pgx.Conn) (*Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the histories: %w", err)
 	}
-	rows, err = conn.Query(ctx, `select h.nonce, h.at, coalesce(h.looked_at, '0/0')::text, coalesce(h.covered, 0) from lapse.heartbeat h order by h.id`)
+	rows, err = conn.Query(ctx, `select h.nonce, h.at, coalesce(h.log_end, '0/0')::text, coalesce(h.covered, 0) from lapse.heartbeat h order by h.id`)
 	if err != nil {
 		return nil, fmt.Errorf("read the heartbeats: %w", err)
 	}

@@ -43,6 +43,8 @@ create table lapse.heartbeat (
   server_start      timestamptz not null,
   fault             text check (octet_length(fault) <= 2000),
   faults            bigint not null default 0,
+  xid               xid8,
+  log_end           pg_lsn,
   looked_at         pg_lsn,
   covered           bigint,
   unsettled         boolean not null default false,
@@ -62,7 +64,9 @@ comment on column lapse.heartbeat.timeline is 'Timeline that it reads.';
 comment on column lapse.heartbeat.server_start is 'When the server that it checked was started.';
 comment on column lapse.heartbeat.fault is 'How the publications differed from what Lapse left; null if they did not.';
 comment on column lapse.heartbeat.faults is 'How often a command had found a difference by then.';
-comment on column lapse.heartbeat.looked_at is 'End of the log when the publications were checked.';
+comment on column lapse.heartbeat.xid is 'Its transaction, which has its number from after log_end was read. Null if it had one before.';
+comment on column lapse.heartbeat.log_end is 'End of the log before the publications were checked.';
+comment on column lapse.heartbeat.looked_at is 'The check of the publications has seen what was committed up to here: log_end, or that of a former beat.';
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
 comment on column lapse.heartbeat.unsettled is 'Policies were being changed: lapse.covered.due may be that of before.';
 comment on column lapse.heartbeat.declared is 'What lapse.yaml declares, as the auditor read it when it started: its first beat says so, and no other.';
@@ -172,6 +176,11 @@ comment on function lapse.cover is 'Writes the changes in which tables are publi
 -- beat is the auditor's sign of life: one row a minute, kept for a day; the newest thousand are kept forever, to compare logs and databases.
 -- It is published, so it also advances an idle slot. The auditor must have checked this server, in the history in force. Each beat names the
 -- one before: only one at a time is written, in commit order.
+--
+-- A commit is in the log before it is seen: for its fsync, and for as long as a synchronous standby is away. So that a beat looked at the
+-- end of the log does not mean that it has seen what was committed up to there. It has seen the transactions below its horizon, the oldest
+-- that runs. Those that were in the log at a beat's log_end are below that beat's xid. So looked_at is the log_end of the newest beat, this
+-- one included, with an xid at or below the horizon. A long transaction holds it back until it ends: then a gap begins early, never late.
 create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz, declared text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -179,7 +188,10 @@ as $lapse$
 declare
   newest    int := (select n.number from lapse.history n order by n.number desc limit 1);
   present   timestamptz := clock_timestamp();
+  xid       xid8;
+  log_end   pg_lsn;
   looked_at pg_lsn;
+  horizon   xid8;
   unsettled boolean := false;
   covered   bigint;
   fault     text;
@@ -192,6 +204,8 @@ begin
       beat.timeline, beat.server_start, newest, lapse.timeline(), pg_postmaster_start_time() using errcode = 'LP019';
   end if;
   lock table lapse.heartbeat in share row exclusive mode;
+  log_end := pg_current_wal_insert_lsn();
+  xid := case when pg_current_xact_id_if_assigned() is null then pg_current_xact_id() end; -- after log_end
   delete from lapse.heartbeat h
    where h.at < present - interval '1 day'
      and h.id < (select k.id from lapse.heartbeat k order by k.id desc offset 999 limit 1)
@@ -204,16 +218,21 @@ begin
   exception when lock_not_available then
     unsettled := true;
   end;
-  looked_at := pg_current_wal_insert_lsn(); -- before the next statement's snapshot: what it does not see commits above
+  horizon := pg_snapshot_xmin(pg_current_snapshot()); -- of no later a snapshot than what follows
   covered := lapse.cover();
   fault := coalesce(lapse.publications_fault(), lapse.publications_unlogged());
   select * into former from lapse.heartbeat k order by k.id desc limit 1;
+  looked_at := case when xid <= horizon then log_end
+                    else coalesce((select k.log_end from lapse.heartbeat k where k.xid <= horizon order by k.id desc limit 1),
+                                  former.looked_at, '0/1') end;
   missed := missed or former.fault is not null or former.history <> beat.history
             or former.faults < (select s.publication_faults from lapse.installation s);
   insert into lapse.heartbeat
-    (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, looked_at, fault, faults, covered, unsettled, declared)
+    (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, xid, log_end, looked_at,
+     fault, faults, covered, unsettled, declared)
   select lapse.system_identifier(), d.oid, d.datname, beat.nonce,
-         former.nonce, beat.history, beat.timeline, beat.server_start, looked_at, fault, i.publication_faults, covered, unsettled, beat.declared
+         former.nonce, beat.history, beat.timeline, beat.server_start, xid, log_end, looked_at, fault,
+         i.publication_faults, covered, unsettled, beat.declared
     from pg_database d, lapse.installation i
    where d.datname = current_database();
   if missed and fault is null then
