@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -172,6 +173,70 @@ func TestMaxFractionOfATableThatNobodyAnalyzedIsJudgedByCounting(t *testing.T) {
 		}
 		if n := one[int](t, db, "select count(*) from pg_class where oid = 'a'::regclass and reltuples >= 0"); n != 0 {
 			t.Error("somebody has analyzed it")
+		}
+	})
+}
+
+// The yes to twelve rows of thirty ends with eight gone: a partition is locked. More may not go without another yes.
+func TestARunThatEndsShortOfWhatWasAcceptedLeavesTheBreakerOpen(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+		owned(t, db, "create table parts (id bigint, at timestamptz, primary key (id, at)) partition by range (at)",
+			"create table old partition of parts for values from (minvalue) to (now() - interval '50 days')",
+			"create table young partition of parts for values from (now() - interval '50 days') to (maxvalue)",
+			"insert into parts select g, now() - case when g <= 8 then interval '60 days' else interval '40 days' end from generate_series(1, 30) g",
+			"create index on parts (at, id)", "analyze parts, old, young")
+		arm(t, db, policies(policy("p", "public.parts")))
+		setLimits(t, db, `{"max_fraction": 0.5}`)
+		asks := func(when string, due int64) {
+			t.Helper()
+			list, err := record.LoadInForce(t.Context(), connectTo(t, db))
+			if err != nil || list[0].Tripped == nil || list[0].Tripped.Due != due || list[0].Accepted != 0 {
+				t.Fatalf("%s: in force is %+v, %v, want that it asks about %d rows", when, list[0].Tripped, err, due)
+			}
+		}
+		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); err == nil {
+			t.Fatal("30 of 30 are due, and nobody asks")
+		}
+		asks("30 of 30 are due", 30)
+		accept := func() { db.Exec(t, "update lapse.breaker set accepted = 12, accepted_at = clock_timestamp()") }
+		holder := connectTo(t, db)
+		accept()
+		if _, err := holder.Exec(t.Context(), "begin; lock table young in access exclusive mode"); err != nil {
+			t.Fatal(err)
+		}
+		if s := only(t, once(t, newExecutor(t, db), "p")); s.Deleted != 8 {
+			t.Errorf("22 of 30 are locked: %+v, want the other 8 gone", s)
+		}
+		if _, err := holder.Exec(t.Context(), "rollback"); err != nil {
+			t.Fatal(err)
+		}
+		asks("after 8 of 12 that were accepted", 22)
+
+		// A run that nobody is left to end: the next call ends it, and opens none.
+		accept()
+		list, err := record.LoadInForce(t.Context(), connectTo(t, db))
+		if err != nil {
+			t.Fatal(err)
+		}
+		executor := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Executor)
+		if _, err := run.Open(t.Context(), executor, &list[0], time.Now, run.Options{Due: []uint32{}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			var not *run.NotInForceError
+			if r, err := run.Open(t.Context(), executor, &list[0], time.Now, run.Options{}); !errors.As(err, &not) {
+				t.Errorf("after a run without shards: %+v, %v, want none", r, err)
+			}
+			asks("after a run without shards", 22)
+		}
+		accept()
+		owned(t, db, "delete from old", "delete from young where id > 15")
+		if s := only(t, once(t, newExecutor(t, db), "p")); s.Deleted != 7 || s.Outcome != Finished {
+			t.Errorf("7 are due, and 12 accepted: %+v", s)
+		}
+		if list, err := record.LoadInForce(t.Context(), connectTo(t, db)); err != nil || list[0].Tripped != nil {
+			t.Errorf("nothing is due any more, and it asks: %+v, %v", list[0].Tripped, err)
 		}
 	})
 }

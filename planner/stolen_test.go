@@ -136,6 +136,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`delete from lapse.worker`,
 			`update lapse.breaker set accepted = 1000000`,
 			`select lapse.remove_shards('{1}')`,
+			`select lapse.ask_again(gen_random_uuid())`,
 			`select lapse.referring(1)`,
 			`update lapse.run set due = 0, watermark = now()`,
 			`select lapse.inspect(1, 1)`,

@@ -85,10 +85,14 @@ func Open(ctx context.Context, db database.DB, p *record.InForce, clock func() t
 		leaves, instants = append(leaves, c.Leaf), append(instants, c.At)
 	}
 	run := record.Run{Policy: p.ID, Version: p.Version}
+	opened := true
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		before := clock()
 		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards, most, accepted from lapse.open_run($1, $2, $3, $4, $5, $6, $7)`,
 			p.ID, p.Version, uuid.New(), leaves, instants, with.Due, with.Rows).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards, &run.Most, &run.Accepted)
+		if opened = !errors.Is(err, pgx.ErrNoRows); !opened {
+			return nil // it has opened the breaker again, which is committed
+		}
 		if err != nil {
 			return Refusal(p, err)
 		}
@@ -105,6 +109,8 @@ func Open(ctx context.Context, db database.DB, p *record.InForce, clock func() t
 		return checkCascades(ctx, tx, p)
 	})
 	switch {
+	case !opened && err == nil:
+		return record.Run{}, &NotInForceError{Policy: p.Name}
 	case err == nil:
 		return run, nil
 	case strings.HasPrefix(err.Error(), "policy "+string(p.Name)+": "): // a refusal, which says it all

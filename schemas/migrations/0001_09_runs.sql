@@ -256,6 +256,8 @@ comment on function lapse.lease_time is 'How long a lease lasts after its holder
 -- A run is over when every shard is done or was put aside. A leaf that was put aside keeps its count, and is tried again in the first run
 -- after retry_at. A leaf with a range that was put aside has the same ranges in the next run, so that their counts continue.
 --
+-- It returns no row if it has ended a run to which a person allowed fewer rows than were due: the breaker is open again.
+--
 -- Some leaves are cut into slices, each such leaf with one residual shard in addition: into as many hash slices as the policy's shards say,
 -- or into ranges at the caller's cuts. Cut n is of leaf cut_leaves[n]; cuts of other relations are ignored. The first range is open below
 -- and the last one above, so every row is in one range, whatever the cuts are. A cut is an instant; for a column without a zone it is the
@@ -279,6 +281,7 @@ declare
   cut      int;
   ranged   boolean;
   lets_go  bigint;
+  asks     boolean;
 begin
   -- No application's role can take this lock; batches, which only read runs, do not wait for it.
   lock table lapse.run in share row exclusive mode;
@@ -297,10 +300,14 @@ begin
     select s.id from lapse.shard s
      where s.policy_id = open_run.policy and not s.done
        and (s.version <> open_run.version or s.leaf <> all (leaves) or s.cutoff > clock_timestamp())));
-  update lapse.run r
-     set outcome = case when r.lost_shards then 'cut short' else 'done' end, rests_since = null, rests_because = null
-   where r.policy_id = open_run.policy and r.outcome is null
-     and not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside);
+  with ended as (
+    update lapse.run r
+       set outcome = case when r.lost_shards then 'cut short' else 'done' end, rests_since = null, rests_because = null
+     where r.policy_id = open_run.policy and r.outcome is null
+       and not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside)
+    returning r.run, r.version
+  )
+  select coalesce(bool_or(lapse.ask_again(e.run) and e.version = open_run.version), false) into asks from ended e;
 
   return query
     select r.run, r.cutoff, r.started_at, true, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside), coalesce(r.most, 0),
@@ -316,6 +323,9 @@ begin
     return;
   end if;
 
+  if asks then
+    return; -- not an error: the breaker must stay open
+  end if;
   select b.accepted into lets_go
     from lapse.breaker b
    where b.policy_id = open_run.policy and b.version = open_run.version
@@ -477,6 +487,24 @@ as $lapse$
 $lapse$;
 comment on function lapse.statistics is 'What a run did so far, by all executors: its shards, and those that are gone.';
 
+-- ask_again opens the breaker again, with what is left, when a run has ended to which a person allowed fewer rows than were due. It returns
+-- whether it has.
+create function lapse.ask_again(run uuid) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  update lapse.breaker b
+     set at = clock_timestamp(), due = greatest(b.due - t.deleted, 0), table_rows = greatest(b.table_rows - t.deleted, 0),
+         compared = case when b.cause = 'absurd_past' then least(b.compared, greatest(b.due - t.deleted, 0)) else b.compared end,
+         accepted = null, accepted_at = null
+    from lapse.run r, lapse.statistics(ask_again.run) t
+   where r.run = ask_again.run and r.accepted and b.policy_id = r.policy_id and b.version = r.version and b.accepted < b.due;
+  return found;
+end
+$lapse$;
+comment on function lapse.ask_again is 'Opens the breaker again when a run has ended to which a person allowed fewer rows than were due.';
+
 -- note_due records how much was due when a run was opened, if that was counted.
 create function lapse.note_due(run uuid, due bigint) returns void
 language sql security definer
@@ -520,6 +548,9 @@ begin
          watermark = case when close_run.left_due = 0 then r.cutoff when close_run.oldest is not null then least(close_run.oldest, r.cutoff) end
     from lapse.statistics(close_run.run) t
    where r.run = close_run.run and r.outcome is null and not t.unfinished;
+  if found and close_run.left_due is distinct from 0 then
+    perform lapse.ask_again(close_run.run);
+  end if;
 end
 $lapse$;
 comment on function lapse.close_run is 'Ends a run that has no shard left to work on, with what is left of the rows that were due. For the executor.';
@@ -545,11 +576,7 @@ begin
   if not found then
     return false;
   end if;
-  update lapse.breaker b
-     set at = clock_timestamp(), due = b.due - t.deleted, table_rows = greatest(b.table_rows - t.deleted, 0),
-         compared = case when b.cause = 'absurd_past' then least(b.compared, b.due - t.deleted) else b.compared end, accepted = null, accepted_at = null
-    from lapse.run r, lapse.statistics(end_run.run) t
-   where r.run = end_run.run and r.accepted and b.policy_id = r.policy_id and b.version = r.version and b.accepted < b.due;
+  perform lapse.ask_again(end_run.run);
   return true;
 end
 $lapse$;
