@@ -65,12 +65,25 @@ func (a *app) printJSON(value any) error {
 func (a *app) answerJSON(command string, err error) error {
 	e := a.answer
 	a.answer.Result = nil
+	e.Warnings = a.warnings.all()
+	text, err := e.text(command, err)
+	if err != nil {
+		return err
+	}
+	_, err = a.out.Write(text)
+	return err
+}
+
+// text is the envelope of a command that ended with err.
+func (e envelope) text(command string, err error) ([]byte, error) {
 	e.Schema, e.Version, e.Command, e.Exit = envelopeSchema, readVersions().Version, strings.TrimPrefix(command, "lapse "), exitCode(err)
-	e.OK, e.Warnings, e.Errors = e.Exit == exitDone, a.warnings.all(), mistakesOf(command, err)
-	encoder := json.NewEncoder(a.out)
+	e.OK, e.Errors = e.Exit == exitDone, mistakesOf(command, err)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(jsonValue(reflect.ValueOf(e)))
+	err = encoder.Encode(jsonValue(reflect.ValueOf(e)))
+	return b.Bytes(), err
 }
 
 // mistakesOf splits an error.

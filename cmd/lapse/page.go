@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,7 @@ func (a *app) newPage(ctx context.Context, s *config.Settings, auditor *auditor)
 			return a.open(ctx, s, session{command: "lapse page", to: s.Database.Executor, role: s.Roles.Executor, with: pageSession})
 		},
 		Status: func(ctx context.Context, conn *pgx.Conn) (*status.Status, error) { return a.statusOf(ctx, conn, s) },
+		JSON:   statusJSON,
 		Logger: a.log,
 	}
 	if s.Folder != "" {
@@ -42,6 +44,26 @@ func (a *app) newPage(ctx context.Context, s *config.Settings, auditor *auditor)
 		}
 	}
 	return page.New(ctx, c)
+}
+
+// statusJSON is what `lapse status --json` prints of a status. trouble, if not empty, says why there is nothing newer, or with nil nothing.
+func statusJSON(s *status.Status, trouble string) ([]byte, error) {
+	var e envelope
+	var err error
+	switch {
+	case s == nil:
+		err = errors.New(trouble)
+	case s.NeedsPerson():
+		err = errNeedsPerson
+	}
+	if s != nil {
+		e.Result = s
+	}
+	if s != nil && trouble != "" {
+		e.Warnings = []string{trouble}
+	}
+	text, err := e.text("lapse status", err)
+	return []byte(unhidden(string(text))), err
 }
 
 // published reads the auditor's event counter.

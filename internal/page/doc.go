@@ -1,4 +1,4 @@
-// Package page is the page that `lapse serve` shows at /: what `lapse status` says, for a browser. It only reads, and answers GET and HEAD.
+// Package page is the page that `lapse serve` shows at /: what `lapse status` says, for a browser, and at /api/status for a program. It only reads, and answers GET and HEAD.
 //
 //	page.go      the addresses, and the queries for them
 //	kept.go      the last results: ten readers cause no more queries than one

@@ -58,20 +58,43 @@ type policyRow struct {
 func (p *Page) overview(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), Patience)
 	defer cancel()
-	found := p.status.get(ctx, Patience)
-	view := overview{frame: frame{Title: "Lapse: " + p.Database, Database: p.Database}, Status: found.Value}
-	if found.Value == nil {
-		view.freshness = freshnessOf(cmp.Or(found.Err, errSlow), found.At, found.At)
+	view := overview{frame: frame{Title: "Lapse: " + p.Database, Database: p.Database}}
+	if view.Status, view.freshness = p.known(ctx); view.Status == nil {
 		p.show(w, r, http.StatusServiceUnavailable, "overview.tmpl", view)
 		return
 	}
-	s := *found.Value
-	s.Witnesses = p.witnessesText(ctx)
-	view.Status = &s
-	view.freshness = freshnessOf(found.Err, found.At, s.At)
 	days := p.days.get(ctx, daysPatience).Value
 	view.fill(p, days)
 	p.show(w, r, http.StatusOK, "overview.tmpl", view)
+}
+
+// api is the status of the overview as JSON.
+func (p *Page) api(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), Patience)
+	defer cancel()
+	s, f := p.known(ctx)
+	text, err := p.JSON(s, f.Trouble)
+	if err != nil {
+		p.Logger.Error("the status cannot be written as JSON", "error", err)
+		http.Error(w, "the status cannot be written: the log of the process says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if s == nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write(text) // an error means that the reader is gone
+}
+
+// known returns the status, nil if nothing is known, and how old it is.
+func (p *Page) known(ctx context.Context) (*status.Status, freshness) {
+	found := p.status.get(ctx, Patience)
+	if found.Value == nil {
+		return nil, freshnessOf(cmp.Or(found.Err, errSlow), found.At, found.At)
+	}
+	s := *found.Value
+	s.Witnesses = p.witnessesText(ctx)
+	return &s, freshnessOf(found.Err, found.At, s.At)
 }
 
 // witnessesText is the line about witnesses. The page does not wait until the log has been read for it.

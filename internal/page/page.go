@@ -35,7 +35,9 @@ type Config struct {
 	Witnesses func(ctx context.Context) string
 	// Published returns the number of events that this process has published; nil if it does not audit.
 	Published func() Published
-	Logger    *slog.Logger
+	// JSON is what `lapse status --json` prints of a status, which is nil if nothing is known; trouble says why there is nothing newer.
+	JSON   func(s *status.Status, trouble string) ([]byte, error)
+	Logger *slog.Logger
 }
 
 // Topics says where events go.
@@ -103,6 +105,7 @@ func New(ctx context.Context, c Config) (*Page, error) {
 func (p *Page) Handle(mux *http.ServeMux) {
 	for pattern, handler := range map[string]http.HandlerFunc{
 		"GET /{$}":             p.overview,
+		"GET /api/status":      p.api,
 		"GET /policies/{name}": p.showPolicy,
 		"GET /page.css":        serveFile,
 		"GET /page.js":         serveFile,

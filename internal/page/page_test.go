@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"html"
 	"log/slog"
@@ -44,6 +45,9 @@ func show(t *testing.T, db *pgtest.DB, edit func(*page.Config)) *shown {
 		},
 		Status: func(ctx context.Context, conn *pgx.Conn) (*status.Status, error) {
 			return status.Read(ctx, conn, "lapse", "")
+		},
+		JSON: func(s *status.Status, trouble string) ([]byte, error) {
+			return json.Marshal(map[string]any{"result": s, "trouble": trouble})
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	}
@@ -139,6 +143,16 @@ func TestThePageSaysWhatTheStatusSays(t *testing.T) {
 	if strings.Contains(text, "a-key-that") {
 		t.Error("it shows a key")
 	}
+	w := show(t, db, func(c *page.Config) { c.Witnesses = func(context.Context) string { return "cosigned" } }).answer("/api/status")
+	var said struct {
+		Result  *status.Status
+		Trouble string
+	}
+	fixture.Must(t, json.Unmarshal(w.Body.Bytes(), &said))
+	if said.Result == nil || len(said.Result.Policies) != 2 || said.Result.Paused == nil || said.Result.Witnesses == "" || said.Trouble != "" ||
+		w.Header().Get("Content-Type") != "application/json" || strings.Contains(w.Body.String(), "a-key-that") {
+		t.Errorf("/api/status: %v\n%s", w.Header(), w.Body)
+	}
 	if t.Failed() {
 		t.Log(text)
 	}
@@ -149,11 +163,13 @@ func TestThePageOnlyReads(t *testing.T) {
 	t.Parallel()
 	s := show(t, pgtest.New(t, pgtest.Newest(t)), nil)
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
-		if w := s.ask(method, "/"); w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("%s /: %d", method, w.Code)
+		for _, path := range []string{"/", "/api/status"} {
+			if w := s.ask(method, path); w.Code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s: %d", method, path, w.Code)
+			}
 		}
 	}
-	for _, path := range []string{"/", "/page.css", "/page.js"} {
+	for _, path := range []string{"/", "/api/status", "/page.css", "/page.js"} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			w := s.ask(method, path)
 			if w.Code != http.StatusOK {
@@ -191,9 +207,11 @@ func TestADatabaseThatRefusesOrIsGoneIsSaid(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	says := func(edit func(*page.Config), want string) {
 		t.Helper()
-		w := show(t, db, edit).ask(http.MethodGet, "/")
-		if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(body, want) || strings.Contains(body, "secret") {
-			t.Errorf("%d, without %q\n%s", w.Code, want, body)
+		for _, path := range []string{"/", "/api/status"} {
+			w := show(t, db, edit).ask(http.MethodGet, path)
+			if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(body, want) || strings.Contains(body, "secret") {
+				t.Errorf("%s: %d, without %q\n%s", path, w.Code, want, body)
+			}
 		}
 	}
 	says(func(c *page.Config) {
