@@ -56,8 +56,8 @@ func (r *relay) warnOfNoRow(e *evidence.Event) {
 	r.log.Warn("a table's events do not say which row was deleted", "table", e.Table, "reason", why, "fix", fix)
 }
 
-// append hands a record to the sink, and waits while the sink's buffer is full. The stream is not read meanwhile, so that the server keeps what this
-// process cannot; but keepalives are answered.
+// append hands a record to the sink, and waits while the sink's buffer is full. The stream delivers nothing meanwhile, so that the server keeps what
+// this process cannot. But it reads ahead, to answer the server, and the bytes of the change at hand are not valid any more.
 func (r *relay) append(ctx context.Context, rec *schemas.Record) (uint64, error) {
 	for {
 		mark, ok := r.sink.Append(*rec)

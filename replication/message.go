@@ -62,8 +62,8 @@ func (o Op) String() string {
 	}
 }
 
-// Message is what Next delivers. It, its Change and all bytes in it are valid until the next call on the stream; its Tx
-// and Relation may be kept.
+// Message is what Next delivers. It and its Change are valid until the next call of Next, and the bytes in it until the next call of Next, Wait or
+// During: each of them reads. Its Tx and Relation may be kept.
 type Message struct {
 	Kind Kind
 

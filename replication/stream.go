@@ -83,7 +83,7 @@ func (s *Stream) Confirmed() schemas.LSN { return schemas.LSN(s.confirmed.Load()
 // with the confirmed position. The end of a context, and a Wake, interrupt it at once and lose nothing: the next call continues where this
 // one stopped.
 //
-// The message and its bytes are valid until the next call.
+// Message says how long it and its bytes are valid.
 func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	if s.err != nil {
 		return nil, s.err

@@ -18,7 +18,7 @@ type pairing interface {
 }
 
 // Assembler turns one transaction's changes into its events and, at the commit, its records of the log. The package comment has its states. At
-// most one delete waits, as a copy, so the memory grows only with the number of tables that lost rows. Not safe for concurrent use.
+// most two events are copies, a delete that waited and the one after it, so the memory grows only with the number of tables that lost rows. Not safe for concurrent use.
 //
 // After each Change and after Commit the caller takes events with Next until there are none.
 type Assembler struct {
@@ -32,7 +32,7 @@ type Assembler struct {
 	changes uint32       // how many the transaction has had
 	event   Event        // of the change at hand; its keys are the stream's
 	waiting *eventCopy   // a delete that waits for the change after it; nil for none
-	spare   [2]eventCopy // one may be handed out while the other waits
+	spare   [2]eventCopy // the second is for the event after the one in the first
 	ready   [2]*Event    // complete events that were not taken yet
 	taken   int
 	certain int
@@ -110,15 +110,20 @@ func (a *Assembler) Change(change *replication.Change) {
 			a.judgeUsers(change, &known)
 		}
 	}
-	if finding.Op == Delete && a.pairs.waits(change, finding) {
-		a.wait()
+	switch {
+	case finding.Op == Delete && a.pairs.waits(change, finding):
+		a.waiting = a.copied()
 		return
+	case a.certain > 0: // the stream may read while the caller hands that one on
+		a.ready[a.certain] = &a.copied().event
+	default:
+		a.ready[a.certain] = &a.event
 	}
-	a.ready[a.certain] = &a.event
 	a.certain++
 }
 
-// Next returns the next complete event, nil if there is none. It is valid until the next call of any method.
+// Next returns the next complete event, nil if there is none. It is valid until the next call of any method. Only the first after a Change may
+// have bytes of the change: the stream may read before the caller takes the second.
 func (a *Assembler) Next() *Event {
 	if a.taken == a.certain {
 		a.taken, a.certain = 0, 0
@@ -158,13 +163,14 @@ func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *C
 	return o
 }
 
-// wait copies the present event, which waits for the next change.
-func (a *Assembler) wait() {
-	a.waiting = &a.spare[0]
-	if a.certain > 0 && a.ready[0] == &a.spare[0].event {
-		a.waiting = &a.spare[1]
+// copied copies the present event, which outlives its change.
+func (a *Assembler) copied() *eventCopy {
+	into := &a.spare[0]
+	if a.certain > 0 && a.ready[0] == &into.event {
+		into = &a.spare[1]
 	}
-	a.waiting.copy(&a.event)
+	into.copy(&a.event)
+	return into
 }
 
 // release completes the waiting event.

@@ -240,7 +240,7 @@ func (c *classifier) Claim() *schemas.Claim {
 // Account returns what the transaction claimed and what was seen so far. The classifier owns it; it is valid until the next Begin.
 func (c *classifier) Account() *Account { return &c.account }
 
-// set fills e with the event of a change. Its keys point into the stream's buffer and are valid as long as the change is.
+// set fills e with the event of a change. Its keys point into the stream's buffer and are valid as long as the change's bytes are.
 func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, claim *schemas.Claim, table string) {
 	*e = Event{
 		Tx: tx, Ordinal: change.Ordinal, Op: f.Op, Cause: f.Cause, Cascade: f.Cascade,
