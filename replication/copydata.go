@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -24,22 +25,19 @@ func (s *Stream) headOrWhole(f frame, whole bool) (frame, bool, error) {
 		f.body, f.headOnly = f.body[:head:head], true
 		return f, true, nil
 	case f.size() > maxBuffered:
-		return f, false, &decodeError{Type: f.messageType(true), Length: int(f.size()), Reason: errTooLong}
+		return f, false, &decodeError{Type: cmp.Or(f.messageType(true), f.kind), Length: int(f.size()), Reason: errTooLong}
 	default:
 		return f, whole, nil
 	}
 }
 
-// messageType is the type of the message inside a frame: pgoutput's letter, or the frame's own; zero if there is no frame.
+// messageType is the type of pgoutput's message in a frame; zero if there is none: a keepalive, a notice or the like may come between any two of
+// pgoutput's messages.
 func (f frame) messageType(ok bool) byte {
-	switch {
-	case !ok:
+	if !ok || f.kind != 'd' || len(f.body) <= dataHeader || f.body[0] != pglogrepl.XLogDataByteID {
 		return 0
-	case f.kind == 'd' && len(f.body) > dataHeader && f.body[0] == pglogrepl.XLogDataByteID:
-		return f.body[dataHeader]
-	default:
-		return f.kind
 	}
+	return f.body[dataHeader]
 }
 
 // dataHeader is the header before pgoutput's message: the type XLogData, start, end and time.

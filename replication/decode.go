@@ -57,7 +57,8 @@ func newDecoder(timelineOf func(schemas.LSN) schemas.Timeline) *decoder {
 func (d *decoder) open() bool { return d.tx != nil }
 
 // pending returns the message to deliver before anything else is decoded, or nil. next is the type of the following message, or zero if unknown. The
-// begin of a transaction waits for it, because the replication origin, if there is one, comes as the message after the begin.
+// begin of a transaction waits for it, because the replication origin, if there is one, comes as the message after the begin. A keepalive in between is
+// delivered before the begin.
 func (d *decoder) pending(next byte) *Message {
 	switch {
 	case d.begun && next != 0 && next != byte(pglogrepl.MessageTypeOrigin):

@@ -280,8 +280,41 @@ func TestTheBeginWaitsForTheOriginThatMayFollow(t *testing.T) {
 	if m := d.pending('O'); m != nil {
 		t.Fatal("delivered before the origin that follows")
 	}
-	if m := d.pending('k'); m == nil || m.Kind != KindBegin {
+	if m := d.pending('D'); m == nil || m.Kind != KindBegin {
 		t.Fatal("not delivered although something else follows")
+	}
+}
+
+// The server sends begin and origin one after the other, and between two messages it may send whatever is not pgoutput's.
+func TestWhatIsNotOfTheTransactionMayComeBetweenBeginAndOrigin(t *testing.T) {
+	t.Parallel()
+	for name, between := range map[string]frame{
+		"a keepalive": keepaliveFrame(300, 0),
+		"a parameter": {kind: 'S', body: []byte("application_name\x00lapse\x00")},
+	} {
+		s := bareStream(t, 10)
+		for _, f := range []frame{dataFrame(60, beginMessage(100, 7)), between, dataFrame(60, originMessage("elsewhere")), dataFrame(140, commitMessage(100, 140))} {
+			s.wire.buf = append(s.wire.buf, framed(f.kind, f.body)...)
+		}
+		s.wire.w = len(s.wire.buf)
+		var kinds []Kind
+		var origin string
+		for s.decoder.open() || len(kinds) == 0 {
+			m, err := s.Next(t.Context())
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if kinds = append(kinds, m.Kind); m.Kind == KindKeepalive && !m.Open {
+				t.Errorf("%s: no transaction is open at the keepalive", name)
+			}
+			if m.Kind == KindBegin {
+				origin = m.Tx.Origin
+			}
+		}
+		kinds = slices.DeleteFunc(kinds, func(k Kind) bool { return k == KindKeepalive })
+		if origin != "elsewhere" || !slices.Equal(kinds, []Kind{KindBegin, KindCommit}) {
+			t.Errorf("%s: delivered %v, of origin %q", name, kinds, origin)
+		}
 	}
 }
 
