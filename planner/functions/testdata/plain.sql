@@ -130,7 +130,11 @@ begin
     end if;
     -- What ends by an error gives its locks back: those of a thousand leaves and of their indexes would fill the server's lock table.
     begin
-      execute 'lock table only ' || place.name || ' in access share mode nowait';
+      if place.name = 'public.sessions' then -- not put together, so it is parsed once
+        lock table only public.sessions in access share mode nowait;
+      else
+        execute 'lock table only ' || place.name || ' in access share mode nowait';
+      end if;
       read := true;
       if place.mark is not null and to_regclass(place.name) = place.leaf and pg_relation_size(place.leaf) = 0 then
         due := false; -- there is nothing in it

@@ -75,14 +75,15 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_7_1, in place of f8c9d70d
+@@ lapse.due_7_1, in place of b291d2c8
 1+-- 10000 rows that may be due; it changes nothing, waits for nobody, and returns no values.
 1-
 1+  bound  timestamp with time zone := cutoff - interval '1 day';
 0+  seen   bigint;
 2+  for place in select * from lapse.candidates(7, 1, '', null,
 +                                              null, quiet) loop
-0+      lock table only public."Reg" in access share mode nowait;
+5+      execute 'lock table only ' || place.name || ' in access share mode nowait';
++      lock table only public."Reg" in access share mode nowait;
 4-
 16+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
 +select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,

@@ -84,12 +84,13 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_5_1, in place of 3e1cc07d
+@@ lapse.due_5_1, in place of d9ae1b6e
 1+-- 10000 rows that may be due; it changes nothing, waits for nobody, and returns no values.
 1-
 1+  bound  timestamp with time zone := cutoff;
 0+  seen   bigint;
 1+                                              null, quiet) loop
+5+      execute 'lock table only ' || place.name || ' in access share mode nowait';
 4-
 12+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
 +select t.ctid as at, t."last_seen" as k1,
