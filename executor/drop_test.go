@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/executor/batch"
+	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -117,20 +118,62 @@ func TestAPartitionThatIsReadInEveryRunLosesItsRows(t *testing.T) {
 	}
 }
 
+// openDrop claims the leaf parts_1, for its drop.
+func openDrop(t testing.TB, db *pgtest.DB) (*work, *batch.Program) {
+	t.Helper()
+	w := open(t, db, "p")
+	f, err := batch.FunctionsToDrop(w.policy, batch.NewCatalog(schemas.RolesFor(schemas.DefaultRolePrefix)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w.a.Leaf != one[uint32](t, db, `select 'parts_1'::regclass::oid`) {
+		w.acquire(t)
+	}
+	return w, f
+}
+
+// A drop may take longer than a batch. From 17 on a session's transaction_timeout ends it, with the session: it was tried again, for ever.
+func TestADropMayTakeLongerThanABatchsTransaction(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{17, 18}, func(t *testing.T, db *pgtest.DB) {
+		months(t, db, 1, 10)
+		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
+		w, f := openDrop(t, db)
+		config := w.Batches.Config()
+		config.RuntimeParams["transaction_timeout"] = "200ms"
+		hasty, err := pgx.ConnectConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Batches.Close(t.Context())
+		w.Batches = hasty
+		reader := connectTo(t, db)
+		if _, err := reader.Exec(t.Context(), "begin; select from parts_1"); err != nil {
+			t.Fatal(err)
+		}
+		// It asks for the lock three times, for 100 ms each.
+		if _, _, _, err = w.Drop(t.Context(), w.a, f, testKey); schemas.StateOf(err) != schemas.SQLStateLockNotAvailable || w.Lost() {
+			t.Fatalf("while the partition is read: %v, want that it is locked", err)
+		}
+		if _, err := reader.Exec(t.Context(), "rollback"); err != nil {
+			t.Fatal(err)
+		}
+		if _, done, why, err := w.Drop(t.Context(), w.a, f, testKey); err != nil || why != "" || done.Deleted != 10 {
+			t.Errorf("later: %+v, %q, %v", done, why, err)
+		}
+		if got := fixture.One[string](t, hasty, "show transaction_timeout"); got != "200ms" {
+			t.Errorf("afterwards transaction_timeout is %s", got)
+		}
+	})
+}
+
 // What became of a COMMIT that was not answered is in the ledger of drops too.
 func TestAPartitionThatWasDroppedWholeIsInTheLedger(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		months(t, db, 1, 10)
 		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
-		w := open(t, db, "p")
-		f, err := batch.FunctionsToDrop(w.policy, batch.NewCatalog(schemas.RolesFor(schemas.DefaultRolePrefix)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for w.a.Leaf != one[uint32](t, db, `select 'parts_1'::regclass::oid`) {
-			w.acquire(t)
-		}
+		w, f := openDrop(t, db)
 		_, done, why, err := w.Drop(t.Context(), w.a, f, testKey)
 		if err != nil || why != "" || done.Deleted != 10 || !done.Finished {
 			t.Fatalf("%+v, %q, %v", done, why, err)

@@ -14,6 +14,11 @@ import (
 // dropTimeout is the statement_timeout of a drop. The function itself counts, and waits for locks, for less than that.
 const dropTimeout = 15 * time.Second
 
+// dropBounds lets the transaction of a drop last longer than a batch's. From 17 on transaction_timeout also ends single statements, and the
+// session with them. A running timer keeps its time, so it is stopped first.
+const dropBounds = `select set_config('transaction_timeout', '0', true) || set_config('transaction_timeout', $1, true)
+	where current_setting('transaction_timeout', true) is not null`
+
 // Drop drops an assignment's leaf in one transaction, or returns why it did not. What is durable when it returns, what its errors
 // mean, and what a crash leaves, is as with Delete.
 func (s *Session) Drop(ctx context.Context, of *Assignment, f *Program, key schemas.Key) (Start, Result, string, error) {
@@ -43,6 +48,7 @@ func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, 
 		return Result{}, "", err
 	}
 	batch := &pgx.Batch{}
+	batch.Queue(dropBounds, milliseconds(mostTransactionTime))
 	batch.Queue(`select dropped, rows, coalesce(why, '') from `+functions.DropFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.DropMAC(key), a.Lease, s.holder, Order{Limit: 1})...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
@@ -51,6 +57,7 @@ func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, 
 	var dropped, held bool
 	versions := ""
 	for _, ask := range []func() error{
+		func() error { _, err := answers.Exec(); return err },
 		func() error { return answers.QueryRow().Scan(&dropped, &done.Deleted, &why) },
 		func() error { _, err := answers.Exec(); return err },
 		func() error { return answers.QueryRow().Scan(&versions, &held) },

@@ -32,6 +32,8 @@ const (
 	mostStatementTime  = 15 * time.Second
 	// idleTime is how long a batch's transaction may stay idle, waiting for the executor.
 	idleTime = 10 * time.Second
+	// mostTransactionTime is the longest transaction_timeout.
+	mostTransactionTime = mostStatementTime + idleTime/2
 	// withTransactionTimeout is the first version of PostgreSQL that has transaction_timeout.
 	withTransactionTimeout = 170000
 )
@@ -114,7 +116,7 @@ func batchSettings(lock, statement time.Duration, version int) map[string]string
 		"idle_in_transaction_session_timeout": milliseconds(idleTime),
 	}
 	if version >= withTransactionTimeout {
-		settings["transaction_timeout"] = milliseconds(min(2*statement, mostStatementTime+idleTime/2))
+		settings["transaction_timeout"] = milliseconds(min(2*statement, mostTransactionTime))
 	}
 	return settings
 }
