@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -163,6 +164,32 @@ func TestADropMayTakeLongerThanABatchsTransaction(t *testing.T) {
 		}
 		if got := fixture.One[string](t, hasty, "show transaction_timeout"); got != "200ms" {
 			t.Errorf("afterwards transaction_timeout is %s", got)
+		}
+	})
+}
+
+// From a drop to its COMMIT nobody can read the table. An executor that is stopped or cut off between the two is not waited for long.
+func TestADropThatIsNotCommittedGivesTheTableBackSoon(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		months(t, db, 1, 10)
+		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
+		w, f := openDrop(t, db)
+		p, url := startProxy(t, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor))
+		s, err := batch.Connect(t.Context(), executorAt(t, url).config.Database, w.holder+"/0", time.Second, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		p.next <- holding
+		_, _, _, err = s.Drop(t.Context(), w.a, f, testKey)
+		var unknown *batch.UnknownCommit
+		if !errors.As(err, &unknown) {
+			t.Fatalf("a drop without an answer to its COMMIT: %v", err)
+		}
+		reader := connectTo(t, db)
+		if _, err := reader.Exec(t.Context(), "set lock_timeout = '4s'; select from parts_1"); err != nil {
+			t.Errorf("four seconds later: %v, want that the partition can be read", err)
 		}
 	})
 }

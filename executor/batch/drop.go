@@ -14,10 +14,14 @@ import (
 // dropTimeout is the statement_timeout of a drop. The function itself counts, and waits for locks, for less than that.
 const dropTimeout = 15 * time.Second
 
-// dropBounds lets the transaction of a drop last longer than a batch's. From 17 on transaction_timeout also ends single statements, and the
-// session with them. A running timer keeps its time, so it is stopped first.
-const dropBounds = `select set_config('transaction_timeout', '0', true) || set_config('transaction_timeout', $1, true)
-	where current_setting('transaction_timeout', true) is not null`
+// dropIdleTime is how long the transaction of a drop may stay idle: from the drop to COMMIT nobody can read the table.
+const dropIdleTime = time.Second
+
+// dropBounds sets what bounds the transaction of a drop. From 17 on transaction_timeout also ends single statements, and the session with
+// them; a batch's is too short for a drop. A running timer keeps its time, so it is stopped first.
+const dropBounds = `select set_config('idle_in_transaction_session_timeout', $1, true),
+	(select set_config('transaction_timeout', '0', true) || set_config('transaction_timeout', $2, true)
+	  where current_setting('transaction_timeout', true) is not null)`
 
 // Drop drops an assignment's leaf in one transaction, or returns why it did not. What is durable when it returns, what its errors
 // mean, and what a crash leaves, is as with Delete.
@@ -48,7 +52,7 @@ func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, 
 		return Result{}, "", err
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(dropBounds, milliseconds(mostTransactionTime))
+	batch.Queue(dropBounds, milliseconds(dropIdleTime), milliseconds(mostTransactionTime))
 	batch.Queue(`select dropped, rows, coalesce(why, '') from `+functions.DropFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.DropMAC(key), a.Lease, s.holder, Order{Limit: 1})...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
