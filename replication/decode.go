@@ -22,7 +22,6 @@ var (
 	errColumnKind    = errors.New("it has a column of unknown kind, or one in binary form, which was not asked for")
 	errCommit        = errors.New("the commit is not that of the open transaction")
 	errOrdinal       = errors.New("the transaction has more changes than an ordinal can count")
-	errTime          = errors.New("its time is out of range")
 	errFlags         = errors.New("it has flags that are not understood")
 	errColumns       = errors.New("it describes more columns than a table can have")
 	errTooLong       = errors.New("it is longer than any message of its type can be")

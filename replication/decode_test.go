@@ -2,9 +2,11 @@ package replication
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"lapse/schemas"
 )
@@ -355,7 +357,6 @@ func TestWhatCannotBeDecodedIsRefused(t *testing.T) {
 		"column flags": {
 			[]encoder{message('R').u32(1).text("s").text("t").u8('d').u16(1).u8(2).text("c").u32(1).u32(1)}, errFlags,
 		},
-		"a time after the year 294246": {[]encoder{message('B').u64(1).u64(1<<63 - 1).u32(1)}, errTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -364,6 +365,31 @@ func TestWhatCannotBeDecodedIsRefused(t *testing.T) {
 				t.Fatalf("got %v, want %v", err, c.want)
 			}
 		})
+	}
+}
+
+// A session with a replication origin names any time for its commit.
+func TestACommitTimeIsTheNearestThatAllReadersKnow(t *testing.T) {
+	t.Parallel()
+	const first, last, micro = "1970-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", time.Microsecond
+	year2000 := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	of := func(text string, more time.Duration) int64 {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at.UnixMicro() + more.Microseconds() - year2000.UnixMicro()
+	}
+	for micros, want := range map[int64]string{
+		math.MinInt64: first, math.MinInt64 + 1: first, of(first, -micro): first, of(first, 0): first, of(first, micro): "1970-01-01T00:00:00.000001Z",
+		of(last, -micro): "9999-12-31T23:59:59.999998Z", of(last, 0): last, of(last, micro): last, math.MaxInt64 - 1: last, math.MaxInt64: last,
+	} {
+		var got []string
+		err := feed(testDecoder(), []encoder{message('B').u64(100).u64(uint64(micros)).u32(7), message('C').u8(0).u64(100).u64(140).u64(uint64(micros))},
+			func(m *Message) { got = append(got, m.Tx.CommitTime.Format(time.RFC3339Nano)) }) // both messages
+		if err != nil || !slices.Equal(got, []string{want, want}) {
+			t.Errorf("%d: %s, %v, want %s", micros, got, err, want)
+		}
 	}
 }
 

@@ -1,9 +1,6 @@
 package replication
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 func (d *decoder) begin(c *cursor) error {
 	if d.open() {
@@ -13,11 +10,7 @@ func (d *decoder) begin(c *cursor) error {
 	if c.short {
 		return errShort
 	}
-	at, err := instant(micros)
-	if err != nil {
-		return err
-	}
-	d.tx = &Tx{XID: xid, CommitLSN: commit, CommitTime: at, History: d.history, Timeline: d.timelineOf(commit)}
+	d.tx = &Tx{XID: xid, CommitLSN: commit, CommitTime: instant(micros), History: d.history, Timeline: d.timelineOf(commit)}
 	d.ordinal, d.begun = 0, true
 	return nil
 }
@@ -42,12 +35,8 @@ func (d *decoder) commit(c *cursor) (*Message, error) {
 	if flags != 0 {
 		return nil, errFlags
 	}
-	at, err := instant(micros)
-	if err != nil {
-		return nil, err
-	}
 	tx := d.tx
-	if commit != tx.CommitLSN || !at.Equal(tx.CommitTime) || end <= commit {
+	if commit != tx.CommitLSN || !instant(micros).Equal(tx.CommitTime) || end <= commit {
 		return nil, errCommit
 	}
 	tx.EndLSN = end
@@ -59,9 +48,13 @@ func (d *decoder) commit(c *cursor) (*Message, error) {
 // postgresEpoch is 2000-01-01 in Unix microseconds; PostgreSQL counts from there.
 const postgresEpoch = 946_684_800_000_000
 
-func instant(micros int64) (time.Time, error) {
-	if micros > math.MaxInt64-postgresEpoch {
-		return time.Time{}, errTime
-	}
-	return time.UnixMicro(micros + postgresEpoch).UTC(), nil
+// The first and the last instant that JSON and Kafka can both have, in Unix microseconds.
+const (
+	earliest = 0
+	latest   = 253_402_300_800_000_000 - 1 // before the year 10000
+)
+
+// instant is a commit's time: the nearest from 1970 to 9999. A session with a replication origin names any time, infinity too.
+func instant(micros int64) time.Time {
+	return time.UnixMicro(min(max(micros, earliest-postgresEpoch), latest-postgresEpoch) + postgresEpoch).UTC()
 }
