@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/audit"
 	"lapse/audit/evidence"
 	"lapse/audit/verify"
+	"lapse/internal/evidencetest"
 	"lapse/internal/fixture"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
@@ -65,7 +67,7 @@ func TestNoSettingOfASessionHidesADeletion(t *testing.T) {
 		}
 		_ = conn.Close(t.Context())
 	}
-	db.Exec(t, `select pg_replication_origin_drop('`+origin+`')`) // it is the server's, not the database's
+	dropOrigin(t, db, origin)
 	r.once(t)
 	// A replication origin chooses the time of its commits, and not their place: lapse verify finds it between two heartbeats.
 	clock := verify.Clock{}
@@ -82,6 +84,64 @@ func TestNoSettingOfASessionHidesADeletion(t *testing.T) {
 			t.Errorf("the deletion of %d is no event", id)
 		}
 	}
+}
+
+// A session with a replication origin names any time. None keeps the auditor from going on, nor its log from being read.
+func TestNoCommitTimeStopsTheAudit(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	r := newRig(t, db, kafkatest.Broker(t))
+	origin := "origin_" + db.Name
+	db.Exec(t, beatNow, `insert into elsewhere select generate_series(70, 79)`, `select pg_replication_origin_create('`+origin+`')`)
+	for i, at := range []string{"infinity", "-infinity", "1969-07-20", "12026-01-15", "2020-02-02"} {
+		conn := db.Connect(t)
+		for _, change := range []string{fmt.Sprintf(`delete from elsewhere where id = %d`, 70+i), beatNow} {
+			_, err := conn.Exec(t.Context(), `begin; select pg_replication_origin_session_setup('`+origin+`'), pg_replication_origin_xact_setup('0/1', '`+at+`'); `+
+				change+`; commit; select pg_replication_origin_session_reset()`)
+			if err != nil {
+				t.Fatalf("%s: %v", at, err)
+			}
+		}
+		_ = conn.Close(t.Context())
+	}
+	dropOrigin(t, db, origin)
+	r.once(t, func(c *audit.Config) {
+		c.RowsKeys["1970-01"], c.RowsKeys["9999-12"], c.RowsKeys["2020-02"] = evidencetest.RowsKey, evidencetest.RowsKey, nil
+	})
+	rootless := 0
+	for _, record := range r.readAll(t, r.settings.Log) {
+		read := asRead(r.settings.Log, record)
+		if read.IsFence() {
+			continue
+		}
+		parsed, err := evidence.ParseLogRecord(read.Value)
+		if err != nil {
+			t.Errorf("a record that nobody can read: %v", err)
+			continue
+		}
+		if c, is := parsed.Content.(*evidence.TransactionContent); is && len(c.Observed) > 0 && c.Rows == nil {
+			rootless++
+		}
+	}
+	if rootless != 1 {
+		t.Errorf("%d records have no root, want that of the month whose key was destroyed", rootless)
+	}
+	for id := 70; id < 75; id++ {
+		if !r.hasEvent(t, r.settings.User, id) {
+			t.Errorf("the deletion of %d is no event", id)
+		}
+	}
+	r.verifyAccount(t)
+}
+
+// dropOrigin drops what is the server's, not the database's, as soon as the sessions that used it have ended.
+func dropOrigin(t *testing.T, db *pgtest.DB, origin string) {
+	t.Helper()
+	conn := db.Connect(t)
+	eventually(t, "the origin is dropped", func() bool {
+		_, err := conn.Exec(t.Context(), `select pg_replication_origin_drop($1)`, origin)
+		return err == nil
+	})
 }
 
 // hasEvent reports whether a topic has an event of the row with an id.

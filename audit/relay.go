@@ -64,6 +64,7 @@ type relay struct {
 	stale      bool // the server may not know of changed partitions yet: see reopenStale
 	heartbeats *heartbeatMonitor
 	noRow      map[uint32]bool // relations whose events identify no row, after the warning
+	noRoot     schemas.Epoch   // the last month whose key was destroyed that a transaction named, after the warning
 
 	ancestry replication.Ancestry // of the server that is read
 	process  string               // this one

@@ -38,6 +38,11 @@ func (r *relay) endRows(ctx context.Context, outcome *evidence.Conclusion) error
 	if r.rows == nil {
 		return nil
 	}
+	if month := r.rows.Destroyed(); month != "" && month != r.noRoot {
+		r.noRoot = month
+		r.log.Warn("a transaction with a replication origin names a month whose key was destroyed; it is published, and its record has no root over "+
+			"its rows: lapse verify counts such transactions", "month", string(month), "commit_lsn", r.tx.CommitLSN.String())
+	}
 	root, last := r.rows.Commit()
 	if root == nil {
 		return nil

@@ -68,6 +68,12 @@ func (r *Route) RowsKey(epoch schemas.Epoch) (key RowsKey, ok bool) {
 	return key, key.Fingerprint != ""
 }
 
+// Destroyed reports whether the key of a month was destroyed.
+func (r *Route) Destroyed(epoch schemas.Epoch) bool {
+	at, is := r.rowsKeyAt(epoch)
+	return is && r.RowsKeys[at].Fingerprint == ""
+}
+
 func (r *Route) rowsKeyAt(epoch schemas.Epoch) (at int, is bool) {
 	return slices.BinarySearchFunc(r.RowsKeys, epoch, func(k RowsKey, epoch schemas.Epoch) int { return strings.Compare(string(k.Epoch), string(epoch)) })
 }

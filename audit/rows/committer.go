@@ -94,9 +94,10 @@ type Committer struct {
 	form  evidence.TextForm
 	keys  schemas.EpochKeys
 
-	epoch    schemas.Epoch // the month of secret
-	from, to time.Time     // the month's bounds
-	secret   secret
+	epoch     schemas.Epoch // the month of secret
+	from, to  time.Time     // the month's bounds
+	destroyed bool          // the month's key was destroyed: there is no secret
+	secret    secret
 
 	tx     *replication.Tx // nil if none is open, or if it has no event yet
 	tree   tree.Edge
@@ -132,12 +133,17 @@ func (c *Committer) Begin() {
 
 // Add takes the transaction's next event and the key that the event's record has in the topic. When a chunk is full, it returns it; the chunk
 // is valid until the next call.
+//
+// A transaction with a replication origin may name a month whose key was destroyed: nothing is committed to then.
 func (c *Committer) Add(e *evidence.Event, published []byte) (full *Chunk, err error) {
 	at := e.Tx.Position(e.Ordinal)
 	if c.tx == nil {
 		if err := c.open(e, at); err != nil {
 			return nil, err
 		}
+	}
+	if c.destroyed {
+		return nil, nil
 	}
 	if like := (alike{e.Table, e.Op, e.Cause}); like != c.like || c.facts == 0 {
 		c.like = like
@@ -179,9 +185,12 @@ func (c *Committer) open(e *evidence.Event, at replication.Position) error {
 			return err
 		}
 	}
+	if c.tx = e.Tx; c.destroyed {
+		return nil
+	}
 	source := &c.route.Source
 	c.secret.begin(source.SystemIdentifier, source.DatabaseOID, at)
-	c.tx, c.first, c.facts = e.Tx, e.Ordinal, 0
+	c.first, c.facts = e.Ordinal, 0
 	c.tree.Reset()
 	c.chunk.begin(at)
 	return nil
@@ -191,9 +200,11 @@ func (c *Committer) open(e *evidence.Event, at replication.Position) error {
 func (c *Committer) turn(epoch schemas.Epoch) error {
 	named, ok := c.route.RowsKey(epoch)
 	key := c.keys[epoch]
-	if !ok || key.Fingerprint() != named.Fingerprint {
+	destroyed := c.route.Destroyed(epoch)
+	if !destroyed && (!ok || key.Fingerprint() != named.Fingerprint) {
 		return &NoKeyError{epoch}
 	}
+	c.destroyed = destroyed
 	c.epoch, c.from, c.to = epoch, epoch.Begin(), epoch.Next().Begin()
 	c.secret.mac = hmac.New(sha256.New, key)
 	return nil
@@ -216,10 +227,19 @@ func tableIn(table string, form evidence.TextForm) string {
 	return string(evidence.AppendPlain(nil, table, form))
 }
 
-// Commit ends the transaction. It returns the root for the transaction's record, or nil if the transaction has no event, and the last chunk,
-// or nil if there is none.
+// Destroyed returns the month of the present transaction if its key was destroyed, so that its record has no root; empty otherwise.
+func (c *Committer) Destroyed() schemas.Epoch {
+	if c.tx == nil || !c.destroyed {
+		return ""
+	}
+	return c.epoch
+}
+
+// Commit ends the transaction. It returns the root for the transaction's record, or nil if the transaction has no event or no key, and the
+// last chunk, or nil if there is none.
 func (c *Committer) Commit() (*evidence.RowsRoot, *Chunk) {
-	if c.tx == nil {
+	if c.tx == nil || c.destroyed {
+		c.tx = nil
 		return nil, nil
 	}
 	root := c.tree.Root()

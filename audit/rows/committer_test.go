@@ -165,9 +165,35 @@ func TestAReceiptsFactsComeToTheCommitment(t *testing.T) {
 	}
 }
 
+// A transaction with a replication origin names any month. Nobody can make a destroyed key again: the audit goes on without.
+func TestAMonthWhoseKeyWasDestroyedHasNoRoot(t *testing.T) {
+	t.Parallel()
+	keys := schemas.EpochKeys{"2026-10": nil, "2026-11": evidencetest.RowsKey}
+	route := routeWith(keys)
+	keys["2026-10"] = evidencetest.RowsKey // a copy of the file: the log says that it was destroyed
+	c := rows.NewCommitter(route, keys)
+	for _, month := range []schemas.Epoch{"2026-11", "2026-10", "2026-11"} {
+		tx := transaction()
+		tx.CommitTime = month.Begin()
+		c.Begin()
+		for n := range uint32(3000) {
+			if chunk, err := c.Add(deleted(tx, n, "public.a", "1"), nil); err != nil || month == "2026-10" && chunk != nil {
+				t.Fatalf("%s: %v, %v", month, chunk, err)
+			}
+		}
+		if c.Destroyed() == month != (month == "2026-10") {
+			t.Errorf("the key of %s was destroyed: %q", month, c.Destroyed())
+		}
+		root, _ := c.Commit()
+		if (root == nil) != (month == "2026-10") || root != nil && root.Epoch != month || c.Destroyed() != "" {
+			t.Errorf("%s has the root %+v", month, root)
+		}
+	}
+}
+
 func TestAMonthWithoutKeyIsNotCommittedTo(t *testing.T) {
 	t.Parallel()
-	keys := schemas.EpochKeys{"2026-10": evidencetest.RowsKey, "2026-11": nil, "2027-01": evidencetest.RowsKey}
+	keys := schemas.EpochKeys{"2026-10": evidencetest.RowsKey, "2027-01": evidencetest.RowsKey}
 	c := rows.NewCommitter(routeWith(keys), keys)
 	other := rows.NewCommitter(routeWith(keys), schemas.EpochKeys{"2026-10": evidencetest.LogKey})
 	for at, fine := range map[string]bool{

@@ -30,6 +30,7 @@ type Account struct {
 	Opened       int // events that were compared with their commitments
 	Forgotten    int // transactions whose events are gone through retention, or a loss that the log records
 	Unrooted     int // transactions whose commitments are gone from the store
+	Rootless     int // transactions that name a month whose key was destroyed, and so have no root
 	Hidden       int // events whose commitments cannot be computed from them: their keys are hidden, long, or typed
 	TakenBack    int // events without a record, above a rewind
 	Beyond       int // events after the last record

@@ -44,7 +44,10 @@ func routeOf(format string, keys schemas.EpochKeys) *evidence.Route {
 
 // write writes transactions of so many deletes each, system's and user's in turn.
 func write(t interface{ Fatal(...any) }, format string, sizes ...int) *evidenceOf {
-	keys := evidencetest.RowsKeys(committed)
+	return writeWith(t, evidencetest.RowsKeys(committed), format, sizes...)
+}
+
+func writeWith(t interface{ Fatal(...any) }, keys schemas.EpochKeys, format string, sizes ...int) *evidenceOf {
 	route := routeOf(format, keys)
 	e := &evidenceOf{streams: map[string][]schemas.Record{}, keys: keys, lost: map[string]evidence.Reach{}}
 	router, committer := evidence.NewRouter(route, evidencetest.HashKey), rows.NewCommitter(route, keys)
@@ -258,6 +261,22 @@ func TestWhateverIsChangedIsFoundInItsPlace(t *testing.T) {
 			rt.Fatalf("%s: record %d %s: it says nowhere: %v", name, i, what, found)
 		}
 	})
+}
+
+// Only a month whose key was destroyed may lack its root, and the result says so.
+func TestARecordWithoutARootIsAFaultUnlessItsMonthsKeyWasDestroyed(t *testing.T) {
+	t.Parallel()
+	e := writeWith(t, schemas.EpochKeys{schemas.EpochOf(committed): nil}, evidence.FormatSpanner, 4, 0, 7)
+	if a, err := e.account(false); err != nil || a.Rootless != 2 || a.Transactions != 3 || a.Rooted != 0 {
+		t.Errorf("%v, %+v", err, a)
+	}
+	e = write(t, evidence.FormatSpanner, 4, 0, 7)
+	e.log[4].Content.(*evidence.TransactionContent).Rows, e.streams[proofs] = nil, e.streams[proofs][:1]
+	a, err := e.account(false)
+	var found *verify.Discrepancy
+	if !errors.As(err, &found) || found.Leaf != 4 {
+		t.Errorf("a root is gone: %v, %+v", err, a)
+	}
 }
 
 func TestWhatRetentionAndLossesTookIsNotAFault(t *testing.T) {

@@ -211,6 +211,11 @@ func (t *compared) counts() error {
 	}
 	if root := t.content.Rows; root != nil && root.Count != all {
 		return t.broken("it counts %d events and commits to %d", all, root.Count)
+	} else if root == nil && all > 0 && len(t.route.RowsKeys) > 0 {
+		if !t.route.Destroyed(schemas.EpochOf(t.content.CommitTime)) {
+			return t.broken("it counts %d events and commits to none", all)
+		}
+		t.Rootless++
 	}
 	for k, n := range t.found {
 		if n > want[k] {

@@ -133,6 +133,7 @@ func notCounted(a *verify.Account) (open []string) {
 	}
 	add(a.Forgotten, "transaction", "some or all of their events are no longer in the topics")
 	add(a.Unrooted, "transaction", "their commitments are no longer in the proof store, and they do not come to their root without it")
+	add(a.Rootless, "transaction", "they name a month whose key was destroyed, and commit to none of their rows")
 	add(a.Hidden, "event", "their keys are hidden, too long, or typed: they were counted, and not held against their commitments")
 	add(a.TakenBack, "event", "a rewind says that they never happened, and the log has no record of them")
 	add(a.Beyond, "event", "they come after the log's last record")
