@@ -46,9 +46,6 @@ const longestReport = 256 << 20
 
 // file checks a receipt or a report.
 func (v *verifier) file(ctx context.Context, name, rowKey string) error {
-	if rowKey != "" {
-		return v.receipt(name, rowKey)
-	}
 	info, err := os.Stat(name)
 	if err == nil && info.Size() > longestReport {
 		err = fmt.Errorf("%s is larger than any report", name)
@@ -63,7 +60,11 @@ func (v *verifier) file(ctx context.Context, name, rowKey string) error {
 	var is struct {
 		Kind string `json:"kind"`
 	}
-	if page.IsPage(file) || json.Unmarshal(file, &is) == nil && is.Kind != "" {
+	isJSON := json.Unmarshal(file, &is) == nil
+	switch {
+	case !isJSON && !page.IsPage(file):
+		return invalid(fmt.Errorf("%s is neither a report (.html, .json) nor a receipt", name))
+	case rowKey == "" && (!isJSON || is.Kind != ""):
 		return v.report(ctx, name, file)
 	}
 	return v.receipt(name, rowKey)
