@@ -51,7 +51,7 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 		if err != nil {
 			return a.withProblemsOf(c.files, err)
 		}
-		if grants || managed != "" {
+		if grants {
 			return a.printPolicyGrants(s, c.files, managed)
 		}
 		c.app, c.settings = a, s

@@ -46,7 +46,7 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 		if err != nil {
 			return err
 		}
-		if grants || managed != "" {
+		if grants {
 			return a.printGrants(s, nil, managed)
 		}
 		i := &initialiser{app: a, settings: s, newSlot: newSlot}

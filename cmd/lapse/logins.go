@@ -98,8 +98,14 @@ func (a *app) printPolicyGrants(s *config.Settings, names []string, managed stri
 	return a.printGrants(s, tables, managed)
 }
 
-// managedFlag adds --managed.
+// managedFlag adds --managed to a command with --grants, which it needs.
 func managedFlag(cmd *cobra.Command, into *string) {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if grants, err := cmd.Flags().GetBool("grants"); err != nil || grants || !cmd.Flags().Changed("managed") {
+			return err
+		}
+		return errors.New("--managed needs --grants, which prints SQL and does nothing else")
+	}
 	cmd.Flags().StringVar(into, "managed", "", "--grants for a managed `server`: "+strings.Join(access.ManagedServers(), ", "))
 }
 
