@@ -222,6 +222,8 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"brokers within braces", "kafka: { brokers: [kafka-1:9092] }\n", `:1:19: "" is no address: write host:port, in quotes if it is within braces`},
 		{"an address", "http: 7432\n", `:1:7: "7432" is no address: write host:port`},
 		{"a duration", "limits: { turn_time: soon }\n", `:1:22: "soon" is not a length of time above zero`},
+		{"a duration that does not fit", "proofs: 213504 days\n", `:1:9: "213504 days" is too long: want 292 years at most`},
+		{"a duration that would be below nothing", "limits: { replica_lag: 999999 days }\n", `:1:24: "999999 days" is too long`},
 		{"a tolerance below nothing", "failover_tolerance: -1 minute\n", `:1:21: "-1 minute" is not a length of time above zero`},
 		{"no workers", "limits: { workers: 0 }\n", `:1:20: want a whole number from 1 to 64`},
 		{"too many workers", "limits: { workers: 65 }\n", `:1:20: want a whole number from 1 to 64`},

@@ -201,7 +201,11 @@ func parseDuration(text string) (time.Duration, error) {
 		return 0, wrong
 	}
 	for _, u := range units {
-		if slices.Contains(u.words, strings.TrimSpace(unit)) {
+		switch {
+		case !slices.Contains(u.words, strings.TrimSpace(unit)):
+		case n > uint64(math.MaxInt64/u.length):
+			return 0, fmt.Errorf("%q is too long: want 292 years at most", text)
+		default:
 			return time.Duration(n) * u.length, nil
 		}
 	}
