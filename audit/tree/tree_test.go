@@ -2,7 +2,10 @@ package tree_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"lapse/audit/tree"
+	"lapse/internal/evidencetest"
 	"lapse/schemas"
 )
 
@@ -60,6 +64,27 @@ func noteOf(t testing.TB, made *tree.Tree) []byte {
 		t.Fatal("a checkpoint has no note")
 	}
 	return text
+}
+
+var update = flag.Bool("update", false, "write the golden file again")
+
+func TestACheckpointIsItsGoldenFileAndFitsItsSchema(t *testing.T) {
+	t.Parallel()
+	made, _ := grown(t, newKey(t, 7, logName), 300)
+	got, path := sign(t, made, 301), filepath.Join(evidencetest.SchemasDir(), "golden", "log-checkpoint.json")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %s\nwant %s, %v", got, want, err)
+	}
+	for _, value := range [][]byte{got, sign(t, tree.New(newKey(t, 7, logName)), 0)} {
+		if err := evidencetest.Schema(t, "log-checkpoint").Validate(evidencetest.ParseJSON(t, value)); err != nil {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
 }
 
 func TestTheRootIsTheOneOfRFC6962(t *testing.T) {
