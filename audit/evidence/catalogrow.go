@@ -33,10 +33,11 @@ func columnsOf(relation *replication.Relation, row, former []replication.Value) 
 			if relation.Columns[i].Name != name {
 				continue
 			}
+			from := row
 			if i < len(row) && row[i].Kind == replication.Unchanged {
-				row = former
+				from = former
 			}
-			text, _ := textOf(row, i)
+			text, _ := textOf(from, i)
 			return text
 		}
 		return ""

@@ -211,6 +211,12 @@ func TestAnUnchangedValueIsThatOfTheFormerRow(t *testing.T) {
 	if c := outcome.Records[0].(*evidence.PolicyContent); c.Is.Terms == nil || c.Is.Terms.Every != "00:05:00" {
 		t.Errorf("is %+v", c.Is)
 	}
+	next = row(1, 4, "sessions-31d", 16391, "public.other", "[]", exampleSpec, examplePlan, "bob", "OPS-9")
+	next[2] = replication.Value{Kind: replication.Unchanged} // only this one: the name is read first
+	_, outcome = assemble(assembler(evidence.Standing{}), changedRow(policyTable, versionRow().New, next))
+	if is := outcome.Records[0].(*evidence.PolicyContent).Is; is.Policy != "sessions-30d" || is.Version != 4 || is.By != "bob" || is.Reason != "OPS-9" {
+		t.Errorf("is %+v", is)
+	}
 }
 
 // Somebody who may write the catalog must not stop the audit with it.
