@@ -3,16 +3,19 @@ package audit_test
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/audit"
 	"lapse/audit/evidence"
 	"lapse/internal/fixture"
+	"lapse/schemas"
 )
 
 // A server that writes much that is not published asks for answers too. Its stream must live on, and its slot move.
@@ -119,6 +122,32 @@ func TestAHeartbeatThatCannotBeWrittenStopsNothingAndIsReported(t *testing.T) {
 		r.catchUp(t, w.conn)
 		run.end(t)
 		r.verify(t, want)
+	})
+}
+
+// Heartbeats say that an auditor is alive, and others stand by for it.
+func TestNoHeartbeatIsWrittenAfterAStartThatFailed(t *testing.T) {
+	onHeavy(t, func(t *testing.T, r *rig) {
+		var a *audit.Auditor
+		failed, again, beats := false, false, false
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		a = r.auditor(t, func(c *audit.Config) {
+			c.OnEnd(func(context.Context) (schemas.LSN, error) {
+				failed = true
+				return 0, io.ErrUnexpectedEOF // the connection broke
+			})
+			c.Stream.Admit = func(context.Context, *pgconn.PgConn) error {
+				if failed {
+					again, beats = true, a.Beats()
+					cancel()
+				}
+				return nil
+			}
+		})
+		if err := a.Run(ctx); err != nil || !again || beats {
+			t.Errorf("tried again %v, %v; it writes heartbeats meanwhile: %v", again, err, beats)
+		}
 	})
 }
 

@@ -32,6 +32,9 @@ func (a *Auditor) Impatient(every, limit time.Duration) {
 	a.probing.every, a.probing.silent, a.probing.unread, a.probing.synchronousPause = every, limit, limit, every
 }
 
+// Beats reports whether the auditor writes heartbeats at this time.
+func (a *Auditor) Beats() bool { return a.server.Load() != nil }
+
 // LagTracker is the type that measures the lag behind the server's end.
 type LagTracker = lagTracker
 

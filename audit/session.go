@@ -98,7 +98,6 @@ func (s *session) run(ctx context.Context, start *history.StartingPoint) error {
 	a.log.Info("audit streaming", "reached", s.relay.reach.String())
 	inner, end := a.probeBeside(ctx, s.stream)
 	err := end(s.relay.run(inner, s.stream, start.FirstMessage, a.until))
-	a.server.Store(nil)
 	a.setNotReady(notReadyText(err))
 	if ctx.Err() != nil {
 		s.relay.drain(ctx)
@@ -160,6 +159,7 @@ func (s *session) closeStream(ctx context.Context) {
 	if s.stream == nil {
 		return
 	}
+	s.auditor.server.Store(nil) // no heartbeat may say that this process audits
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := s.stream.Close(ctx); err != nil {
