@@ -105,7 +105,7 @@ func (w *world) drawDeed(rt *rapid.T) string {
 // create makes the table as the application's role.
 func (w *world) create(t *testing.T, db *pgtest.DB) {
 	t.Helper()
-	columns := "id bigint, tenant int not null, at " + w.typ + ", note text, primary key (%s)"
+	columns := "id bigint, tenant int not null, at " + w.typ + ", note text default repeat('x', 700), primary key (%s)"
 	key := map[string]string{"plain": "id", "hash": "id", "list": "tenant, id", "range": "id, at"}[w.kind]
 	parts := map[string][]string{
 		"plain": {"create table t (" + columns + ")"},
@@ -154,7 +154,7 @@ func (w *world) watch(t *testing.T, db *pgtest.DB) {
 	t.Helper()
 	db.Exec(t, `do $$ declare r regclass; begin
 		for r in select oid from pg_class where relnamespace = '`+w.schema+`'::regnamespace and relkind = 'r' loop
-			execute 'alter table ' || r || ' replica identity full';
+			execute 'alter table ' || r || ' replica identity full; analyze ' || r;
 		end loop; end $$`)
 }
 

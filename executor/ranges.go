@@ -14,31 +14,27 @@ import (
 )
 
 // ranges plans a run over leaves with many due rows, before it is opened: the ranges into which each leaf is cut for several workers,
-// and the leaves that batches read in the order of their files. A run also works without this plan, so an error of the policy's own
+// and the leaves that batches read, and that are cut, in the order of their files. A run also works without this plan, so an error of the policy's own
 // survey only means that there is none. judge has compared the survey function already.
 //
 //	crash after it     nothing was opened, and nothing is left
-func (w *worker) ranges(ctx context.Context, t *turn) ([]survey.Cut, turnEnd, error) {
+func (w *worker) ranges(ctx context.Context, t *turn) (b survey.Backlog, end turnEnd, err error) {
 	p := t.policy
-	if p.Unfinished == nil {
-		t.memory.sizing.goByHeap(nil)
-	}
 	if !survey.MuchMayBeDue(p, w.now()) {
-		return nil, turnGoesOn, nil
+		return b, turnGoesOn, nil
 	}
-	b, err := w.readBacklog(ctx, w.session.Batches, p, w.now(), &t.judged)
+	b, err = w.readBacklog(ctx, w.session.Batches, p, w.now(), &t.judged)
 	if err != nil && (w.session.Lost() || schemas.StateOf(err) == "") {
-		return nil, turnGoesOn, err
+		return b, turnGoesOn, err
 	}
 	if err != nil {
 		w.log.Info("how the backlog lies is not known", "policy", p.Name, "error", stripped("check the backlog", err))
-		return nil, turnGoesOn, nil
+		return survey.Backlog{}, turnGoesOn, nil
 	}
-	t.memory.sizing.goByHeap(b.Heaps)
 	if t.expected == 0 {
 		t.expected = b.Due
 	}
-	return b.Cuts, turnGoesOn, nil
+	return b, turnGoesOn, nil
 }
 
 // compareSurvey compares a policy's survey function with what this program makes. A missing function is no error here: calling it is.

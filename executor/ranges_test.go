@@ -1,30 +1,53 @@
 package executor
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/record"
+	"lapse/planner/survey"
 )
 
 // Each of them has a range, and neither meets the other's rows.
 func TestTwoWorkersWorkOnRangesOfOneTableSideBySide(t *testing.T) {
 	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) { workSideBySide(t, db, newExecutor(t, db)) })
+}
+
+func TestTwoWorkersWorkOnRangesOfOneFileSideBySide(t *testing.T) {
+	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
-		const due, live = 24000, 300
-		sessions(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 500", "pace: unlimited")))
-		h := recorded(t, db)
-		isExact(t, db, once(t, newExecutor(t, db)), due, live)
-		noRowTwice(t, h, "public.sessions", due)
-		if n := overlapping(t, db, "b.target = a.target"); n == 0 {
-			t.Error("no two batches ran side by side")
+		e := newExecutor(t, db)
+		e.readBacklog = func(_ context.Context, _ *pgx.Conn, p *record.InForce, _ time.Time, _ *survey.Judgement) (survey.Backlog, error) {
+			return survey.Backlog{Heaps: []uint32{p.TableOID}}, nil
 		}
-		got := one[string](t, db, `select string_agg(concat_ws('/', slice, residual, done, deleted > 1500), ' ' order by slice) from lapse.shard`)
-		if want := "0/f/t/t 1/f/t/t 2/f/t/t 3/f/t/t 4/f/t/t 5/f/t/t 6/f/t/t 7/f/t/t 8/t/t/f"; got != want {
-			t.Errorf("the shards are %s", got)
+		workSideBySide(t, db, e)
+		if n := one[int](t, db, "select count(*)::int from lapse.shard where in_heap"); n != 9 {
+			t.Errorf("%d shards go by the file", n)
 		}
 	})
+}
+
+func workSideBySide(t *testing.T, db *pgtest.DB, e *Executor) {
+	t.Helper()
+	const due, live = 24000, 300
+	sessions(t, db, due, live)
+	arm(t, db, policies(policy("p", "public.sessions", "batch: 500", "pace: unlimited")))
+	h := recorded(t, db)
+	isExact(t, db, once(t, e), due, live)
+	noRowTwice(t, h, "public.sessions", due)
+	if n := overlapping(t, db, "b.target = a.target"); n == 0 {
+		t.Error("no two batches ran side by side")
+	}
+	got := one[string](t, db, `select string_agg(concat_ws('/', slice, residual, done, deleted > 1500), ' ' order by slice) from lapse.shard`)
+	if want := "0/f/t/t 1/f/t/t 2/f/t/t 3/f/t/t 4/f/t/t 5/f/t/t 6/f/t/t 7/f/t/t 8/t/t/f"; got != want {
+		t.Errorf("the shards are %s", got)
+	}
 }
 
 // Other executors may help one with a single worker, so that its runs are cut too. Where the policy's survey fails, a run is opened

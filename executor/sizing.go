@@ -24,7 +24,6 @@ type sizing struct {
 	size     batchSize
 	searches map[int64]*search // by shard: the searches for a row that resists
 	shapes   shapes
-	heaps    map[uint32]bool // leaves that batches read in the order of their files
 }
 
 // forget drops what is known of a run's shards.
@@ -57,7 +56,7 @@ func (s *sizing) order(l *batch.Lease, p *record.InForce, limit int) batch.Order
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	usual := p.Definition.Shapes()[0]
-	if s.heaps[l.Leaf] && usual == functions.ShapeRange {
+	if l.InHeap && usual == functions.ShapeRange {
 		usual = functions.ShapeHeap
 	}
 	o := batch.Order{Limit: limit}
@@ -133,14 +132,4 @@ func (s *sizing) putAside() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.size = batchSize{}
-}
-
-// goByHeap records the leaves that batches read in the order of their files.
-func (s *sizing) goByHeap(leaves []uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.heaps = map[uint32]bool{}
-	for _, leaf := range leaves {
-		s.heaps[leaf] = true
-	}
 }

@@ -208,7 +208,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if end, err := w.judge(ctx, t); err != nil || end != turnGoesOn {
 		return end, err
 	}
-	cuts, end, err := w.ranges(ctx, t)
+	backlog, end, err := w.ranges(ctx, t)
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}
@@ -216,7 +216,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if err != nil {
 		return turnGoesOn, err
 	}
-	run, err := run.Open(ctx, w.session.Control, p, w.now, run.Options{Due: due, Rows: rows, Cuts: cuts})
+	run, err := run.Open(ctx, w.session.Control, p, w.now, run.Options{Due: due, Rows: rows, Cuts: backlog.Cuts, Heaps: backlog.Heaps})
 	if err != nil {
 		return turnGoesOn, err
 	}

@@ -13,7 +13,10 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/functions"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/planner/survey"
+	"lapse/schemas"
 )
 
 // From PostgreSQL's statistics to the shape, for the executor and for a person.
@@ -43,6 +46,92 @@ func TestAScatteredBacklogIsSurveyedAsAHeap(t *testing.T) {
 		w.do(`drop index by_age`)
 		w.do(`analyze sessions`)
 		ask(functions.ShapeRange, 0)
+	})
+}
+
+// byFile opens a run with a leaf that is cut by its file.
+func (w *world) byFile(p *record.InForce) record.Run {
+	w.t.Helper()
+	r, err := run.Open(w.t.Context(), w.exec, p, time.Now, run.Options{Heaps: []uint32{p.TableOID, 1}})
+	must(w.t, err)
+	return r
+}
+
+// Each due row is in one range of the file's pages. Those that move into a range that is done, or the file with all of them, are in the residual shard.
+func TestAFileIsCutIntoRangesThatLeaveNoRowOut(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table notes (id int primary key, at timestamptz, note text default repeat('x', 700))`, `create index by_at on notes (at)`)
+		p := w.armed(policyText("shop.notes", "at", "30 days", "    state: armed", "    batch: 1000"))
+		for _, deed := range []string{"", "vacuum full notes", "cluster notes using by_at", "update notes set note = 'y' where id > 900", "insert into notes select -n, '2020-01-01' from generate_series(1, 300) n"} {
+			w.do(`truncate notes`)
+			w.do(`insert into notes select n, now() - (n * 7919 % 97) * interval '1 day' from generate_series(1, 1000) n`)
+			w.do(`delete from notes where id % 5 = 0`)
+			w.do(`vacuum analyze notes`)
+			due := value[int64](w, `select count(*) from notes where at <= now() - interval '30 days'`)
+			r := w.byFile(&p)
+			batches := w.slicesOf(p, r)
+			var would, did int64
+			for i, b := range batches {
+				b.Limit = 1000
+				took := w.would(b)
+				if would += took; took < due/10 || took > due/6 {
+					t.Errorf("range %d would take %d of %d rows", i, took, due)
+				}
+				b.Shape = functions.ShapeRange
+				_, err := w.call(b, nil)
+				wantState(t, err, schemas.SQLStateShape)
+			}
+			for i, b := range batches {
+				if b.Shape, b.Limit = functions.ShapeHeap, 20; i%2 == 0 {
+					b.Shape = functions.ShapeHeapPick
+				}
+				if i == 4 {
+					got, err := w.call(b, nil)
+					must(t, err)
+					if did += got.Picked; deed != "" {
+						w.do(deed)
+					}
+				}
+				did += w.work(b)
+			}
+			if len(batches) != 8 || would != due || deed == "" && did != due {
+				t.Errorf("%d ranges would take %d of %d rows, and took %d", len(batches), would, due, did)
+			}
+			w.deleteAll(p, r, 20)
+			if left := value[int](w, `select count(*)::int from notes where at <= now() - interval '30 days'`); left > 0 {
+				t.Errorf("%s: %d rows are left", deed, left)
+			}
+		}
+	})
+}
+
+func TestALeafOfWhichAPartOfItsFileWasPutAsideKeepsTheseParts(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		const shards = `select string_agg(concat_ws('/', slice, lower, upper, residual, in_heap), ' ' order by slice) from lapse.shard where run = $1`
+		r := w.byFile(&p)
+		if got := valueOn[string](t, w.exec, shards, r.ID); got != "0/f/t" {
+			t.Errorf("the shards of an empty file are %s", got)
+		}
+		must(t, runSQL(w.admin, `update lapse.shard set done = true; update pg_class set relpages = 80 where relname = 'sessions'`))
+		r = w.byFile(&p)
+		cut := valueOn[string](t, w.exec, shards, r.ID)
+		if !strings.HasPrefix(cut, `0/{NULL,"(10,0)"}/f/t 1/{NULL,"(10,0)"}/{NULL,"(20,0)"}/f/t `) || !strings.HasSuffix(cut, ` 7/{NULL,"(70,0)"}/f/t 8/t/t`) {
+			t.Errorf("the shards of a file are %s", cut)
+		}
+		must(t, runSQL(w.admin, `update lapse.shard set done = slice <> 1, aside = slice = 1, retry_at = clock_timestamp() + interval '1 hour', sqlstate = '23503'`))
+		r = w.open(&p)
+		if got := valueOn[string](t, w.exec, shards, r.ID); got != cut {
+			t.Errorf("the shards after one was put aside are %s", got)
+		}
+		must(t, runSQL(w.admin, `update lapse.shard set done = true`))
+		must(t, runSQL(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, gen_random_uuid(), '{}', '{}', array_fill(%d::oid, array[300]), null, null)`, p.ID, p.Version, p.TableOID)))
+		if r := w.open(&p); r.Shards != 4 {
+			t.Errorf("a leaf of 300 has %d shards", r.Shards)
+		}
 	})
 }
 

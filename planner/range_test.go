@@ -254,7 +254,7 @@ func TestAStolenExecutorsCutsAreRefusedOrDoNoHarm(t *testing.T) {
 `)
 		p := w.named("zoned")
 		try := func(p record.InForce, leaves, cuts string) error {
-			return runSQL(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, '%s', %s, %s, null, null)`, p.ID, p.Version, uuid.New(), leaves, cuts))
+			return runSQL(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, '%s', %s, %s, '{}', null, null)`, p.ID, p.Version, uuid.New(), leaves, cuts))
 		}
 		leaf := fmt.Sprint(p.TableOID)
 		for what, bad := range map[string][2]string{
@@ -271,6 +271,9 @@ func TestAStolenExecutorsCutsAreRefusedOrDoNoHarm(t *testing.T) {
 		for _, name := range []schemas.PolicyName{"hashed", "counted"} {
 			other := w.named(name)
 			wantState(t, try(other, fmt.Sprintf("array[%d]::oid[]", other.TableOID), "'{2026-01-02}'"), schemas.SQLStateInvalidParameterValue)
+			for _, heaps := range []string{"null", fmt.Sprintf("'{%d}'", other.TableOID)} {
+				wantState(t, runSQL(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, '%s', '{}', '{}', %s, null, null)`, other.ID, other.Version, uuid.New(), heaps)), schemas.SQLStateInvalidParameterValue)
+			}
 		}
 
 		// As many as there may be, one of them of another relation; then some that put all rows into one range.

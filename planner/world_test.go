@@ -224,7 +224,7 @@ func (w *world) leaseAny(p record.InForce, r record.Run) *batch {
 	w.t.Helper()
 	b := &batch{Policy: p, Run: r, Holder: "test", Limit: p.Batch, MAC: make([]byte, 32), Isolation: pgx.ReadCommitted}
 	var target uint32
-	err := w.exec.QueryRow(w.t.Context(), `select shard, term, leaf from lapse.lease($1, $2)`, r.ID, b.Holder).Scan(&b.Shard, &b.Term, &target)
+	err := w.exec.QueryRow(w.t.Context(), `select shard, term, leaf, case when in_heap then 'heap' else '' end from lapse.lease($1, $2)`, r.ID, b.Holder).Scan(&b.Shard, &b.Term, &target, &b.Shape)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}

@@ -47,7 +47,7 @@ var (
 		"acquaint(int, int, oid[], name)", "advance_arming(int)", "changed_columns(oid, jsonb)", "close_run(uuid, bigint, bigint, bigint, timestamptz)", "code(oid[], boolean)",
 		"begin_snapshot(int, int, interval)", "counted(int, int, bigint, boolean, timestamptz)",
 		"end_run(uuid, text)", "end_snapshot(uuid, bigint, bigint, bigint, bigint, bigint, text)", "forgive(int, timestamptz)", "intruders(oid[], boolean)", "lease(uuid, text)", "leaves(oid)", "looked(int, int)", "ignore_marks(int)", "passed(int, int, interval)",
-		"meaning(oid, oid)", "measure(int)", "note_due(uuid, bigint)", "open_run(int, int, uuid, oid[], timestamptz[], oid[], bigint)", "part_of(oid, oid, timestamptz, name)", "parts(oid[])",
+		"meaning(oid, oid)", "measure(int)", "note_due(uuid, bigint)", "open_run(int, int, uuid, oid[], timestamptz[], oid[], oid[], bigint)", "part_of(oid, oid, timestamptz, name)", "parts(oid[])",
 		"prune(int)", "put_aside(bigint, bigint, text, text)", "reach(oid[])", "release(bigint, bigint, text)",
 		"remember(uuid)", "report(text, int[], text[], text[], timestamptz[], text[])", "suspend_run(uuid, text)", "take_snapshot(uuid, pg_snapshot, timestamptz)", "statistics(uuid)", "take_rows(bigint, bigint, text, int)",
 		"trip(int, int, text, bigint, bigint, bigint)", "unseen(oid[], boolean)",

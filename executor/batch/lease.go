@@ -31,14 +31,15 @@ type Lease struct {
 	Term   int64
 	Run    uuid.UUID
 	Leaf   uint32 // the table or partition
+	InHeap bool   // its batches go by the leaf's file
 	cutoff time.Time
 }
 
 // Acquire takes a shard of run that no other worker holds. It returns nil if there is none. Durable when it returns.
 func (s *Session) Acquire(ctx context.Context, run uuid.UUID) (*Lease, error) {
 	l := Lease{Run: run}
-	err := s.Control.QueryRow(ctx, `select shard, term, leaf, cutoff from lapse.lease($1, $2)`, run, s.holder).
-		Scan(&l.Shard, &l.Term, &l.Leaf, &l.cutoff)
+	err := s.Control.QueryRow(ctx, `select shard, term, leaf, cutoff, in_heap from lapse.lease($1, $2)`, run, s.holder).
+		Scan(&l.Shard, &l.Term, &l.Leaf, &l.cutoff, &l.InHeap)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}

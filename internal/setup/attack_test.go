@@ -65,7 +65,7 @@ func TestAnOwnersCodeInADeletionCanDoNoMoreThanTheOwner(t *testing.T) {
 				`create table lapse.mine ()`, `create function lapse.mine() returns int language sql as 'select 1'`,
 				`create type lapse.mine as enum ()`, `create operator lapse.=== (function = int4eq, leftarg = int, rightarg = int)`,
 				`alter schema lapse owner to ` + deleterA,
-				`select lapse.open_run(1, 1, gen_random_uuid(), '{}', '{}', null, null)`, `select lapse.lease(gen_random_uuid(), '')`,
+				`select lapse.open_run(1, 1, gen_random_uuid(), '{}', '{}', '{}', null, null)`, `select lapse.lease(gen_random_uuid(), '')`,
 				`select lapse.advance_arming(1)`, `select lapse.alarm('')`, `select lapse.doubt()`, `select lapse.beat(gen_random_uuid(), 1, 1, now(), null)`,
 				`select lapse.record_publications()`, `select lapse.begin_publications()`, `select lapse.record_published('{}')`,
 				`delete from lapse.published`, `insert into lapse.history (number, timeline, system_identifier, reason) values (2, 1, '1', '')`,

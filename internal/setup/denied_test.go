@@ -170,7 +170,7 @@ func TestNoRoleCanDoWhatIsNotItsPart(t *testing.T) {
 			p.denied(conn, "select lapse.begin_publications()")
 		}
 		for _, conn := range []*pgx.Conn{auditor, session[deleter]} {
-			p.denied(conn, "select lapse.open_run(1, 1, gen_random_uuid(), '{}', '{}', null, null)")
+			p.denied(conn, "select lapse.open_run(1, 1, gen_random_uuid(), '{}', '{}', '{}', null, null)")
 			p.denied(conn, "select lapse.lease(gen_random_uuid(), 'x')")
 			p.denied(conn, "select lapse.advance_arming(1)")
 		}

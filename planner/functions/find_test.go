@@ -41,4 +41,4 @@ func TestAFindingFunctionCallsOnlyWhatReads(t *testing.T) {
 }
 
 // sqlWords are followed by a parenthesis and are no functions.
-var sqlWords = map[string]bool{"and": true, "any": true, "as": true, "case": true, "from": true, "in": true, "is": true, "not": true, "or": true, "select": true, "when": true, "where": true, "filter": true, "then": true, "else": true}
+var sqlWords = map[string]bool{"and": true, "any": true, "as": true, "case": true, "from": true, "in": true, "is": true, "not": true, "or": true, "select": true, "when": true, "where": true, "filter": true, "then": true, "else": true, "least": true}

@@ -12,8 +12,8 @@ import (
 // leaf, or at least its due rows. An update can move a row from one slice into another that is already done, so the leaf's residual shard,
 // which is all of the leaf, follows the others.
 //
-// A row's hash slice follows from the text of its columns, with NULL as the empty text. Its range slice follows from its place in the order:
-// see within.
+// A row's hash slice follows from the text of its columns, with NULL as the empty text. Its range slice follows from its place in the order, or,
+// where batches go by the file (ShapeHeap), from its page.
 
 // SliceHash is SQL for a row's hash, not negative, over the texts of columns. PostgreSQL has the function for every type's text, the same in
 // every major version; the functions pin the settings that a text depends on.

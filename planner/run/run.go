@@ -66,9 +66,10 @@ func (e *SchemaChangedError) Error() string {
 
 // Options are for a run that Open begins, not for one that it finds.
 type Options struct {
-	Due  []uint32     // leaves that get shards; nil: all
-	Rows *int64       // the table's rows, to bound a share of them; nil: the catalog's estimate
-	Cuts []survey.Cut // of leaves into ranges
+	Due   []uint32     // leaves that get shards; nil: all
+	Rows  *int64       // the table's rows, to bound a share of them; nil: the catalog's estimate
+	Cuts  []survey.Cut // of leaves into ranges
+	Heaps []uint32     // leaves that are cut by their files instead
 }
 
 // Open returns the policy's unfinished run, or opens the next one: its cutoff is the server's clock, read once. The
@@ -80,7 +81,7 @@ type Options struct {
 //
 // Its refusals are ClockSkewError, ClockJumpError, NotInForceError and SchemaChangedError.
 func Open(ctx context.Context, db database.DB, p *record.InForce, clock func() time.Time, with Options) (record.Run, error) {
-	leaves, instants := []uint32{}, []time.Time{}
+	leaves, instants, heaps := []uint32{}, []time.Time{}, append([]uint32{}, with.Heaps...)
 	for _, c := range with.Cuts {
 		leaves, instants = append(leaves, c.Leaf), append(instants, c.At)
 	}
@@ -88,8 +89,8 @@ func Open(ctx context.Context, db database.DB, p *record.InForce, clock func() t
 	opened := true
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		before := clock()
-		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards, most, accepted from lapse.open_run($1, $2, $3, $4, $5, $6, $7)`,
-			p.ID, p.Version, uuid.New(), leaves, instants, with.Due, with.Rows).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards, &run.Most, &run.Accepted)
+		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards, most, accepted from lapse.open_run($1, $2, $3, $4, $5, $6, $7, $8)`,
+			p.ID, p.Version, uuid.New(), leaves, instants, heaps, with.Due, with.Rows).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards, &run.Most, &run.Accepted)
 		if opened = !errors.Is(err, pgx.ErrNoRows); !opened {
 			return nil // it has opened the breaker again, which is committed
 		}

@@ -15,7 +15,7 @@ import (
 
 // If much is due, a leaf is cut into ranges of the column that its rows expire by, for several workers at once. The first range is open below and
 // the last one above, so every row is in one of them. Rows whose column is NULL are in none, and never due. The cuts only affect how evenly the
-// work is shared.
+// work is shared. lapse.open_run cuts the leaves that batches read in the order of their files, into ranges of pages.
 
 const (
 	rangesOfLeaf = 8    // that a leaf is cut into
@@ -77,7 +77,7 @@ func MuchMayBeDue(p *record.InForce, now time.Time) bool {
 // Backlog says how to work off a run's leaves with much due.
 type Backlog struct {
 	Cuts  []Cut    // leaves that are cut into ranges
-	Heaps []uint32 // leaves whose batches are best of ShapeHeap; none of them is cut
+	Heaps []uint32 // leaves whose batches are best of ShapeHeap; none of them is in Cuts
 	Due   int64    // rows that are due: PostgreSQL's estimate, or what the judgement has counted
 }
 

@@ -64,10 +64,10 @@ comment on column lapse.run.accepted is 'A person allowed this one run to delete
 comment on column lapse.run.former_deleted is 'Of the policy''s runs that were removed since: rows that were deleted.';
 comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were removed since: rows that were deleted by cascade.';
 
--- A shard is a slice of a leaf: all of it, a range of its order, or a hash part of it. A run may have several of one leaf.
+-- A shard is a slice of a leaf: all of it, a range of its order or of its file, or a hash part of it. A run may have several of one leaf.
 --
 --   slice               its number within run and leaf, from 0: two executors that open one run make each slice once
---   lower, upper        a range of the leaf's order: above lower, up to upper, as texts in the order of the cursor; null: open
+--   lower, upper        a range of the leaf's order or file: above lower, up to upper, which are places like the cursor; null: open
 --   modulus, remainder  a hash part; null: all
 --   residual            follows all other slices of its leaf, for rows that were locked, or that an update moved into a slice that is done
 --
@@ -141,13 +141,13 @@ comment on column lapse.shard.tries is 'How many consecutive times it resisted, 
 comment on column lapse.shard.retry_at is 'When it is tried again; null if it did not resist.';
 comment on column lapse.shard.sqlstate is 'SQLSTATE with which it resisted; null if it did not.';
 comment on column lapse.shard.slice is 'Number of the slice within run and leaf, from 0.';
-comment on column lapse.shard.lower is 'The slice lies above this place in the leaf''s order; null: open.';
+comment on column lapse.shard.lower is 'The slice lies above this place, like that of the cursor; null: open.';
 comment on column lapse.shard.upper is 'The slice reaches up to this place; null: open.';
 comment on column lapse.shard.modulus is 'Number of hash parts that the leaf is cut into; null: not by hash.';
 comment on column lapse.shard.remainder is 'The hash part that this slice is; null: not by hash.';
 comment on column lapse.shard.residual is 'Follows the other slices of its leaf, for rows that they met locked, and for those that an update carried into one that is done.';
 comment on column lapse.shard.allowed is 'Rows that its holder may delete in the batch under way; 0 where the run has no limit.';
-comment on column lapse.shard.in_heap is 'Whether the cursor is a row''s address and file, not a place in the order of the index.';
+comment on column lapse.shard.in_heap is 'Whether batches go by the leaf''s file: the cursor is a row''s address and the file, not a place in the order of the index.';
 comment on column lapse.shard.full_at is 'When the last pass from the leaf''s start began: this pass, or the pass that made the mark at which this one began.';
 comment on column lapse.shard.left_some is 'This pass may have left due rows: held, in quarantine, locked, changed meanwhile, or not read in order.';
 comment on column lapse.shard.seen is 'Signature of what the last batch saw of the leaf and of what its deletion reaches.';
@@ -261,11 +261,12 @@ comment on function lapse.lease_time is 'How long a lease lasts after its holder
 -- Some leaves are cut into slices, each such leaf with one residual shard in addition: into as many hash slices as the policy's shards say,
 -- or into ranges at the caller's cuts. Cut n is of leaf cut_leaves[n]; cuts of other relations are ignored. The first range is open below
 -- and the last one above, so every row is in one range, whatever the cuts are. A cut is an instant; for a column without a zone it is the
--- UTC clock time.
+-- UTC clock time. The leaves in heaps are cut into ranges of their files' pages instead, as many as vacuum or analyze has seen there, up to
+-- eight each and 1024 together. A row that moves is in the residual shard, as one whose value changes is.
 --
 -- A max_rows_per_run that is a share counts from the table's rows when the run opens, at least one row: from rows, or from the catalog's own
 -- estimate if the caller does not know. A caller gains nothing by a number that is too high: it may open the next run anyway.
-create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[], due oid[], rows bigint)
+create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[], heaps oid[], due oid[], rows bigint)
 returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int, most bigint, accepted bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -282,6 +283,7 @@ declare
   ranged   boolean;
   lets_go  bigint;
   asks     boolean;
+  parts    int := least(8, 1024 / greatest(cardinality(heaps), 1));
 begin
   -- No application's role can take this lock; batches, which only read runs, do not wait for it.
   lock table lapse.run in share row exclusive mode;
@@ -359,7 +361,7 @@ begin
     from lapse.policy p
    where p.id = open_run.policy and p.version = open_run.version;
   if cuts is null or cut_leaves is null or cardinality(cuts) <> cardinality(cut_leaves) or cardinality(cuts) > 1024 or coalesce(array_ndims(cuts), 1) > 1
-     or coalesce(array_ndims(cut_leaves), 1) > 1 or cardinality(cuts) > 0 and not ranged
+     or coalesce(array_ndims(cut_leaves), 1) > 1 or cardinality(cuts) + cardinality(heaps) > 0 and not ranged or heaps is null
      or exists (select from unnest(cut_leaves, cuts) with ordinality a(leaf, at, n)
                  where a.leaf is null or a.at is null or not isfinite(a.at)
                     or exists (select from unnest(cut_leaves, cuts) with ordinality b(leaf, at, n)
@@ -367,17 +369,21 @@ begin
     raise exception 'the cuts are not at most 1024 instants, in order for each leaf, of a policy that has ranges'
       using errcode = 'invalid_parameter_value';
   end if;
-  insert into lapse.shard (run, policy_id, version, leaf, cutoff, slice, lower, upper, modulus, remainder, residual, tries, retry_at, aside, sqlstate)
-  select wanted, open_run.policy, open_run.version, l.oid, at, c.slice, c.lower, c.upper, c.modulus, c.remainder, c.residual,
+  insert into lapse.shard (run, policy_id, version, leaf, cutoff, slice, lower, upper, modulus, remainder, residual, in_heap, tries, retry_at, aside, sqlstate)
+  select wanted, open_run.policy, open_run.version, l.oid, at, c.slice, c.lower, c.upper, c.modulus, c.remainder, c.residual, l.oid = any (heaps) or (ends[1]::text[])[2] is not null,
          coalesce(b.tries, 0), b.retry_at, coalesce(b.retry_at > at, false), b.sqlstate
     from unnest(leaves) with ordinality l(oid, n)
    cross join lateral (
       select case when exists (select from lapse.shard s
                                 where s.run = previous and s.leaf = l.oid and s.version = open_run.version and s.aside and not s.done
                                   and num_nonnulls(s.lower, s.upper) > 0)
-                  then array(select s.upper[1] from lapse.shard s
+                  then array(select s.upper::text from lapse.shard s
                               where s.run = previous and s.leaf = l.oid and s.upper is not null order by s.slice)
-                  else array(select (a.at at time zone 'UTC')::text from unnest(cut_leaves, cuts) with ordinality a(leaf, at, n)
+                  when l.oid = any (heaps)
+                  then array(select array[null, format('(%s,0)', c.relpages::bigint * g / parts)]::text
+                               from pg_class c cross join generate_series(1, parts - 1) g
+                              where c.oid = l.oid and c.relpages >= parts order by g)
+                  else array(select array[(a.at at time zone 'UTC')::text]::text from unnest(cut_leaves, cuts) with ordinality a(leaf, at, n)
                               where a.leaf = l.oid order by a.n) end
     ) e(ends)
    cross join lateral (
@@ -385,7 +391,7 @@ begin
        union all
       select g, null, null, cut, g, false from generate_series(0, cut - 1) g where cut >= 2
        union all
-      select g, case when g > 0 then ends[g:g] end, case when g < cardinality(ends) then ends[g + 1:g + 1] end, null, null, false
+      select g, ends[g]::text[], ends[g + 1]::text[], null, null, false
         from generate_series(0, cardinality(ends)) g
        where cut < 2 and cardinality(ends) > 0
        union all
@@ -412,7 +418,7 @@ comment on function lapse.open_run is 'The policy''s run to go on with, or the n
 
 -- lease claims a free shard of a run, for 30 seconds. Each claim makes the next term.
 create function lapse.lease(run uuid, holder text)
-returns table (shard bigint, term bigint, leaf oid, cutoff timestamptz)
+returns table (shard bigint, term bigint, leaf oid, cutoff timestamptz, in_heap boolean)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -432,7 +438,7 @@ begin
             order by f.term, hashtextextended(lease.holder, f.id), f.id -- one that could not be worked on goes to the back
             limit 1
               for update skip locked)
-  returning s.id, s.term, s.leaf, s.cutoff;
+  returning s.id, s.term, s.leaf, s.cutoff, s.in_heap;
 end
 $lapse$;
 comment on function lapse.lease is 'Leases a free shard of a run. For the executor.';

@@ -13,11 +13,12 @@
 +       t.tableoid = $3 and coalesce(t."at" + t."ttl" * interval ''1 second'' <= $1, false) as due
 2+ where true' || low || stays || '
 + order by t."id"
-@@ lapse.find_1_2, in place of ad364786
+@@ lapse.find_1_2, in place of fc1d2c42
 2+  bound   text := null;
 +  shape   text := coalesce(work.shape, 'heap');
 6-
 1+  if shape not in ('heap', 'heap pick') then
+3-
 45-
 1+  aim.found_by := case when picks then 'row' else 'page' end;
 8-

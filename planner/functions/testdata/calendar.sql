@@ -1,11 +1,11 @@
 -- What differs from date.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_2_1, in place of 3ba71345
+@@ lapse.delete_2_1, in place of 68957b86
 8+  bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 +  due     text := 't.tableoid = $3 and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end';
 +  lower_1 timestamp without time zone := place.lower[1];
 +  upper_1 timestamp without time zone := place.upper[1];
-+  slice   text := case when place.lower is null then '' else ' and t."closed""at" > $8' end
-+                  || case when place.upper is null then '' else ' and t."closed""at" <= $9' end;
++  slice   text := case when place.lower[1] is null then '' else ' and t."closed""at" > $8' end
++                  || case when place.upper[1] is null then '' else ' and t."closed""at" <= $9' end;
 +  after_1 timestamp without time zone := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."closed""at" > $11' else ' and t."closed""at" >= ''4713-01-01 BC''' end;
 1+  last_1  timestamp without time zone;
@@ -18,15 +18,15 @@
 +       t.tableoid = $3 and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end as due
 2+ where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''' || low || stays || '
 + order by t."closed""at"
-@@ lapse.find_2_1, in place of cc6532c2
+@@ lapse.find_2_1, in place of 8572f5f1
 1+  bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 9+  places  timestamp without time zone[];
 +  last_1  timestamp without time zone;
 +  edge    timestamp without time zone;
 +  lower_1 timestamp without time zone := place.lower[1];
 +  upper_1 timestamp without time zone := place.upper[1];
-+  slice   text := case when place.lower is null then '' else ' and t."closed""at" > $8' end
-+                  || case when place.upper is null then '' else ' and t."closed""at" <= $9' end;
++  slice   text := case when place.lower[1] is null then '' else ' and t."closed""at" > $8' end
++                  || case when place.upper[1] is null then '' else ' and t."closed""at" <= $9' end;
 +  after_1 timestamp without time zone := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."closed""at" > $11' else ' and t."closed""at" >= ''4713-01-01 BC''' end;
 2+' || 'select t.ctid as at, t."closed""at" as k1,

@@ -1,5 +1,5 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_9_2, in place of 1e6a08d2
+@@ lapse.delete_9_2, in place of d3e40d9a
 9+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 +  due     text := 't.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)';
 +  after_1 timestamp without time zone := place.cursor[1];
@@ -144,7 +144,7 @@ $lapse$;
 3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
 +   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)' || low || stays || '
 + order by t."at"
-@@ lapse.find_9_2, in place of 74d60fb7
+@@ lapse.find_9_2, in place of 5be7c6a0
 1+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 10+  places  timestamp without time zone[];
 +  last_1  timestamp without time zone;

@@ -1,5 +1,5 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_1_2, in place of 6132a2ba
+@@ lapse.delete_1_2, in place of bc354c9f
 9+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
 +  due     text := 't.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end';
 +  after_1 integer := place.cursor[1];
@@ -24,7 +24,7 @@
 3+ where t."at" <= $2 and t."at" >= (-210863520000)::bigint
 +   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || low || stays || '
 + order by t."at"
-@@ lapse.find_1_2, in place of 74d60fb7
+@@ lapse.find_1_2, in place of 5be7c6a0
 1+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
 10+  places  integer[];
 +  last_1  integer;

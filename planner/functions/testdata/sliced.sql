@@ -1,11 +1,11 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_8_1, in place of 25ce3e4b
+@@ lapse.delete_8_1, in place of 5658c95d
 5+  due     text := 't.tableoid = $3 and case when $8 is null then true else (hashtextextended(coalesce((t."it''s")::text, '''') collate "C", hashtextextended(coalesce((t."tenant")::text, '''') collate "C", 0)) & 9223372036854775807) % $8 = $9 end and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)';
 1+    when 'page' then 't.ctid > $5 and t.ctid <= $6'
 1+    else 't."last_seen" <= $2 and t."last_seen" <= $10' || after end;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.find_8_1, in place of af350901
+@@ lapse.find_8_1, in place of 309437b4
 4-
 2+  if num_nonnulls(place.lower, place.upper) > 0 then
 +    raise exception 'the shard is a range, and the policy has hash slices' using errcode = 'LP007';

@@ -1,11 +1,11 @@
 -- What differs from ttl_where.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_6_1, in place of 7fbfd6d6
+@@ lapse.delete_6_1, in place of d788b162
 8+  bound   date := ((claim.cutoff + interval '2 days') at time zone 'UTC')::date;
 +  due     text := 't.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end';
 +  lower_1 date := place.lower[1];
 +  upper_1 date := place.upper[1];
-+  slice   text := case when place.lower is null then '' else ' and t."day" > $8' end
-+                  || case when place.upper is null then '' else ' and t."day" <= $9' end;
++  slice   text := case when place.lower[1] is null then '' else ' and t."day" > $8' end
++                  || case when place.upper[1] is null then '' else ' and t."day" <= $9' end;
 +  after_1 date := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."day" > $11' else ' and t."day" >= ''4713-01-01 BC''' end;
 1+  last_1  date;
@@ -18,15 +18,15 @@
 +       t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end as due
 2+ where t."day" <= $2 and t."day" >= ''4713-01-01 BC''' || low || stays || '
 + order by t."day"
-@@ lapse.find_6_1, in place of 60d76f96
+@@ lapse.find_6_1, in place of cb3db09b
 1+  bound   date := ((claim.cutoff + interval '2 days') at time zone 'UTC')::date;
 9+  places  date[];
 +  last_1  date;
 +  edge    date;
 +  lower_1 date := place.lower[1];
 +  upper_1 date := place.upper[1];
-+  slice   text := case when place.lower is null then '' else ' and t."day" > $8' end
-+                  || case when place.upper is null then '' else ' and t."day" <= $9' end;
++  slice   text := case when place.lower[1] is null then '' else ' and t."day" > $8' end
++                  || case when place.upper[1] is null then '' else ' and t."day" <= $9' end;
 +  after_1 date := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and t."day" > $11' else ' and t."day" >= ''4713-01-01 BC''' end;
 2+' || 'select t.ctid as at, t."day" as k1,

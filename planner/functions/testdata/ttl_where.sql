@@ -23,8 +23,8 @@ declare
   due     text := 't.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))';
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
-  slice   text := case when place.lower is null then '' else ' and t."last_seen" > $8' end
-                  || case when place.upper is null then '' else ' and t."last_seen" <= $9' end;
+  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > $8' end
+                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= $9' end;
   after_1 timestamp with time zone := place.cursor[1];
   after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
   aim     lapse.aim;
@@ -123,13 +123,16 @@ declare
   edge    timestamp with time zone;
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
-  slice   text := case when place.lower is null then '' else ' and t."last_seen" > $8' end
-                  || case when place.upper is null then '' else ' and t."last_seen" <= $9' end;
+  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > $8' end
+                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= $9' end;
   after_1 timestamp with time zone := place.cursor[1];
   after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
 begin
   if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
+  end if;
+  if shape in ('range', 'pick') and num_nonnulls(place.lower[2], place.upper[2]) > 0 then
+    raise exception 'the shard is a range of the file, and the batch goes by the order' using errcode = 'LP022';
   end if;
   if place.modulus is not null then
     raise exception 'the shard is a hash slice, and the policy has ranges' using errcode = 'LP007';
@@ -185,10 +188,10 @@ begin
   -- The first due rows of some pages, in the order of the table's file. In a file that was rewritten rows are elsewhere.
   aim.found_by := case when picks then 'row' when aim.after[1] is not null then 'tie' else 'page' end;
   if file is distinct from aim.after[3] then
-    aim.after := array[aim.after[1], '(0,0)', file, aim.after[4]];
+    aim.after := array[aim.after[1], coalesce(place.lower[2], '(0,0)'), file, aim.after[4]];
   end if;
   from_at := aim.after[2];
-  upto_at := format('(%s,0)', ((aim.after[2]::point)[0])::bigint + work.row_limit / 2 + 32);
+  upto_at := least(format('(%s,0)', ((aim.after[2]::point)[0])::bigint + work.row_limit / 2 + 32)::tid, place.upper[2]::tid);
   last_1 := aim.after[1];
   few := aim.after[4];
   if few then
@@ -206,8 +209,9 @@ select t.ctid as at
 ) d'
     into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
   perform lapse.pin();
-  aim.ended := aim.counted < work.row_limit and ((upto_at::text::point)[0])::bigint >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
-  upto_at := case when aim.counted = work.row_limit then found when aim.ended then '(4294967294,65535)' else upto_at end;
+  aim.ended := aim.counted < work.row_limit and ((upto_at::text::point)[0])::bigint
+    >= least(pg_relation_size(claim.target) / current_setting('block_size')::bigint, ((place.upper[2]::point)[0])::bigint);
+  upto_at := case when aim.counted = work.row_limit then found when aim.ended then coalesce(place.upper[2]::tid, '(4294967294,65535)') else upto_at end;
   aim.last := array[aim.after[1], upto_at::text, file, aim.after[4]];
   aim.ended := aim.ended and last_1 is null;
   return aim;
