@@ -14,10 +14,13 @@ import (
 	"lapse/schemas"
 )
 
-// init, apply, import, doctor and uninstall need a superuser's login. Every other command refuses one, on each of its connections, including
+// The commands of superuserCommands may need a superuser's login. Every other command refuses one, on each of its connections, including
 // the replication stream's, before it sends anything else: should a session evaluate a table owner's code after all (a cast, an
 // operator, a function changed a moment ago), that code could do everything the login can do. LAPSE_SUPERUSER=allow accepts
 // such a login, with one warning in the log.
+
+// superuserCommands take a superuser's login.
+const superuserCommands = "init, apply, plan -f, import, doctor, keys list and uninstall"
 
 // superuserError says that a command got a superuser's login, and how to make another one.
 type superuserError struct {
@@ -31,7 +34,7 @@ func (e *superuserError) Error() string {
 	if e.login != e.superuser {
 		what = fmt.Sprintf("%q is a member of the superuser %q", e.login, e.superuser)
 	}
-	return fmt.Sprintf(`%[1]s: only init, apply, import, doctor and uninstall take such a login; use the login of database: in lapse.yaml, or, where there is none yet, the one that lapse init makes, or make one:
+	return fmt.Sprintf(`%[1]s: only `+superuserCommands+` take such a login; use the login of database: in lapse.yaml, or, where there is none yet, the one that lapse init makes, or make one:
 
 create role %[2]s login replication;
 grant %[3]s, %[4]s, %[5]s to %[2]s;

@@ -103,8 +103,8 @@ Settings come from flags, then the environment (LAPSE_DATABASE_URL, or _OWNER, _
 LAPSE_KAFKA_BROKERS, LAPSE_KEYS, LAPSE_KEY_TAG and its kin, LAPSE_STATE, LAPSE_SLOT, LAPSE_ROLES_PREFIX, LAPSE_HTTP, PG*), then --config
 lapse.yaml (or LAPSE_CONFIG).
 
-A superuser's login is for init, apply, import, doctor and uninstall; the others refuse one. LAPSE_SUPERUSER=allow in the environment allows it
-for throw-away databases.
+A superuser's login is for ` + superuserCommands + `; the others refuse one. LAPSE_SUPERUSER=allow in the
+environment allows it for throw-away databases.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it found something that needs a person.`,
 		Example: `  export LAPSE_DATABASE_URL=postgres://lapse@127.0.0.1/app LAPSE_KAFKA_BROKERS=127.0.0.1:9092

@@ -27,7 +27,7 @@ type session struct {
 	command   string // application_name, unless the connection string has one
 	to        config.ConnString
 	role      string            // "" for the login itself
-	superuser bool              // accepts a superuser's login: for init, apply, import, doctor and uninstall
+	superuser bool              // accepts a superuser's login: for superuserCommands
 	with      map[string]string // further settings
 }
 

@@ -70,6 +70,19 @@ func everyCommand(cmd *cobra.Command) (all []string) {
 	return all
 }
 
+func TestTheDocumentsNameTheCommandsThatTakeASuperuser(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"CHANGELOG.md", "docs/configuration.md", "docs/security.md", "docs/commands.md"} {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(string(text), "`", "")), " "), superuserCommands) {
+			t.Errorf("%s does not name %s", name, superuserCommands)
+		}
+	}
+}
+
 func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testing.T) {
 	t.Parallel()
 	refusing := map[string][][]string{
