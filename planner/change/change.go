@@ -52,6 +52,7 @@ type Change struct {
 	goesOn     *record.Version       // the version to continue with while Next is held back, nil for the one in force
 	writes     []*record.Version     // what Write writes, each with its number
 	former     *record.Version       // the version in force
+	accepted   bool                  // a person says so of a state or a version, and no file
 	careful    bool                  // it was made from the record alone, or could have been
 	complaints yamldoc.Errors        // what makes it unfit
 	fallback   *Change               // what is left of the change if its table is unfit, nil for nothing
@@ -90,7 +91,7 @@ func (c *Change) Arm() error {
 		return c.complaints
 	}
 	c.follow(outcome{state: schemas.Arming})
-	c.HeldAgainst, c.fallback = "", nil
+	c.HeldAgainst, c.fallback, c.accepted = "", nil, true
 	return nil
 }
 

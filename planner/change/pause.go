@@ -92,7 +92,7 @@ func beside(p *record.InForce) schemas.PolicyVersion {
 func restate(p *record.InForce, to schemas.State, held schemas.PolicyVersion) Change {
 	c := Change{
 		Kind: Restated, Policy: p.Name, Table: p.TableName, ID: p.ID, FromVersion: p.Version, ToVersion: p.Version,
-		FromState: p.State, ToState: to, HeldBack: held, fromHeld: p.HeldBack, careful: true,
+		FromState: p.State, ToState: to, HeldBack: held, fromHeld: p.HeldBack, careful: true, accepted: true,
 	}
 	if to == p.State && held == p.HeldBack {
 		c.Kind = Unchanged

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner/database"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
 	"lapse/planner/record"
@@ -90,6 +92,9 @@ func (w *writer) tidy(ctx context.Context) error {
 	if _, err := w.tx.Exec(ctx, `select lapse.follow_holds()`); err != nil {
 		return fmt.Errorf("record what holds are on: %w", err)
 	}
+	if err := w.keepBreaker(ctx); err != nil {
+		return fmt.Errorf("keep the breaker: %w", err)
+	}
 	switch w.c.Kind {
 	case Changed, Restated:
 		return w.keepQuarantine(ctx)
@@ -108,6 +113,41 @@ func (w *writer) tidy(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// keepBreaker keeps an open breaker open, and a yes that no run has used valid, under a version that lets no more rows fall due than the one
+// that the breaker stopped: nobody is asked before it is in force. A run that a person allowed and that it cuts short asks again. A person who
+// arms another version accepts what is due under that.
+func (w *writer) keepBreaker(ctx context.Context) error {
+	if w.c.accepted && record.Live(w.state) {
+		_, err := w.tx.Exec(ctx, `delete from lapse.breaker where policy_id = $1 and version <> $2`, w.id, w.version)
+		return err
+	}
+	i := slices.IndexFunc(w.c.writes, func(v *record.Version) bool { return v.Definition.Version == w.version })
+	if i < 0 {
+		return nil
+	}
+	// The lock is a statement of its own, as in lock: a run that open_run begins with the yes is seen afterwards.
+	stopped, err := database.Collect[struct{ Is record.Version }](ctx, w.tx, `
+		select `+record.VersionSQL+`
+		  from lapse.breaker b
+		  join lapse.policy p on p.id = b.policy_id and p.version = b.version
+		 where b.policy_id = $1
+		   for update of b`, w.id)
+	if err != nil || len(stopped) == 0 || record.MoreFallDue(&stopped[0].Is, w.c.writes[i]) {
+		return err
+	}
+	_, err = w.tx.Exec(ctx, `select lapse.ask_again(r.run) from lapse.run r where r.policy_id = $1 and r.accepted and r.outcome is null`, w.id)
+	if err != nil {
+		return err
+	}
+	_, err = w.tx.Exec(ctx, `
+		update lapse.breaker b
+		   set version = $2
+		 where b.policy_id = $1
+		   and (b.accepted is null
+		        or b.accepted_at > coalesce((select max(r.started_at) from lapse.run r where r.policy_id = b.policy_id), '-infinity'))`, w.id, w.version)
+	return err
 }
 
 // keepQuarantine removes rows from the quarantine whose key or table the next version does not share.

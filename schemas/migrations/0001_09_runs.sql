@@ -335,7 +335,8 @@ begin
            select r.started_at from lapse.run r
             where r.policy_id = open_run.policy and r.number > coalesce((select c.after_run from lapse.clock c order by c.id desc limit 1), 0)
             order by r.number desc
-            limit 1), '-infinity'));
+            limit 1), '-infinity'))
+     for update;
   if found and lets_go is null then
     raise exception 'the breaker of policy % is open', open_run.policy using errcode = 'LP002';
   end if;

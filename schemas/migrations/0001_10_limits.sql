@@ -113,7 +113,7 @@ create table lapse.breaker (
 );
 comment on table lapse.breaker is 'Policies whose run would have deleted more than expected, with the last time of each.';
 comment on column lapse.breaker.policy_id is 'The policy.';
-comment on column lapse.breaker.version is 'Its version then: another one is judged again.';
+comment on column lapse.breaker.version is 'The version that it stops: the one then, or a later one that lets no more rows fall due.';
 comment on column lapse.breaker.at is 'When the breaker tripped.';
 comment on column lapse.breaker.due is 'How many rows were due.';
 comment on column lapse.breaker.table_rows is 'How many rows the table had, by PostgreSQL''s statistics.';
