@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
@@ -178,4 +179,63 @@ func TestHoldsThatArePlacedAtOnceAreEachPlacedOnce(t *testing.T) {
 			t.Errorf("rows %s stay", got)
 		}
 	})
+}
+
+// A release waits for no batch, and takes the keys away: a batch that knew the hold, and asks for them after that, is tried again.
+func TestAHoldReleasedWhileABatchRunsStopsNoPolicy(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 10, 0)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		s := holdSession(t, db)
+		id := placeHold(t, s, byKeys("public.sessions", "3"))
+		w := open(t, db, "p")
+		patient(t, w)
+		w.a.Limits.Lock, w.a.Limits.Statement = time.Minute, time.Minute
+		// The batch waits where it writes its record, after it found its rows.
+		blocker := connectTo(t, db)
+		for _, sql := range []string{"begin", "lock table lapse.batch in share mode"} {
+			if _, err := blocker.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := w.batch(t, 10)
+			ended <- err
+		}()
+		eventually(t, "the batch waits", func() bool {
+			return one[bool](t, db, "select exists (select from pg_locks l where l.relation = 'lapse.batch'::regclass and not l.granted)")
+		})
+		if err := holds.Release(t.Context(), s, id, 0, "it is over"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := blocker.Exec(t.Context(), "rollback"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; schemas.StateOf(err) != schemas.SQLStateGate || grade(err, circumstances{limit: 10, own: true}) != Retry {
+			t.Errorf("the batch ended with %v, want %s, and another try", err, schemas.SQLStateGate)
+		}
+		if n := one[int](t, db, "select count(*) from sessions"); n != 10 {
+			t.Errorf("%d of 10 rows are left by a batch that was refused", n)
+		}
+		w.Close()
+		db.Exec(t, expireLeases)
+		if did := only(t, once(t, newExecutor(t, db), "p")); did.Deleted != 10 || did.Outcome != Finished {
+			t.Errorf("then: %+v, want all ten rows gone", did)
+		}
+	})
+}
+
+// Keys of a hold that is in force are not missing for a reason that passes.
+func TestAPolicyStopsWhereTheKeysOfAHoldInForceAreGone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	sessions(t, db, 10, 0)
+	arm(t, db, policies(policy("p", "public.sessions")))
+	placeHold(t, holdSession(t, db), byKeys("public.sessions", "3"))
+	db.Exec(t, "delete from lapse.hold_key")
+	if _, err := open(t, db, "p").batch(t, 10); schemas.StateOf(err) != schemas.SQLStateHold || grade(err, circumstances{limit: 10, own: true}) != StopPolicy {
+		t.Errorf("got %v, want %s, and a stopped policy", err, schemas.SQLStateHold)
+	}
 }

@@ -61,7 +61,7 @@ const (
 // row stays. executor/grade.go decides what follows from each.
 const (
 	SQLStateIsolation  = "LP001" // the transaction is not read committed
-	SQLStateGate       = "LP002" // policy version, state, hold version or cascade targets differ from the claim
+	SQLStateGate       = "LP002" // policy version, state, hold version or cascade targets differ from the claim, or a hold of it was released
 	SQLStateCutoff     = "LP003" // the cutoff is in the server's future
 	SQLStateLimit      = "LP004" // the row limit is not between 1 and the policy's batch
 	SQLStateTarget     = "LP005" // the leaf is not one of the policy's table

@@ -225,7 +225,8 @@ begin
   end if;
   return query select k.key from lapse.hold_key k where k.hold = held_keys.hold;
   if not found then
-    raise exception 'the keys of hold % are gone', held_keys.hold using errcode = 'LP024';
+    raise exception 'the keys of hold % are gone', held_keys.hold -- a batch that knew it before its release is tried again
+      using errcode = case when exists (select from lapse.enforced_holds() e where e.hold = held_keys.hold) then 'LP024' else 'LP002' end;
   end if;
 end
 $lapse$;
