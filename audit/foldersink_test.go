@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,12 @@ func (r *rig) segmentsOf(t *testing.T, topic, partition string) []string {
 // publishedTree verifies the tree that is published beside the topics, and says its size.
 func (r *rig) publishedTree(t *testing.T) int64 {
 	t.Helper()
+	return r.verifyPublished(t, &tree.Folder{}).Size
+}
+
+// verifyPublished is publishedTree with what a verifier wants besides.
+func (r *rig) verifyPublished(t *testing.T, f *tree.Folder) *tree.Verified {
+	t.Helper()
 	dir := filepath.Join(r.settings.Folder, folder.TreeDir)
 	signed, err := os.ReadFile(filepath.Join(dir, tree.CheckpointFile))
 	if err != nil {
@@ -40,11 +47,12 @@ func (r *rig) publishedTree(t *testing.T) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verified, err := (&tree.Folder{Files: os.DirFS(dir), Verifier: key.Verifier(), Growing: true}).Verify(t.Context())
+	f.Files, f.Verifier, f.Growing = os.DirFS(dir), key.Verifier(), true
+	verified, err := f.Verify(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return verified.Size
+	return verified
 }
 
 // The tiles beside the topics are those of the log, from one run to the next, whatever somebody does to them.
@@ -78,6 +86,38 @@ func TestTheTreeIsPublishedBesideTheTopics(t *testing.T) {
 		r.once(t)
 		r.publishedTree(t)
 		r.verify(t, want)
+	})
+}
+
+// A year's log has a million checkpoints. To publish each of them again would take the memory and the fsyncs of all.
+func TestATreeThatIsMadeAgainHasTheNewestCheckpointOnly(t *testing.T) {
+	inFolder(t, func(t *testing.T, r *rig) {
+		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
+		dir := filepath.Join(r.settings.Folder, folder.TreeDir)
+		former := func() int {
+			content, err := os.ReadFile(filepath.Join(dir, tree.FormerFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return bytes.Count(content, []byte("\n"))
+		}
+		for range 6 {
+			r.deletes(t, w, want, 10)
+			r.once(t)
+		}
+		before := former()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		r.once(t)
+		if size, log := r.publishedTree(t), len(r.readLog(t)); int(size) != log || before < 5 || former() > 2 {
+			t.Errorf("the tree has %d records, the log %d; of %d former checkpoints %d are published again", size, log, before, former())
+		}
+		r.deletes(t, w, want, 10)
+		r.once(t)
+		if size, log := r.publishedTree(t), len(r.readLog(t)); int(size) != log {
+			t.Errorf("then the tree has %d records, the log %d", size, log)
+		}
 	})
 }
 
@@ -175,6 +215,17 @@ func TestThePublishedCheckpointIsCosigned(t *testing.T) {
 			if of, _ := tree.Peek(signed); err != nil || len(by) != 1 || of.Size != size {
 				t.Errorf("of %d records the checkpoint in place has %d cosignatures, %v:\n%s", size, len(by), err, signed)
 			}
+		}
+		r.commit(t, w, 3, user)
+		r.once(t) // it has no witness
+		dir := filepath.Join(r.settings.Folder, folder.TreeDir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		r.once(t)
+		verified := r.verifyPublished(t, &tree.Folder{Witnesses: []*tree.Witness{one.Key}, Quorum: 1})
+		if log := len(r.readLog(t)); int(verified.Size) != log {
+			t.Errorf("made again, the tree has %d records, the log %d", verified.Size, log)
 		}
 	})
 }

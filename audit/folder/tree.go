@@ -156,7 +156,8 @@ func (t *treePublisher) publishOne(ctx context.Context, signed []byte) error {
 	return t.tiles.Publish(signed)
 }
 
-// open continues where the former publisher ended: with the published checkpoint, and those that the log has after it.
+// open continues where the former publisher ended: with the published checkpoint, and those that the log has after it. A tree that is made
+// again begins with the newest, and the newest with cosignatures: to publish all that the log ever had takes fsyncs for each.
 func (t *treePublisher) open(ctx context.Context) (err error) {
 	dir := filepath.Join(t.p.cfg.Dir, TreeDir)
 	if t.tiles, err = tree.OpenPublished(dir); err != nil {
@@ -169,10 +170,12 @@ func (t *treePublisher) open(ctx context.Context) (err error) {
 	var notes [][]byte // the newest first
 	err = NewClient(t.p.cfg.Dir).Backward(ctx, t.topic, 0, t.p.End(t.topic, 0).Offset, func(rec *schemas.Record, offset int64) (bool, error) {
 		if rec.IsFence() {
-			if signed, is := noteIn(rec); is {
+			signed, is := noteIn(rec)
+			_, cosigned := tree.CosignedIn(rec.Value)
+			if is && (t.tiles.Size() > 0 || len(notes) == 0 || cosigned) {
 				notes = append(notes, signed)
 			}
-			return true, nil
+			return t.tiles.Size() > 0 || !cosigned, nil
 		}
 		if index, placed := tree.IndexOf(rec); placed && index < t.tiles.Size() {
 			t.next = offset + 1

@@ -19,9 +19,9 @@ import (
 )
 
 // Published keeps a growing tree in a folder as C2SP tlog-tiles, from one checkpoint to the next. A partial tile stays in the folder until
-// the full one is there, so that a reader of an earlier checkpoint can finish. Memory does not grow with the tree. The folder is derived from
-// the log's records and can be rebuilt from them: the auditor rebuilds a folder that lacks what it needs to continue, or that is
-// empty. Only a verifier notices other missing files. For one goroutine.
+// the full one is there, so that a reader of an earlier checkpoint can finish. Memory does not grow with the tree, but with the names of the
+// files between two checkpoints. The folder is derived from the log's records and can be rebuilt from them: the auditor rebuilds a folder that
+// lacks what it needs to continue, or that is empty. Only a verifier notices other missing files. For one goroutine.
 //
 // A crash before a checkpoint is in place leaves the former checkpoint with all of its files; the other files are written again. A crash
 // after it may leave partial tiles next to the full ones.
