@@ -251,6 +251,37 @@ func TestAnIndexThatTheServerStillMakesIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Making an index takes as long as it takes, whatever the database or the login has as its bound of a transaction (17).
+func TestAnIndexIsMadeInASessionWhoseTransactionsAreBounded(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{17, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := newInstalled(t, db)
+		plain, _ := p.indexed("app")
+		a := p.asks()
+		a.Login = func(ctx context.Context) (*pgx.Conn, error) {
+			conn, err := p.connectLogin(ctx)
+			if err == nil {
+				_, err = conn.Exec(ctx, "set transaction_timeout = '200ms'")
+			}
+			return conn, err
+		}
+		changes, err := a.Difference(t.Context(), file(t, ", index: create", plain))
+		p.must(err)
+		writer, ended := db.Connect(t), make(chan error, 1)
+		go func() {
+			ended <- run(t, writer, "begin; insert into "+plain+" values (1, now()); select pg_sleep(1); commit")
+		}()
+		fixture.Eventually(t, "somebody writes", func() bool {
+			return ask[bool](p, `select exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())`)
+		})
+		p.must(a.Apply(t.Context(), changes))
+		p.must(<-ended)
+		if got := ask[[]string](p, made); len(got) != 1 || !strings.HasSuffix(got[0], " t") {
+			t.Errorf("there is %q", got)
+		}
+	})
+}
+
 // What an application has is not Lapse's, though it has the name of what Lapse made.
 func TestOnlyTheIndexThatLapseMadeIsDropped(t *testing.T) {
 	t.Parallel()

@@ -162,7 +162,8 @@ func (b *indexing) open(ctx context.Context, relation uint32) error {
 	if err != nil {
 		return fmt.Errorf("look for the owner of the table: %w", err)
 	}
-	for _, sql := range []string{"set statement_timeout = 0", "set lock_timeout = 0", "set role " + schemas.Identifier(b.owner)} {
+	const noBound = "select set_config('transaction_timeout', '0', false) where current_setting('transaction_timeout', true) is not null" // from 17 on
+	for _, sql := range []string{"set statement_timeout = 0", "set lock_timeout = 0", noBound, "set role " + schemas.Identifier(b.owner)} {
 		_, err := b.conn.Exec(ctx, sql)
 		if state := schemas.StateOf(err); state == schemas.SQLStateInsufficientPrivilege {
 			return stranger(b.owner, login, name, err)
