@@ -208,7 +208,7 @@ func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 			return nil, err
 		}
 	}
-	if err := s.override(flags.or(fromEnvironment(env))); err != nil {
+	if err := s.override(flags, fromEnvironment(env)); err != nil {
 		return nil, err
 	}
 	if err := s.fromVariables(env, flags.Database != ""); err != nil {
@@ -245,8 +245,18 @@ func defaults() *Settings {
 	}
 }
 
-func (s *Settings) override(o Overrides) error {
+func (s *Settings) override(flags, variables Overrides) error {
+	o := flags.or(variables)
+	refuse := func(flag, given, variable string, err error) error {
+		if given != "" {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+		return fmt.Errorf("%s: %w", variable, err)
+	}
 	if o.Database != "" {
+		if err := checkConnString(o.Database); err != nil {
+			return refuse("--database", flags.Database, "LAPSE_DATABASE_URL", err)
+		}
 		s.Database = sameFor(ConnString(o.Database))
 	}
 	if o.Brokers != "" {
@@ -254,7 +264,7 @@ func (s *Settings) override(o Overrides) error {
 		for i, broker := range brokers {
 			brokers[i] = strings.TrimSpace(broker)
 			if err := checkAddress(brokers[i]); err != nil {
-				return fmt.Errorf("the brokers of flag or environment: %w", err)
+				return refuse("--brokers", flags.Brokers, "LAPSE_KAFKA_BROKERS", err)
 			}
 		}
 		s.Kafka.Brokers = brokers
@@ -264,7 +274,7 @@ func (s *Settings) override(o Overrides) error {
 	}
 	if o.HTTP != "" {
 		if err := checkAddress(o.HTTP); err != nil {
-			return fmt.Errorf("--http: %w", err)
+			return refuse("--http", flags.HTTP, "LAPSE_HTTP", err)
 		}
 		s.HTTP = o.HTTP
 	}

@@ -204,6 +204,10 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"a key like no other", "zebra: 1\n", `:1:1: unknown key "zebra": known here are database, slot, roles,`},
 		{"a key given twice", "slot: a\nhttp: a:1\nslot: b\n", `:3:1: "slot" is here already, in line 1`},
 		{"an empty key", "topics:\n", `:1:1: "topics" has no value`},
+		{"a tag", "slot: !!str a\n", `:1:7: want a text, not a tag, which this file does not use`},
+		{"no worker", "limits: { workers: -1 }\n", `:1:20: want a whole number from 1 to 64`},
+		{"an octal number", "ledger_days: 030\n", `:1:14: want a whole number in decimal digits that does not begin with 0`},
+		{"another database's URL", "database: mysql://u:s3cret@h/d\n", `write postgres://LOGIN@HOST/DATABASE`},
 		{"a list for a text", "slot: [a]\n", `:1:7: want a text, not a list`},
 		{"a text for a number", "topics:\n  partitions: six\n", `:2:15: want a whole number, not a text`},
 		{"a negative number", "topics:\n  partitions: -1\n", `:2:15: want a whole number from 1 to 2147483647`},
@@ -422,6 +426,17 @@ func TestTheEnvironmentNamesSlotRolesHTTPAndEachLogin(t *testing.T) {
 		}
 		if _, err := config.Load("", config.Overrides{}, mistaken); err == nil {
 			t.Errorf("%s=%s is taken", name, value)
+		}
+	}
+	for name, value := range map[string]string{"LAPSE_HTTP": "7432", "LAPSE_DATABASE_URL": "app", "LAPSE_KAFKA_BROKERS": "kafka"} {
+		named := func(asked string) (string, bool) {
+			if asked == name {
+				return value, true
+			}
+			return "", false
+		}
+		if _, err := config.Load("", config.Overrides{}, named); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
+			t.Errorf("%s=%s: %v", name, value, err)
 		}
 	}
 	for name := range variables {

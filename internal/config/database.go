@@ -55,8 +55,10 @@ func checkConnString(text string) error {
 	if strings.TrimSpace(text) == "" {
 		return fmt.Errorf("%q is no connection string: write postgres://LOGIN@HOST/DATABASE", text)
 	}
-	_, err := ConnString(text).parse()
-	return err
+	if _, err := ConnString(text).parse(); err != nil {
+		return fmt.Errorf("%w: write postgres://LOGIN@HOST/DATABASE", err)
+	}
+	return nil
 }
 
 // Database holds the connection strings of the three roles. One connection string may serve all three.

@@ -103,14 +103,22 @@ func (d *document) flag(into *bool) func(yamldoc.Node) {
 }
 
 func (d *document) count(into *int, least int) func(yamldoc.Node) {
+	return d.between(into, least, math.MaxInt32)
+}
+
+func (d *document) between(into *int, least, most int) func(yamldoc.Node) {
 	return func(node yamldoc.Node) {
 		if node.Kind() != yamldoc.Integer {
 			d.complain(node, "want a whole number, not %s", kindOf(node))
 			return
 		}
 		value, ok := node.Int()
-		if !ok || value > math.MaxInt32 || int(value) < least {
-			d.complain(node, "want a whole number from %d to %d", least, math.MaxInt32)
+		if written, _ := node.Scalar(); !ok && strings.HasPrefix(written, "0") {
+			d.complain(node, "want a whole number in decimal digits that does not begin with 0: some readers of YAML take one that does for another number")
+			return
+		}
+		if !ok || value > uint64(most) || int(value) < least {
+			d.complain(node, "want a whole number from %d to %d", least, most)
 			return
 		}
 		*into = int(value)
@@ -170,6 +178,8 @@ func kindOf(node yamldoc.Node) string {
 		return "a number"
 	case yamldoc.Nothing:
 		return "nothing"
+	case yamldoc.Other:
+		return "a tag, which this file does not use: write the value alone"
 	case yamldoc.Reference:
 		return "an anchor or alias, which this file does not use: write the value out"
 	default:

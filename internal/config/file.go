@@ -228,7 +228,7 @@ func (f *file) limits(node yamldoc.Node) {
 	l := &f.s.Limits
 	f.mapping(node, "limits",
 		field{"rows_per_pass", f.count(&l.PassRows, 1)},
-		field{"workers", f.workers},
+		field{"workers", f.between(&l.Workers, 1, mostWorkers)},
 		field{"turn_rows", f.count(&l.TurnRows, 1)},
 		field{"turn_time", f.duration(&l.TurnTime)},
 		field{"batch_time", f.duration(&l.BatchTime)},
@@ -257,17 +257,6 @@ func (f *file) durationOr(word string, into *time.Duration) func(yamldoc.Node) {
 
 // mostWorkers exceeds the number of processors of any database server. Each worker takes two connections.
 const mostWorkers = 64
-
-func (f *file) workers(node yamldoc.Node) {
-	n := -1
-	switch f.count(&n, 0)(node); {
-	case n == -1: // already reported
-	case n < 1 || n > mostWorkers:
-		f.complain(node, "want a whole number from 1 to %d", mostWorkers)
-	default:
-		f.s.Limits.Workers = n
-	}
-}
 
 // tolerance reads a length of time, or 0.
 func (f *file) tolerance(node yamldoc.Node) {
