@@ -52,7 +52,11 @@ func (d *document) scalar(e yamldoc.Entry, what string) (string, bool) {
 	value, ok := e.Value.Text()
 	switch {
 	case !ok:
-		d.Complain(e.Value.Place(), "%s: %s needs a text, not %s", what, e.Key, kind(e.Value))
+		hint := ""
+		if k := e.Value.Kind(); k == yamldoc.Integer || k == yamldoc.Float || k == yamldoc.Boolean {
+			hint = ": put it into quotes, with its unit if it has one"
+		}
+		d.Complain(e.Value.Place(), "%s: %s needs a text, not %s%s", what, e.Key, kind(e.Value), hint)
 	case strings.ContainsRune(value, 0):
 		d.Complain(e.Value.Place(), "%s: %s contains a zero byte", what, e.Key)
 	case strings.TrimSpace(value) == "":
@@ -79,5 +83,5 @@ func kind(n yamldoc.Node) string {
 	case yamldoc.Text:
 		return "a text"
 	}
-	return "a number or the like: put it into quotes, with its unit if it has one"
+	return "a number or the like"
 }

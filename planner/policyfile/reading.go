@@ -222,6 +222,11 @@ func (r *reading) events(e yamldoc.Entry) {
 }
 
 func (r *reading) triggers(e yamldoc.Entry) {
+	const forms = "write {trusted: true, search_path: …}, or triggers: refuse"
+	if e.Value.Kind() == yamldoc.Boolean {
+		r.complain(e, forms)
+		return
+	}
 	if e.Value.Kind() != yamldoc.Mapping {
 		value, ok := r.value(e)
 		r.p.Triggers.Trusted = ok && r.oneOf(e, r.what, value, []string{"refuse", "trusted"}) && value == "trusted"
@@ -234,7 +239,7 @@ func (r *reading) triggers(e yamldoc.Entry) {
 	}
 	trusted, there := found["trusted"]
 	if yes, isBool := trusted.Value.Bool(); !there || !isBool || !yes {
-		r.complain(e, "write {trusted: true, search_path: …}, or triggers: refuse")
+		r.complain(e, forms)
 		return
 	}
 	r.p.Triggers.Trusted = true
