@@ -50,9 +50,12 @@ or seems to read local times by the wrong zone.`,
 	var at string
 	cmd.RunE = a.does(func(cmd *cobra.Command, args []string) error {
 		if at != "" {
-			when, err := time.Parse(time.RFC3339, at)
-			if err != nil || when.IsZero() { // the zero time means now
-				return wrongUsage("--at %s: write the time as in 2026-12-24T00:00:00Z", at)
+			when, err := readMoment("--at "+at, at)
+			if err != nil {
+				return err
+			}
+			if when.IsZero() { // the zero time means now
+				return wrongUsage("--at %s: nothing was due then", at)
 			}
 			c.at = when
 		}
@@ -65,7 +68,7 @@ or seems to read local times by the wrong zone.`,
 	})
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&c.files, "file", "f", nil, policyFilesFlag+"; applied or not")
-	flags.StringVar(&at, "at", "", "count what is due at this `time` instead of now")
+	flags.StringVar(&at, "at", "", "count what is due at this `time`, or at the beginning of a day in UTC, instead of now")
 	flags.BoolVar(&c.exact, "exact", false, "count all, however long it takes")
 	flags.BoolVar(&c.sql, "sql", false, "print the statement that finds the rows, and its EXPLAIN")
 	a.verboseFlag(cmd, "name all partitions that can have due rows, and all statements that make an index")
