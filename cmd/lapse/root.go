@@ -146,10 +146,32 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 			_ = cmd.Flags().MarkHidden("json")
 		}
 	}
+	checkHelp(root)
 	a.completes(root)
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // fails if the command lacks the flag
 	_ = root.MarkPersistentFlagDirname("keys")
 	return root
+}
+
+// checkHelp lets help refuse a command that is not there.
+func checkHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.Args = func(_ *cobra.Command, args []string) error {
+			found, rest, err := root.Find(args)
+			if err != nil || !found.HasSubCommands() {
+				return cmp.Or(err, noArgs(found, rest))
+			}
+			if len(rest) > 0 {
+				return noCommand(found, rest)
+			}
+			return nil
+		}
+		root.RemoveCommand(help) // cobra adds it again when a command line is executed
+	}
 }
 
 // noCommand is the RunE of a command with subcommands only.
