@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"lapse/executor/guard"
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
+	"lapse/planner/record"
+	"lapse/planner/run"
 	"lapse/schemas"
 )
 
@@ -145,5 +148,56 @@ func TestRowsThatAreKeptForGenerationsMayBeAsOld(t *testing.T) {
 		trips(t, db, newExecutor(t, db), guard.AbsurdPast)
 		arm(t, db, policies(fixture.Policy("p", "public.sessions", "at", "60 years", "state: armed")))
 		goes(t, newExecutor(t, db), 1_500, "after sixty years")
+	})
+}
+
+func TestAnEditDoesNotMakeTheBreakerForgetTheRuns(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 5, 5)
+		edit := func(more ...string) {
+			arm(t, db, policies(policy("p", "public.sessions", append(more, "pace: unlimited")...)))
+		}
+		edit("every: 1 hour")
+		goes(t, newExecutor(t, db), 5, "a few")
+		due(t, db, 12_000, fortyDays)
+		edit("every: 2 hours")
+		trips(t, db, newExecutor(t, db), guard.SuddenJump)
+		edit("every: 1 minute")
+		trips(t, db, newExecutor(t, db), guard.SuddenJump)
+		db.Exec(t, "delete from lapse.breaker")
+		trips(t, db, newExecutor(t, db), guard.SuddenJump) // judged, not only kept
+
+		// Twelve minutes' rows are due an hour after the last run, as that run's version had it, and not all at once as the next one has it.
+		db.Exec(t, "delete from lapse.breaker", "alter table lapse.policy_state disable trigger all",
+			"update lapse.policy_state set changed_at = changed_at - interval '9 days'", "update lapse.shard set deleted = 1000",
+			"update lapse.run set version = 3, started_at = now() - interval '12 minutes'", "update lapse.shard set version = 3")
+		edit("every: 30 days")
+		goes(t, newExecutor(t, db), 12_000, "what falls due in so long")
+
+		// The rest of a run that an edit cuts short: what was due when it began is expected.
+		db.Exec(t, "update lapse.shard set deleted = 5")
+		cut := func(counted string) {
+			list, err := record.LoadInForce(t.Context(), connectTo(t, db))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := run.Open(t.Context(), db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Executor), &list[0], time.Now, run.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Exec(t, fmt.Sprintf("select lapse.note_due('%s', %s)", r.ID, counted))
+		}
+		cut("2000")
+		edit("every: 31 days")
+		due(t, db, 21_000, fortyDays)
+		trips(t, db, newExecutor(t, db), guard.SuddenJump)
+		db.Exec(t, "delete from lapse.breaker", "update lapse.run set due = 2500 where due = 2000")
+		goes(t, newExecutor(t, db), 21_000, "ten times what was due when the run began")
+		db.Exec(t, "update lapse.shard set deleted = 5")
+		cut("null")
+		edit("every: 32 days")
+		due(t, db, 21_000, fortyDays)
+		goes(t, newExecutor(t, db), 21_000, "nobody has counted what a person said yes to")
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/change"
 	"lapse/planner/record"
 	"lapse/planner/run"
 	"lapse/schemas"
@@ -152,13 +153,16 @@ func TestTheNextCutoffIsMeasuredByTheLastAndTheSchedule(t *testing.T) {
 		_ = w.open(&p)
 		want("last run 31 days 02:00:00")
 		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", `    daily: "03:00 Europe/Berlin"`))
-		want("state 33 days") // it was armed again
+		want("last run 33 days") // an edit is no person who arms
 		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    every: 90 days"))
-		want("state 211 days")
+		want("last run 211 days")
 		must(t, runSQL(w.admin, `update lapse.run set cutoff = now() - interval '210 days'`))
 		if got := w.jump(&p); got != "" {
 			t.Errorf("within the measure: got %q", got)
 		}
+		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		want("last run 211 days") // as old as the last run may be by its own version
+		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    every: 90 days"))
 		must(t, w.script(`truncate lapse.shard; update lapse.run set cutoff = now() - interval '212 days';
 			alter table lapse.policy_state disable trigger all; update lapse.policy_state set changed_at = changed_at - interval '213 days'`))
 		want("last run 211 days")
@@ -210,6 +214,38 @@ func TestALookThatFoundNothingIsNoReasonToAskAboutTheClock(t *testing.T) {
 		p = w.inForce()[0]
 		if got := w.jump(&p); got != "" || !p.LookedAt.IsZero() {
 			t.Errorf("a look in the future counts: %q, %s", got, p.LookedAt)
+		}
+	})
+}
+
+// The clock is in the future: a person who arms says that it is right. One who edits the file has not looked at it.
+func TestAnEditDoesNotSayThatTheClockIsRight(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, pgtest.Heavy(t), func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		w.deleteAll(p, w.open(&p), 10)
+		must(t, w.script(`update lapse.run set cutoff = cutoff - interval '100 days', started_at = started_at - interval '100 days';
+			alter table lapse.policy_state disable trigger all; update lapse.policy_state set changed_at = changed_at - interval '100 days'`))
+		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
+			t.Fatalf("a hundred days after the last run: got %q", got)
+		}
+		for _, edit := range []string{"    batch: 10", "    every: 2 hours"} {
+			p = w.armed(policyText("shop.sessions", "last_seen", "30 days", edit))
+			if got := w.jump(&p); got != schemas.SQLStateClockAhead {
+				t.Errorf("after an edit: got %q", got)
+			}
+		}
+		pause := change.Pause(&p)
+		must(t, w.write(&pause))
+		p = w.inForce()[0]
+		resume, err := change.Resume(t.Context(), w.admin, &p)
+		must(t, err)
+		must(t, w.write(&resume))
+		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    batch: 11")) // before it is armed
+		p = w.inForce()[0]
+		if got := w.jump(&p); got != "" {
+			t.Errorf("after a person has resumed it: got %q", got)
 		}
 	})
 }

@@ -79,8 +79,9 @@ func (w *writer) setState(ctx context.Context) error {
 	if w.c.Kind != New && w.version == w.c.FromVersion && w.state == w.was && record.Live(w.state) {
 		return nil
 	}
+	continues := !w.c.accepted && record.Live(w.was) && record.Live(w.state) // by an edit, see the column
 	_, err := w.tx.Exec(ctx, `
-		insert into lapse.policy_state (policy_id, version, state, reason) values ($1, $2, $3, $4)`, w.id, w.version, w.state, w.reason)
+		insert into lapse.policy_state (policy_id, version, state, reason, continues) values ($1, $2, $3, $4, $5)`, w.id, w.version, w.state, w.reason, continues)
 	if err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}

@@ -23,6 +23,7 @@ type InForce struct {
 	Name        schemas.PolicyName
 	State       schemas.State
 	Since       time.Time // when it came into this state
+	ArmedAt     time.Time // as Since, but an edit of a live policy does not count: when a person last said yes to what is due
 	Schedule    schedule.Schedule
 	Definition  functions.Definition
 	TableOID    uint32
@@ -116,6 +117,7 @@ type inForceRow struct {
 	State             schemas.State
 	HoldVersion       schemas.HoldVersion
 	Since             time.Time
+	ArmedAt           time.Time
 	LastRun           pgtype.UUID
 	LastVersion       *schemas.PolicyVersion
 	LastCutoff        *time.Time
@@ -162,7 +164,7 @@ type inForceRow struct {
 
 // inForceSQL reads the policies that are not dropped. It needs no more than the executor's rights.
 const inForceSQL = `
-		select ` + VersionSQL + `, g.state, g.hold_version, coalesce(since.at, p.made_at),
+		select ` + VersionSQL + `, g.state, g.hold_version, coalesce(since.at, p.made_at), coalesce(since.armed_at, since.at, p.made_at),
 		       last.run, last.version, last.cutoff, last.started_at, coalesce(last.picked, 0), coalesce(last.version <> g.version and last.left_off, false),
 		       unfinished.run, unfinished.cutoff, unfinished.started_at,
 		       (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()), coalesce(g.held_back, 0), coalesce(last.left_behind, false),
@@ -183,9 +185,10 @@ const inForceSQL = `
 		      from (select c.after_run from lapse.clock c order by c.id desc limit 1) c
 		  ) clock
 		  left join lateral (
-		    select least(max(s.changed_at), clock_timestamp()) as at
+		    select least(max(s.changed_at) filter (where s.state = g.state), clock_timestamp()) as at,
+		           least(max(s.changed_at) filter (where not s.continues), clock_timestamp()) as armed_at
 		      from lapse.policy_state s
-		     where s.policy_id = g.policy_id and s.state = g.state
+		     where s.policy_id = g.policy_id and (s.state = g.state or g.state = 'armed' and s.state = 'arming')
 		  ) since on true
 		  left join lateral (
 		    select r.run, r.version, r.cutoff, r.started_at, (select sum(s.picked)::bigint from lapse.shard s where s.run = r.run) as picked,
@@ -269,7 +272,7 @@ func (p *InForce) Remedy() string { return AfterChange(p.Name, true) }
 func (r *inForceRow) inForce() InForce {
 	d, text := &r.Is.Definition, r.Is.Spec
 	p := InForce{
-		ID: d.ID, Version: d.Version, Name: d.Name, State: r.State, Since: r.Since, Schedule: text.Schedule(d.Name), Definition: *d,
+		ID: d.ID, Version: d.Version, Name: d.Name, State: r.State, Since: r.Since, ArmedAt: r.ArmedAt, Schedule: text.Schedule(d.Name), Definition: *d,
 		TableOID: r.Is.Table, TableName: d.Table, HoldVersion: r.HoldVersion, Batch: d.Batch, Limits: text.Limits,
 		LastPicked: r.LastPicked, CutShort: r.CutShort, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, Spec: text,
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/database"
@@ -119,24 +120,32 @@ func estimatedRows(ctx context.Context, q database.DB, p *record.InForce) (rows 
 const nothingExpected = -1
 
 // expected is how many rows are expected, by the last runs since a person armed the policy: as many as the largest of them deleted, or the number per
-// run times the number of runs that were due since the last. It is nothingExpected if there was no run, or if the last one left rows at its
-// limit: the person who armed the policy accepted what was due then.
+// run times the number of runs that were due since the last. If a new version cut the last one short, all that was due then counts. It is
+// nothingExpected if there was no run, or if the last one left rows at its limit, or was cut short and had counted nothing: the person who armed the
+// policy accepted what was due then. A version that comes into force without a person does not count.
 func expected(ctx context.Context, q database.Querier, p *record.InForce, now time.Time) (int64, error) {
-	if p.LastRun == nil || p.LastRun.StartedAt.Before(p.Since) {
+	if p.LastRun == nil || p.LastRun.StartedAt.Before(p.ArmedAt) {
 		return nothingExpected, nil
+	}
+	var cut *uuid.UUID
+	if p.CutShort {
+		cut = &p.LastRun.ID
 	}
 	var runs, most, sum int64
 	var first, last *time.Time
 	var limited bool
 	err := q.QueryRow(ctx, `
 		select count(*), coalesce(max(x.deleted), 0), coalesce(sum(x.deleted), 0)::bigint, min(x.started_at), max(x.started_at),
-		       coalesce((select r.ended_by = 'max_rows_per_run' from lapse.run r where r.policy_id = $1 order by r.number desc limit 1), false)
-		  from (select r.started_at, (select sum(s.deleted) from lapse.shard s where s.run = r.run)::bigint as deleted
+		       coalesce((select coalesce(r.ended_by = 'max_rows_per_run', false) or r.run = $4 and r.due is null
+		                   from lapse.run r where r.policy_id = $1 order by r.number desc limit 1), false)
+		  from (select r.started_at,
+		               case when r.run = $4 then r.due
+		                    else r.deleted + coalesce((select sum(s.deleted) from lapse.shard s where s.run = r.run)::bigint, 0) end as deleted
 		          from lapse.run r
 		         where r.policy_id = $1 and r.started_at >= $2
 		         order by r.number desc
 		         limit $3) x
-		 where x.deleted > 0`, int32(p.ID), p.Since, lastRuns).Scan(&runs, &most, &sum, &first, &last, &limited)
+		 where x.deleted > 0`, int32(p.ID), p.ArmedAt, lastRuns, cut).Scan(&runs, &most, &sum, &first, &last, &limited)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("read what the last runs of policy %s deleted: %w", p.Name, err)
@@ -144,7 +153,14 @@ func expected(ctx context.Context, q database.Querier, p *record.InForce, now ti
 		return nothingExpected, nil
 	}
 	apart := last.Sub(*first) / time.Duration(max(runs-1, 1))
-	if next, err := p.Schedule.Next(*last, p.Since); err == nil {
+	was := p.Current()
+	if p.LastRun.Version != p.Version { // those runs were as far apart as their version says
+		was = &record.Version{}
+		if err := q.QueryRow(ctx, `select `+record.VersionSQL+` from lapse.policy p where p.id = $1 and p.version = $2`, p.ID, p.LastRun.Version).Scan(was); err != nil {
+			return 0, fmt.Errorf("read the version of the last run of policy %s: %w", p.Name, err)
+		}
+	}
+	if next, err := was.Spec.Schedule(p.Name).Next(*last, p.Since); err == nil {
 		apart = max(apart, next.Sub(*last))
 	}
 	missed := float64(now.Sub(*last)) / float64(max(apart, time.Second))

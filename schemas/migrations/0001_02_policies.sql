@@ -43,6 +43,7 @@ create table lapse.policy_state (
   changed_at timestamptz not null default clock_timestamp(),
   changed_by text not null default session_user,
   reason     text not null default '',
+  continues  boolean not null default false,
   foreign key (policy_id, version) references lapse.policy
 );
 create index on lapse.policy_state (policy_id, changed_at);
@@ -56,6 +57,7 @@ comment on column lapse.policy_state.state is 'observing: deletes nothing; armin
 comment on column lapse.policy_state.changed_at is 'When.';
 comment on column lapse.policy_state.changed_by is 'Login that did it.';
 comment on column lapse.policy_state.reason is 'Why, as given by the person who did it.';
+comment on column lapse.policy_state.continues is 'The file was edited, and the version takes the place of a live one, and lets no more rows fall due. Nobody has said yes to what is due, or to the clock.';
 
 -- One row per policy. A batch locks the table ROW SHARE until it commits. What stops a batch or changes its text first locks the table EXCLUSIVE,
 -- and so waits until no batch runs under the former state. Arming and new holds lock the row alone: batches compare the number of the holds.
@@ -325,8 +327,9 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
-  g lapse.gate;
-  i lapse.installation;
+  g         lapse.gate;
+  i         lapse.installation;
+  continues boolean;
 begin
   -- A caller that only asks takes no lock that a pause would wait for.
   if exists (select from lapse.gate o where o.policy_id = advance_arming.policy and o.state <> 'arming') then
@@ -340,11 +343,15 @@ begin
     return g.state;
   end if;
   select * into i from lapse.installation;
+  continues := coalesce((
+    select s.continues from lapse.policy_state s
+     where s.policy_id = g.policy_id and s.version = g.version and s.state = 'arming'
+     order by s.changed_at desc limit 1), false);
   if g.arming_lsn is null then
     update lapse.gate set arming_lsn = pg_current_wal_insert_lsn() where policy_id = policy;
     -- A published row above that position, so that an auditor on a quiet database gets there at once.
-    insert into lapse.policy_state (policy_id, version, state, reason)
-    values (g.policy_id, g.version, 'arming', case when i.audit_required then 'waiting for the auditor' else 'no auditor to wait for (audit: off)' end);
+    insert into lapse.policy_state (policy_id, version, state, reason, continues)
+    values (g.policy_id, g.version, 'arming', case when i.audit_required then 'waiting for the auditor' else 'no auditor to wait for (audit: off)' end, continues);
     return g.state;
   end if;
   if i.audit_required and not exists (
@@ -354,8 +361,8 @@ begin
     return g.state;
   end if;
   update lapse.gate set state = 'armed' where policy_id = policy;
-  insert into lapse.policy_state (policy_id, version, state, reason)
-  values (g.policy_id, g.version, 'armed', case when i.audit_required then 'the auditor has passed ' || g.arming_lsn else 'no auditor to wait for (audit: off)' end);
+  insert into lapse.policy_state (policy_id, version, state, reason, continues)
+  values (g.policy_id, g.version, 'armed', case when i.audit_required then 'the auditor has passed ' || g.arming_lsn else 'no auditor to wait for (audit: off)' end, continues);
   return 'armed';
 end
 $lapse$;

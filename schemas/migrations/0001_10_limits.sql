@@ -143,8 +143,8 @@ $lapse$;
 comment on function lapse.trip is 'Opens the breaker of a policy that has more due rows than expected. For the executor.';
 
 -- measure returns what the next cutoff of a policy is compared with: the last cutoff since a person accepted the clock; otherwise that
--- acceptance, or when the policy was last armed. reach is how far the clock may be ahead of it without acceptance: 31 days and twice the
--- policy's interval.
+-- acceptance, or when a person last armed the policy. reach is how far the clock may be ahead of it without acceptance: 31 days and twice
+-- the policy's interval, now or in its last run.
 create function lapse.measure(policy int) returns table (last timestamptz, reach interval)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -162,12 +162,16 @@ begin
                     accepted.accepted, armed.at, p.made_at),
            (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()),
            case when armed.at <= clock_timestamp() then armed.at end) as last,
-         interval '31 days' + 2 * coalesce((p.spec ->> 'every')::interval, (p.spec ->> 'apart')::interval, interval '1 day') as reach
+         (select interval '31 days' + 2 * max(coalesce((v.spec ->> 'every')::interval, (v.spec ->> 'apart')::interval, interval '1 day'))
+            from lapse.policy v
+           where v.id = g.policy_id
+             and v.version in (g.version, (select r.version from lapse.run r where r.policy_id = g.policy_id order by r.number desc limit 1))) as reach
     into measured
     from lapse.gate g
     join lapse.policy p on p.id = g.policy_id and p.version = g.version
    cross join lateral (
-      select max(s.changed_at) as at from lapse.policy_state s where s.policy_id = g.policy_id and s.state = g.state) armed
+      select max(s.changed_at) as at from lapse.policy_state s
+       where s.policy_id = g.policy_id and not s.continues and (s.state = g.state or g.state = 'armed' and s.state = 'arming')) armed
    where g.policy_id = measure.policy;
   if not found then
     return;
