@@ -223,7 +223,14 @@ func TestAKeyThatIsNotEnforcedKeepsNothing(t *testing.T) {
 			return // it knows no such keys
 		}
 		w := newWorld(t, db, `create table a (id bigint primary key)`)
-		w.do(`create table b (id bigint primary key, up bigint references a on delete cascade not enforced)`)
+		w.do(`create table b (id bigint primary key, up bigint references a on delete cascade not enforced, too bigint references a not enforced)`)
+		if got := valueOn[string](t, w.admin, `select lapse.referring('shop.a'::regclass)`); got != "false" {
+			t.Errorf("a drop would look for rows by a key that is not enforced: %s", got)
+		}
+		keeps, err := database.FindBlocking(t.Context(), w.admin, valueOn[uint32](t, w.admin, `select 'shop.a'::regclass::oid`), nil, nil)
+		if err != nil || len(keeps) > 0 {
+			t.Errorf("a key that is not enforced keeps rows: %v %v", keeps, err)
+		}
 		if got := valueOn[*string](t, w.admin, `select coalesce(lapse.ways('shop.a'::regclass, null, null)::text, lapse.cascade_statement('shop.a'::regclass, 'true'))`); got != nil {
 			t.Errorf("a batch would follow a key that is not enforced: %s", *got)
 		}

@@ -79,7 +79,7 @@ const blockingSQL = `
 	  join pg_namespace n on n.oid = c.relnamespace
 	  join pg_class r on r.oid = k.confrelid
 	  join pg_namespace rn on rn.oid = r.relnamespace
-	 where k.contype = 'f' and k.conparentid = 0 and k.confdeltype in ('a', 'r')
+	 where k.contype = 'f' and k.conparentid = 0 and k.confdeltype in ('a', 'r') and coalesce((to_jsonb(k) ->> 'conenforced')::boolean, true)
 	   and (k.confrelid = any ($1::oid[])
 	        or exists (select from unnest($1::oid[]) w(oid) where pg_partition_root(w.oid) = k.confrelid))
 	 order by 2, 1`

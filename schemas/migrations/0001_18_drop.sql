@@ -199,7 +199,8 @@ end
 $lapse$;
 comment on function lapse.part is 'Whether the leaf of a batch that was entered may be dropped whole, by the system catalog.';
 
--- referring is SQL that is true if a row of any table, its own included, refers to a row of the leaf; null if no foreign key could.
+-- referring is SQL that is true if a row of any table, its own included, refers to a row of the leaf by a key that is enforced; null if no
+-- foreign key could.
 create function lapse.referring(leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -212,7 +213,7 @@ begin
       union all
       select i.inhparent from up join pg_inherits i on i.inhrelid = up.relation
     )
-    select string_agg(format('exists (select from %s%I.%I c join only %s t on %s)', case when r.relkind = 'r' then 'only ' else '' end, n.nspname, r.relname,
+    select coalesce(string_agg(format('exists (select from %s%I.%I c join only %s t on %s)', case when r.relkind = 'r' then 'only ' else '' end, n.nspname, r.relname,
                              (select format('%I.%I', ln.nspname, l.relname) from pg_class l join pg_namespace ln on ln.oid = l.relnamespace where l.oid = referring.leaf),
                              (select string_agg(format('c.%I operator(%I.%s) t.%I', a.attname, s.nspname, o.oprname, f.attname), ' and ' order by m.n)
                                 from unnest(k.conkey, k.confkey, k.conpfeqop) with ordinality m(near, far, operator, n)
@@ -220,6 +221,7 @@ begin
                                 join pg_attribute f on f.attrelid = k.confrelid and f.attnum = m.far
                                 join pg_operator o on o.oid = m.operator
                                 join pg_namespace s on s.oid = o.oprnamespace)), ' or ' order by k.oid)
+                      filter (where coalesce((to_jsonb(k) ->> 'conenforced')::boolean, true)), case when count(*) > 0 then 'false' end)
       from up
       join pg_constraint k on k.confrelid = up.relation and k.contype = 'f' and k.conparentid = 0
       join pg_class r on r.oid = k.conrelid
