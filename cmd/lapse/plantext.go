@@ -145,7 +145,11 @@ func (c *surveyor) printWay(s *survey.Survey) {
 		shards += fmt.Sprintf(", each in %d slices", s.Slices)
 	}
 	if s.Ranges > 1 {
-		shards += fmt.Sprintf(", in up to %d ranges of the due time", s.Ranges)
+		of := "the due time"
+		if s.Shape == functions.ShapeHeap {
+			of = "its file"
+		}
+		shards += fmt.Sprintf(", in up to %d ranges of %s", s.Ranges, of)
 	}
 	c.line("shards", "%s", shards)
 }

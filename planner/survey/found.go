@@ -90,7 +90,7 @@ func (s *surveyor) take(f *found) error {
 	}
 	v.Shape = s.definition.Shapes()[0]
 	if v.Shape == functions.ShapeRange && slices.Contains(heaps(f.Spans, p, s.definition.Condition().Certain()), f.Leaf) {
-		v.Shape, v.Ranges = functions.ShapeHeap, 1
+		v.Shape, v.Ranges = functions.ShapeHeap, rangesOfLeaf
 	}
 	for _, leaf := range v.Shards {
 		if leaf.OID == f.Leaf {

@@ -46,7 +46,7 @@ type Survey struct {
 	Shards []database.Relation `json:"shards"`          // one for each leaf
 	Likely []database.Relation `json:"-"`               // the shards that can have due rows by their bounds
 	Slices int                 `json:"slices"`          // of each leaf, by hash
-	Ranges int                 `json:"ranges"`          // of the due time, of a leaf with much that is due
+	Ranges int                 `json:"ranges"`          // of the due time, or with a heap shape of the file, of a leaf with much that is due
 
 	RowsPerSecond float64       `json:"rows_per_second"`
 	SpeedFrom     SpeedSource   `json:"pace_from"`

@@ -367,7 +367,7 @@ begin
                  where a.leaf is null or a.at is null or not isfinite(a.at)
                     or exists (select from unnest(cut_leaves, cuts) with ordinality b(leaf, at, n)
                                 where b.leaf = a.leaf and b.n < a.n and b.at >= a.at)) then
-    raise exception 'the cuts are not at most 1024 instants, in order for each leaf, of a policy that has ranges'
+    raise exception 'the cuts are not at most 1024 instants, in order for each leaf, or heaps is null, or the policy has no ranges'
       using errcode = 'invalid_parameter_value';
   end if;
   insert into lapse.shard (run, policy_id, version, leaf, cutoff, slice, lower, upper, modulus, remainder, residual, in_heap, tries, retry_at, aside, sqlstate)
