@@ -181,6 +181,13 @@ func TestAGapBeginsBeforeAChangeWhoseCommitWaitsForAStandby(t *testing.T) {
 			`alter system set synchronous_standby_names = 'away'`, `select pg_reload_conf()`)
 		conn := db.Connect(t)
 		eventually(t, "commits wait", func() bool { return fixture.One[string](t, conn, `show synchronous_standby_names`) == "away" })
+		older, err := db.Connect(t).Begin(t.Context()) // so that no transaction above the change ends before a heartbeat looks
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := older.Exec(t.Context(), `insert into elsewhere values (77)`); err != nil {
+			t.Fatal(err)
+		}
 		changed := make(chan error, 1)
 		waits := db.Connect(t)
 		go func() {
@@ -191,7 +198,10 @@ func TestAGapBeginsBeforeAChangeWhoseCommitWaitsForAStandby(t *testing.T) {
 			return fixture.One[int](t, conn, `select count(*) from pg_stat_activity where wait_event = 'SyncRep' and query like '%drop table elsewhere'`) == 1
 		})
 		hidden := walEnd(t, conn)
-		db.Exec(t, `insert into elsewhere values (77)`, `delete from elsewhere`, beatNow, beatNow)
+		if _, err := older.Exec(t.Context(), `delete from elsewhere; commit`); err != nil {
+			t.Fatal(err)
+		}
+		db.Exec(t, beatNow, beatNow)
 		if fault := fixture.One[int](t, conn, `select count(fault) from lapse.heartbeat`); fault != 0 {
 			t.Error("a heartbeat saw the change before it ended")
 		}
