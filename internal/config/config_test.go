@@ -384,12 +384,8 @@ func TestTheEnvironmentNamesSlotRolesHTTPAndEachLogin(t *testing.T) {
 		}
 	}
 	for name, value := range map[string]string{"LAPSE_HTTP": "7432", "LAPSE_DATABASE_URL": "app", "LAPSE_KAFKA_BROKERS": "kafka"} {
-		named := func(asked string) (string, bool) {
-			if asked == name {
-				return value, true
-			}
-			return "", false
-		}
+		one := map[string]string{name: value}
+		named := func(asked string) (string, bool) { value, set := one[asked]; return value, set }
 		if _, err := config.Load("", config.Overrides{}, named); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
 			t.Errorf("%s=%s: %v", name, value, err)
 		}
