@@ -154,7 +154,8 @@ func normalize(text []byte) []byte {
 func Lines(text []byte) []string { return strings.Split(string(normalize(text)), "\n") }
 
 func (d *Document) complainSyntax(err error) {
-	at, message := start, ""
+	at := start
+	var message string
 	var located yaml.Error
 	if errors.As(err, &located) {
 		message = located.GetMessage() // Error would show the file, and take minutes for a long line
