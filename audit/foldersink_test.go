@@ -201,21 +201,23 @@ func TestATransactionIsWholeInAFolderWhereverTheAuditorDies(t *testing.T) {
 // The checkpoint that is published beside the topics has what witnesses made of it, and keeps that over a restart.
 func TestThePublishedCheckpointIsCosigned(t *testing.T) {
 	inFolder(t, func(t *testing.T, r *rig) {
-		one := witnesstest.New(t, "one.example.com")
+		one, two := witnesstest.New(t, "one.example.com"), witnesstest.New(t, "two.example.com")
 		w := &writer{conn: r.db.Connect(t)}
 		for range 2 {
 			r.commit(t, w, 3, user)
-			r.once(t, shownTo(one))
+			r.once(t, shownTo(one, two))
 			size := r.publishedTree(t)
 			signed, err := os.ReadFile(filepath.Join(r.settings.Folder, folder.TreeDir, tree.CheckpointFile))
 			if err != nil {
 				t.Fatal(err)
 			}
-			by, err := tree.Cosignatures(signed, []*tree.Witness{one.Key})
-			if of, _ := tree.Peek(signed); err != nil || len(by) != 1 || of.Size != size {
+			by, err := tree.Cosignatures(signed, []*tree.Witness{one.Key, two.Key})
+			if of, _ := tree.Peek(signed); err != nil || len(by) != 2 || of.Size != size {
 				t.Errorf("of %d records the checkpoint in place has %d cosignatures, %v:\n%s", size, len(by), err, signed)
 			}
 		}
+		r.commit(t, w, 3, user)
+		r.once(t, shownTo(one)) // the other is away
 		r.commit(t, w, 3, user)
 		r.once(t) // it has no witness
 		dir := filepath.Join(r.settings.Folder, folder.TreeDir)
@@ -223,7 +225,7 @@ func TestThePublishedCheckpointIsCosigned(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.once(t)
-		verified := r.verifyPublished(t, &tree.Folder{Witnesses: []*tree.Witness{one.Key}, Quorum: 1})
+		verified := r.verifyPublished(t, &tree.Folder{Witnesses: []*tree.Witness{one.Key, two.Key}, Quorum: 2})
 		if log := len(r.readLog(t)); int(verified.Size) != log {
 			t.Errorf("made again, the tree has %d records, the log %d", verified.Size, log)
 		}

@@ -1,11 +1,13 @@
 package folder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -156,8 +158,9 @@ func (t *treePublisher) publishOne(ctx context.Context, signed []byte) error {
 	return t.tiles.Publish(signed)
 }
 
-// open continues where the former publisher ended: with the published checkpoint, and those that the log has after it. A tree that is made
-// again begins with the newest, and the newest with cosignatures: to publish all that the log ever had takes fsyncs for each.
+// open continues where the former publisher ended: with the published checkpoint, and those that the log has after it. To publish all that the
+// log ever had takes fsyncs for each, so a tree that is made again begins with the newest, and of those with cosignatures with the newest of
+// each witness and of the most witnesses: a verifier may want several of one checkpoint.
 func (t *treePublisher) open(ctx context.Context) (err error) {
 	dir := filepath.Join(t.p.cfg.Dir, TreeDir)
 	if t.tiles, err = tree.OpenPublished(dir); err != nil {
@@ -168,14 +171,28 @@ func (t *treePublisher) open(ctx context.Context) (err error) {
 	t.due, t.next = nil, 0 // what becomes due from here on is published after what is found below
 	t.mu.Unlock()
 	var notes [][]byte // the newest first
+	again, plain, by, most := t.tiles.Size() == 0, false, map[string]bool{}, 0
 	err = NewClient(t.p.cfg.Dir).Backward(ctx, t.topic, 0, t.p.End(t.topic, 0).Offset, func(rec *schemas.Record, offset int64) (bool, error) {
 		if rec.IsFence() {
 			signed, is := noteIn(rec)
-			_, cosigned := tree.CosignedIn(rec.Value)
-			if is && (t.tiles.Size() > 0 || len(notes) == 0 || cosigned) {
+			if !is {
+				return true, nil
+			}
+			keep := !again
+			if _, cosigned := tree.CosignedIn(rec.Value); cosigned {
+				signers := signersOf(signed)
+				keep = keep || len(signers) > most || slices.ContainsFunc(signers, func(name string) bool { return !by[name] })
+				most = max(most, len(signers))
+				for _, name := range signers {
+					by[name] = true
+				}
+			} else if !plain {
+				keep, plain = true, true
+			}
+			if keep {
 				notes = append(notes, signed)
 			}
-			return t.tiles.Size() > 0 || !cosigned, nil
+			return true, nil
 		}
 		if index, placed := tree.IndexOf(rec); placed && index < t.tiles.Size() {
 			t.next = offset + 1
@@ -190,6 +207,28 @@ func (t *treePublisher) open(ctx context.Context) (err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slices.Reverse(notes)
+	if again { // a checkpoint may be cosigned after the next one was made
+		slices.SortStableFunc(notes, func(a, b []byte) int { return cmp.Compare(sizeOf(a), sizeOf(b)) })
+	}
 	t.due = append(notes, t.due...)
 	return nil
+}
+
+// signersOf returns the names in a note's signatures.
+func signersOf(signed []byte) (names []string) {
+	for line := range strings.Lines(string(signed)) {
+		if by, is := strings.CutPrefix(line, "— "); is {
+			name, _, _ := strings.Cut(by, " ")
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func sizeOf(signed []byte) int64 {
+	of, err := tree.Peek(signed)
+	if err != nil {
+		return 0 // publishOne passes it over
+	}
+	return of.Size
 }
