@@ -71,18 +71,27 @@ var update = flag.Bool("update", false, "write the golden file again")
 func TestACheckpointIsItsGoldenFileAndFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	made, _ := grown(t, newKey(t, 7, logName), 300)
-	got, path := sign(t, made, 301), filepath.Join(evidencetest.SchemasDir(), "golden", "log-checkpoint.json")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
+	cosigned, err := made.Cosigned([]byte(string(noteOf(t, made)) + "— one.example.com " + strings.Repeat("AAAA", 25) + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, values := range map[string][][]byte{
+		"log-checkpoint": {sign(t, made, 301), sign(t, tree.New(newKey(t, 7, logName)), 0)},
+		"log-cosigned":   {cosigned},
+	} {
+		path := filepath.Join(evidencetest.SchemasDir(), "golden", kind+".json")
+		if *update {
+			if err := os.WriteFile(path, values[0], 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("got %s\nwant %s, %v", got, want, err)
-	}
-	for _, value := range [][]byte{got, sign(t, tree.New(newKey(t, 7, logName)), 0)} {
-		if err := evidencetest.Schema(t, "log-checkpoint").Validate(evidencetest.ParseJSON(t, value)); err != nil {
-			t.Errorf("%s: %v", value, err)
+		if want, err := os.ReadFile(path); err != nil || !bytes.Equal(values[0], want) {
+			t.Errorf("got %s\nwant %s, %v", values[0], want, err)
+		}
+		for _, value := range values {
+			if err := evidencetest.Schema(t, kind).Validate(evidencetest.ParseJSON(t, value)); err != nil {
+				t.Errorf("%s: %v", value, err)
+			}
 		}
 	}
 }

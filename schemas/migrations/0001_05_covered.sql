@@ -177,8 +177,8 @@ comment on function lapse.cover is 'Writes the changes in which tables are publi
 -- It is published, so it also advances an idle slot. The auditor must have checked this server, in the history in force. Each beat names the
 -- one before: only one at a time is written, in commit order.
 --
--- A commit is in the log before it is seen: for its fsync, and for as long as a synchronous standby is away. So that a beat looked at the
--- end of the log does not mean that it has seen what was committed up to there. It has seen the transactions below its horizon, the oldest
+-- A commit is in the log before it is seen: for its fsync, and for as long as a synchronous standby is away. That a beat looked at the end
+-- of the log therefore does not mean that it has seen what was committed up to there. It has seen the transactions below its horizon, the oldest
 -- that runs. Those that were in the log at a beat's log_end are below that beat's xid. So looked_at is the log_end of the newest beat, this
 -- one included, with an xid at or below the horizon. A long transaction holds it back until it ends: then a gap begins early, never late.
 create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz, declared text) returns void
