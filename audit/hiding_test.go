@@ -87,7 +87,7 @@ func TestNoSettingOfASessionHidesADeletion(t *testing.T) {
 }
 
 // A session with a replication origin names any time. None keeps the auditor from going on, nor its log from being read.
-func TestNoCommitTimeStopsTheAudit(t *testing.T) {
+func TestACommitTimeOutOfRangeIsTheNearest(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	r := newRig(t, db, kafkatest.Broker(t))

@@ -40,7 +40,7 @@ func (r *relay) endRows(ctx context.Context, outcome *evidence.Conclusion) error
 	}
 	if month := r.rows.Destroyed(); month != "" && month != r.noRoot {
 		r.noRoot = month
-		r.log.Warn("a transaction with a replication origin names a month whose key was destroyed; it is published, and its record has no root over "+
+		r.log.Warn("a transaction names a month whose key was destroyed; it is published, and its record has no root over "+
 			"its rows: lapse verify counts such transactions", "month", string(month), "commit_lsn", r.tx.CommitLSN.String())
 	}
 	root, last := r.rows.Commit()

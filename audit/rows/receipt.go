@@ -161,7 +161,7 @@ func readTransaction(value []byte) (*transaction, error) {
 	}
 	content, is := record.Content.(*evidence.TransactionContent)
 	if !is || content.Rows == nil || len(content.Rows.Root) != tlog.HashSize || content.Rows.Count == 0 || content.Rows.Count > 1<<32 {
-		return nil, errors.New("its record says nothing of single rows: a former version of lapse wrote it, or it is no transaction's")
+		return nil, errors.New("its record says nothing of single rows: the key of its month had been destroyed, a former version of lapse wrote it, or it is no transaction's")
 	}
 	var j struct {
 		Encoding string `json:"encoding"`

@@ -223,7 +223,7 @@ which "lapse quarantine list" shows them.`,
 func rowKeys(texts []string) ([][]string, error) {
 	keys := make([][]string, len(texts))
 	for i, text := range texts {
-		if len(text) == 0 || text[0] != '[' {
+		if text[0] != '[' {
 			keys[i] = []string{text}
 			continue
 		}

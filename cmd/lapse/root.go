@@ -162,13 +162,10 @@ func checkHelp(root *cobra.Command) {
 		}
 		help.Args = func(_ *cobra.Command, args []string) error {
 			found, rest, err := root.Find(args)
-			if err != nil || !found.HasSubCommands() {
-				return cmp.Or(err, noArgs(found, rest))
-			}
-			if len(rest) > 0 {
+			if err == nil && found.HasSubCommands() && len(rest) > 0 {
 				return noCommand(found, rest)
 			}
-			return nil
+			return err
 		}
 		root.RemoveCommand(help) // cobra adds it again when a command line is executed
 	}

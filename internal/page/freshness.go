@@ -47,7 +47,7 @@ func freshnessOf(err error, read, at time.Time) freshness {
 	if read.IsZero() {
 		f.Trouble += ": nothing is known yet"
 	} else {
-		f.Trouble += ": what is below is older"
+		f.Trouble += ": what is shown is older"
 		f.Age = status.Short(time.Since(read)) + " ago"
 	}
 	return f

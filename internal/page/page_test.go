@@ -247,7 +247,7 @@ func TestACatalogThatIsLockedIsShownAsItWas(t *testing.T) {
 			if !strings.Contains(body, `id="policy-t0"`) {
 				return false, fmt.Errorf("the policy is gone from the page:\n%s", body)
 			}
-			return strings.Contains(body, "the database does not answer in time: what is below is older") == trouble, nil
+			return strings.Contains(body, "the database does not answer in time: what is shown is older") == trouble, nil
 		})
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
