@@ -46,7 +46,7 @@ func (t *treePublisher) noticed(rec *schemas.Record, number uint64) {
 	if t == nil || rec.Topic != t.topic || !rec.IsFence() || len(rec.Value) == 0 {
 		return
 	}
-	if signed, is := noteIn(rec); is {
+	if signed, _, is := noteIn(rec); is {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.notes = append(t.notes, notedCheckpoint{signed, number})
@@ -54,11 +54,12 @@ func (t *treePublisher) noticed(rec *schemas.Record, number uint64) {
 }
 
 // noteIn returns the signed note of a checkpoint, or of a checkpoint with cosignatures, which follows it and replaces it.
-func noteIn(rec *schemas.Record) (signed []byte, ok bool) {
-	if signed, ok = tree.NoteIn(rec.Value); !ok {
-		signed, ok = tree.CosignedIn(rec.Value)
+func noteIn(rec *schemas.Record) (signed []byte, cosigned, ok bool) {
+	if signed, ok = tree.NoteIn(rec.Value); ok {
+		return signed, false, true
 	}
-	return signed, ok
+	signed, ok = tree.CosignedIn(rec.Value)
+	return signed, ok, ok
 }
 
 // durable records that records are durable up to a number.
@@ -174,12 +175,12 @@ func (t *treePublisher) open(ctx context.Context) (err error) {
 	again, plain, by, most := t.tiles.Size() == 0, false, map[string]bool{}, 0
 	err = NewClient(t.p.cfg.Dir).Backward(ctx, t.topic, 0, t.p.End(t.topic, 0).Offset, func(rec *schemas.Record, offset int64) (bool, error) {
 		if rec.IsFence() {
-			signed, is := noteIn(rec)
+			signed, cosigned, is := noteIn(rec)
 			if !is {
 				return true, nil
 			}
 			keep := !again
-			if _, cosigned := tree.CosignedIn(rec.Value); cosigned {
+			if cosigned {
 				signers := signersOf(signed)
 				keep = keep || len(signers) > most || slices.ContainsFunc(signers, func(name string) bool { return !by[name] })
 				most = max(most, len(signers))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -223,7 +224,7 @@ which "lapse quarantine list" shows them.`,
 func rowKeys(texts []string) ([][]string, error) {
 	keys := make([][]string, len(texts))
 	for i, text := range texts {
-		if text[0] != '[' {
+		if !strings.HasPrefix(text, "[") {
 			keys[i] = []string{text}
 			continue
 		}
