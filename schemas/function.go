@@ -23,13 +23,16 @@ type Function struct {
 	Body       string
 }
 
-// bodyQuote encloses the body of every function of ours.
-const bodyQuote = "$lapse$"
+// bodyQuote encloses the body of every function of ours, and bodyStart ends its head.
+const (
+	bodyQuote = "$lapse$"
+	bodyStart = "as " + bodyQuote
+)
 
 // functionHead is how every function of ours begins: they have one layout, so that text and catalog can be compared. functionStart is
 // how a function begins in any layout.
 var (
-	functionStart = regexp.MustCompile(`(?i)\bcreate\s+(or\s+replace\s+)?(function|procedure)\s`)
+	functionStart = regexp.MustCompile(`(?i)^create\s+(or\s+replace\s+)?(function|procedure)\s`)
 	functionHead  = regexp.MustCompile(`(?s)create (?:or replace )?function (lapse\.[a-z_0-9]+)\([^;]*?\)\s+returns [^;]*?\nlanguage ([a-z]+)((?: [a-z]+)*)\n((?:set [^\n]*\n)*)as \$lapse\$`)
 )
 
@@ -41,12 +44,16 @@ var functionWords = []string{"immutable", "stable", "volatile", "strict", "secur
 func ParseFunctions(script, owner string) ([]Function, error) {
 	var all []Function
 	for rest := script; ; {
-		at := functionStart.FindStringIndex(rest)
-		if at == nil {
+		at := functionIn(rest)
+		if at < 0 {
 			return all, nil
 		}
-		rest = rest[at[0]:]
-		head := functionHead.FindStringSubmatchIndex(rest)
+		rest = rest[at:]
+		end := len(rest)
+		if body := strings.Index(rest, bodyStart); body >= 0 {
+			end = body + len(bodyStart)
+		}
+		head := functionHead.FindStringSubmatchIndex(rest[:end]) // on all the rest it would be slow
 		if head == nil || head[0] != 0 {
 			return nil, fmt.Errorf("read a function's text: %.60q does not have the layout of Lapse's functions", rest)
 		}
@@ -78,6 +85,18 @@ func ParseFunctions(script, owner string) ([]Function, error) {
 		slices.Sort(f.Settings)
 		all, rest = append(all, f), after
 	}
+}
+
+// functionIn returns where the first function or procedure begins, or -1. To look only where the first word is takes a tenth of the time
+// that the regular expression alone takes.
+func functionIn(script string) int {
+	const first = "create"
+	for at := 0; at+len(first) <= len(script); at++ {
+		if strings.EqualFold(script[at:at+len(first)], first) && functionStart.MatchString(script[at:]) {
+			return at
+		}
+	}
+	return -1
 }
 
 // setting converts "set a = 'b'" to the catalog's spelling.

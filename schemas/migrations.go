@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
-	"text/template"
 )
 
 //go:embed migrations/*.sql
@@ -63,6 +62,7 @@ func readMigrations(files fs.FS, roles Roles) ([]Migration, error) {
 		return nil, fmt.Errorf("list migrations: %w", err)
 	}
 	var steps []Migration
+	var texts [][]string // of each step
 	digest := sha256.New()
 	for _, name := range names {
 		number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
@@ -74,7 +74,7 @@ func readMigrations(files fs.FS, roles Roles) ([]Migration, error) {
 			if want := 1 + len(steps); n != want {
 				return nil, fmt.Errorf("list migrations: %s follows version %d: the files of version %d are missing", name, want-1, want)
 			}
-			steps = append(steps, Migration{Version: n})
+			steps, texts = append(steps, Migration{Version: n}), append(texts, nil)
 			digest.Reset()
 		}
 		text, err := fs.ReadFile(files, name)
@@ -85,24 +85,26 @@ func readMigrations(files fs.FS, roles Roles) ([]Migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(digest, "%s\n%d\n%s", name, len(text), text)
-		step := &steps[len(steps)-1]
-		step.SQL += sql
-		step.Checksum = hex.EncodeToString(digest.Sum(nil))
+		fmt.Fprintf(digest, "%s\n%d\n", name, len(text))
+		_, _ = digest.Write(text)
+		texts[len(steps)-1] = append(texts[len(steps)-1], sql)
+		steps[len(steps)-1].Checksum = hex.EncodeToString(digest.Sum(nil))
+	}
+	for i := range steps {
+		steps[i].SQL = strings.Join(texts[i], "")
 	}
 	return steps, nil
 }
 
-// fillIn fills roles into a migration.
+// fillIn fills roles into a migration, in which nothing else may be filled in.
 func fillIn(name, text string, roles Roles) (string, error) {
-	parsed, err := template.New(name).Option("missingkey=error").Parse(text)
-	if err != nil {
-		return "", fmt.Errorf("parse %s: %w", name, err)
+	const owner, executorText = "{{.Owner}}", "{{.ExecutorText}}"
+	parts := strings.Split(text, owner)
+	if strings.Count(text, "{{") != len(parts)-1+strings.Count(text, executorText) {
+		return "", fmt.Errorf("fill in %s: something else than %s and %s is to be filled in", name, owner, executorText)
 	}
-	var sql strings.Builder
-	err = parsed.Execute(&sql, map[string]string{"Owner": Identifier(roles.Owner), "ExecutorText": Literal(roles.Executor)})
-	if err != nil {
-		return "", fmt.Errorf("fill in %s: %w", name, err)
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(parts[i], executorText, Literal(roles.Executor))
 	}
-	return sql.String(), nil
+	return strings.Join(parts, Identifier(roles.Owner)), nil
 }
