@@ -69,7 +69,7 @@ func DraftSQL(roles Roles, wanted ...string) (script string, names []string, err
 // namedType finds what may be a type of the catalog, with the character after it, which for a call is "(". madeType finds its definition.
 var (
 	namedType = regexp.MustCompile(`\blapse\.([a-z_0-9]+)([^a-z_0-9(]|$)`)
-	madeType  = regexp.MustCompile(`(?s)\bcreate type lapse\.([a-z_0-9]+) as (\([^;]*\));`)
+	madeType  = regexp.MustCompile(`(?s)create type lapse\.([a-z_0-9]+) as (\([^;]*\));`)
 )
 
 // typeTexts returns the fields of the catalog's types, by name without the schema.
@@ -96,15 +96,18 @@ func functionTexts(roles Roles) (map[string]string, error) {
 	texts := map[string]string{}
 	for _, step := range steps {
 		for sql := step.SQL; ; {
-			head := functionHead.FindStringSubmatchIndex(sql)
-			if head == nil {
+			start := strings.Index(sql, bodyStart)
+			if start < 0 {
 				break
 			}
-			body, rest, found := strings.Cut(sql[head[1]:], bodyQuote)
-			if !found {
-				return nil, fmt.Errorf("read a function's text: %s has no end", sql[head[2]:head[3]])
+			start += len(bodyStart)
+			body, rest, found := strings.Cut(sql[start:], bodyQuote)
+			if head := functionHead.FindStringSubmatchIndex(sql[:start]); head != nil {
+				if !found {
+					return nil, fmt.Errorf("read a function's text: %s has no end", sql[head[2]:head[3]])
+				}
+				texts[strings.TrimPrefix(sql[head[2]:head[3]], "lapse.")] = sql[head[0]:start] + body + bodyQuote
 			}
-			texts[strings.TrimPrefix(sql[head[2]:head[3]], "lapse.")] = sql[head[0]:head[1]] + body + bodyQuote
 			sql = rest
 		}
 	}
