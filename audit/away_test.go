@@ -9,7 +9,7 @@ import (
 
 // What takes a partition out of the publication and puts it back between two heartbeats is in the log all the same.
 func TestAPartitionThatWasAwayBetweenTwoHeartbeatsIsInTheLog(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
 		r.db.Exec(t, `create table parts (id int primary key) partition by range (id)`, `create table parts_a partition of parts for values from (0) to (100) partition by range (id)`,
 			`create table parts_aa partition of parts_a for values from (0) to (50)`, `create table parts_b partition of parts for values from (100) to (200)`,

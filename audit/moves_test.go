@@ -55,7 +55,7 @@ func (r *rig) happened(t *testing.T) []string {
 // Rows are moved, deleted, and both, in every way that there is. The events are exactly so, whether an auditor is started again between any
 // two heartbeats or one reads everything at once.
 func TestMovesAndDeletionsAreToldApartByEveryReader(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
 		twin := *r
 		name := kafkatest.Name()

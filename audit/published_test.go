@@ -41,7 +41,7 @@ func (r *rig) gaps(t *testing.T) (all []gap) {
 // A change of what the publications publish can hide deletions, or make a system's delete a user's. The auditor notices
 // it even if it was taken back at once, and what was deleted meanwhile lies in a gap.
 func TestPublicationsThatSomebodyChangesAreAGap(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		r.once(t, r.beating(time.Minute)) // so that there are topics
 		for name, change := range map[string]struct{ spoil, mend string }{
 			"settings": {

@@ -63,7 +63,7 @@ func (r *rig) recordsOf(t *testing.T, topics ...string) (all []string) {
 // An auditor that is started again between any two heartbeats writes the bytes that one writes which reads everything at once: what
 // is a partition of what comes in the order of the log, whatever the catalog says by then.
 func TestEventsNameTheRootThatTheTableHadForEveryReader(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
 		twin := *r
 		name := kafkatest.Name()
@@ -193,7 +193,7 @@ type loss struct {
 // Tables join, leave, are renamed, detached, attached and dropped while rows are deleted from all of them. Wherever the log says
 // that a table is covered, every deletion from it is in the topics, once.
 func TestWhatTheLogSaysIsCoveredIsWholeInTheTopics(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
+	onHeavy(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
 		r.db.Exec(t, `create table loaded (id bigint primary key)`, `create table parts (id bigint primary key) partition by list (id)`,
 			`create table parts_a (id bigint primary key)`, `create table parts_b (id bigint primary key)`, `set lock_timeout = '1s'`)

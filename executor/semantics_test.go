@@ -259,6 +259,8 @@ func (m *mixture) judgeRun(rt *rapid.T, t *testing.T, db *pgtest.DB, held string
 }
 
 // Everything meets everything, on tables and policies at random, beside a busy application.
+//
+//lapse:long
 func TestWhateverMeetsInARunExactlyTheDueRowsGo(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {

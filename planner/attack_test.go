@@ -285,7 +285,7 @@ func (s *siege) wantRefusals(a *attack, schema string, p *record.InForce, b *bat
 
 func TestNoCodeOfATablesOwnerRunsInsideABatch(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 16, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 16, 18), func(t *testing.T, db *pgtest.DB) {
 		s := besiege(t, db)
 		for i := range attacks {
 			a := &attacks[i]

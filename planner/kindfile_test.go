@@ -77,7 +77,7 @@ func makeKinds(w *world) (file string) {
 // one that serves, leads to the due rows alone, and refuses no row of the application's.
 func TestAPolicyOfEachKindWorksFromTheFileToTheDeletion(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		file := makeKinds(w)
 		for _, c := range w.apply(file) {

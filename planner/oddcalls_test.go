@@ -50,7 +50,7 @@ func oddCall(draw *rand.Rand, function string) string {
 // has said is changed. What comes is a refusal with a SQLSTATE that was meant, and no fault of the server's.
 func TestNoArgumentOfAStolenLoginsChangesWhatOthersSaid(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create table paused (id bigint primary key, last_seen timestamptz)`)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))

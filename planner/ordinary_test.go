@@ -61,7 +61,7 @@ var ordinary = []struct {
 
 func TestOrdinaryTablesAreLetThrough(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		must(t, w.script(`
 			create schema root; create extension citext schema root; create extension hstore schema root;

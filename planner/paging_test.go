@@ -127,7 +127,7 @@ func plainOf(p *record.InForce) (plain []bool) {
 // again between two pages loses no row.
 func TestPagesHoldEveryRowOnce(t *testing.T) {
 	t.Parallel()
-	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 15, 16, 17, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		tables := makePaged(w)
 		policies := armPaged(w, tables)

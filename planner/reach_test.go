@@ -167,7 +167,7 @@ func unlessRefused(sql string) string {
 
 func TestReachIsWhatTheForeignKeysSay(t *testing.T) {
 	t.Parallel()
-	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 15, 16, 17, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		must(t, runSQL(w.admin, `set search_path = shop`))
 		reached, made := 0, 0

@@ -68,6 +68,7 @@ func TestEveryAlertHasItsRunbookAndItsTest(t *testing.T) {
 	}
 }
 
+//lapse:long
 func TestPromtoolAcceptsTheRules(t *testing.T) {
 	t.Parallel()
 	promtool := promtool(t)

@@ -90,7 +90,7 @@ func (p *premises) goOn() {
 
 func TestTheWholeWayWithoutASuperuser(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 15, 16, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 15, 16, 18), func(t *testing.T, db *pgtest.DB) {
 		for name, logins := range map[string][]string{"one login": {"one", "one", "one"}, "three logins": {"apply", "run", "audit"}} {
 			t.Run(name, func(t *testing.T) {
 				db := pgtest.New(t, db.Major)
@@ -122,7 +122,7 @@ var statement = regexp.MustCompile(`have a superuser run: (revoke [^;]*?), then 
 
 func TestALoginThatOwnsTheTablesIsToldTheWayAndTheWayWorks(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 16, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 16, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newPremises(t, db, kafkatest.Broker(t), fmt.Sprintf("LOGIN(%s_app)", db.Name))
 		// The script says so before it changes anything.
 		script := p.grants("apply", "-f", "policies.yaml")
@@ -150,7 +150,7 @@ func TestALoginThatOwnsTheTablesIsToldTheWayAndTheWayWorks(t *testing.T) {
 
 func TestInitAsASuperuserEquipsTheLoginsOfTheFileAndMakesNoOther(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newPremises(t, db, kafkatest.Broker(t), fmt.Sprintf("{ owner: LOGIN(%[1]s_apply), executor: LOGIN(%[1]s_run), auditor: LOGIN(%[1]s_audit) }", db.Name))
 		p.m.lapse("init", "--keys", "keys", "--database", db.URL)
 		var one bool
@@ -165,7 +165,7 @@ func TestInitAsASuperuserEquipsTheLoginsOfTheFileAndMakesNoOther(t *testing.T) {
 
 func TestInitAsASuperuserMakesALoginThatDoesEverythingElse(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		p := newPremises(t, db, kafkatest.Broker(t), fmt.Sprintf("LOGIN(%s)", "postgres"))
 		said := p.m.lapse("init", "--keys", "keys")
 		next := regexp.MustCompile(`export LAPSE_DATABASE_URL='?([^'\n]+)`).FindStringSubmatch(said)

@@ -8,9 +8,9 @@ import (
 )
 
 // Heavy are the majors for a test that costs many seconds of both cores, or that is about the program and sends a server nothing that
-// other tests do not send it on every major: of those given and asked for by LAPSE_PG, the newest. make test-long runs these tests on
-// the older ones; it finds them by this name, also after a helper's whose name ends so (scripts/heavy-tests). Without majors, that is on the
-// oldest, and for every third test on one between, as its name decides.
+// other tests do not send it on every major: the newest of those given, or where LAPSE_PG leaves that out, all of the others that it asks
+// for. So make test-long runs these tests on the older ones; it finds them by this name, also after a helper's whose name ends so
+// (scripts/heavy-tests). Without majors, that is on the oldest, or for every third test on one between, as its name decides.
 func Heavy(t testing.TB, majors ...int) []int {
 	t.Helper()
 	runs := of(t).runs()
@@ -29,10 +29,12 @@ func Heavy(t testing.TB, majors ...int) []int {
 }
 
 func heaviest(wanted, majors []int) []int {
-	for _, major := range slices.Backward(majors) {
-		if slices.Contains(wanted, major) {
-			return []int{major}
-		}
+	older := slices.DeleteFunc(slices.Clone(majors), func(major int) bool { return !slices.Contains(wanted, major) })
+	switch newest := majors[len(majors)-1]; {
+	case slices.Contains(wanted, newest):
+		return []int{newest}
+	case len(older) > 0:
+		return older
 	}
 	return majors // each is a skipped subtest that says why
 }
