@@ -32,7 +32,7 @@ func intolerant(c *audit.Config) { c.FailoverTolerance = -1 }
 
 // Of one that is up to date: TestAnAuditorGoesOnAtThePromotedStandbyInTheMiddleOfALoad.
 func TestAPromotionWithASynchronisedSlotThatIsBehindIsARewind(t *testing.T) {
-	bend(t, []int{17, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 17, 18), func(t *testing.T, b *bender) {
 		b.withFailover(t)
 		b.beat(t)
 		standby := b.db.Standby(t)

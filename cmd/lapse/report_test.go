@@ -222,6 +222,8 @@ const (
 )
 
 // A month in a few seconds: every number of the report is one that the tables' own history has.
+//
+//lapse:long
 func TestTheReportSaysWhatTheTablesOwnHistoryHas(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, kafkatest.Broker(t))
