@@ -27,11 +27,12 @@ func (w *world) lookAt(p *record.InForce, at *time.Time) (look run.Look, err err
 func (w *world) lookBeside(p *record.InForce, at *time.Time, quiet []int64) (look run.Look, err error) {
 	w.t.Helper()
 	err = pgx.BeginTxFunc(w.t.Context(), w.exec, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		rows, err := tx.Query(w.t.Context(), run.LookStatement(p.ID, p.Version), at, quiet)
+		rows, err := tx.Query(w.t.Context(), run.LookStatement(p), at, quiet)
 		if err != nil {
 			return err
 		}
-		look, err = run.ReadLook(rows)
+		looks, err := run.ReadLooks(rows, 1)
+		look = looks[0]
 		return err
 	})
 	return look, err

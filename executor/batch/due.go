@@ -71,9 +71,11 @@ func (s *Session) FindAllDue(ctx context.Context, searches []Search) ([]run.Look
 func (s *Session) find(ctx context.Context, searches []Search) (looks []run.Look, err error) {
 	batch := &pgx.Batch{}
 	before := beginFind(batch)
+	policies, arguments := make([]*record.InForce, len(searches)), []any{nil}
 	for i := range searches {
-		batch.Queue(run.LookStatement(searches[i].Policy.ID, searches[i].Policy.Version), nil, searches[i].Quiet)
+		policies[i], arguments = searches[i].Policy, append(arguments, searches[i].Quiet)
 	}
+	batch.Queue(run.LookStatement(policies...), arguments...)
 	batch.Queue("rollback")
 	answers := s.Batches.SendBatch(ctx, batch)
 	for range before {
@@ -81,19 +83,15 @@ func (s *Session) find(ctx context.Context, searches []Search) (looks []run.Look
 			err = failed
 		}
 	}
-	for range searches {
-		rows, failed := answers.Query()
-		var look run.Look
-		if failed == nil {
-			look, failed = run.ReadLook(rows)
-		}
-		if err == nil {
-			err = failed
-		}
-		looks = append(looks, look)
+	rows, failed := answers.Query()
+	if failed == nil {
+		looks, failed = run.ReadLooks(rows, len(searches))
 	}
-	if closed := answers.Close(); err == nil {
-		err = closed
+	if closed := answers.Close(); failed == nil {
+		failed = closed
+	}
+	if err == nil {
+		err = failed
 	}
 	if err != nil {
 		s.rollback(ctx)

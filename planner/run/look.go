@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,7 +11,6 @@ import (
 	"lapse/planner/database"
 	"lapse/planner/functions"
 	"lapse/planner/record"
-	"lapse/schemas"
 )
 
 // A look asks, before a run is opened, which leaves of a policy have a due row: one statement that changes nothing, whatever the number of
@@ -34,25 +34,34 @@ type Look struct {
 	Divided bool // the division of the table is stored, or it is not partitioned
 }
 
-// LookStatement is the statement of a look under a policy version; ReadLook reads its rows. $1 is the cutoff, null for the server's clock, and $2 are
-// the marks of leaves to skip.
-func LookStatement(id schemas.PolicyID, version schemas.PolicyVersion) string {
-	return `select d.leaf, d.due, d.kept, d.mark, d.until from ` + functions.DueFunction(id, version) + `($1::timestamptz, $2::bigint[]) d`
+// LookStatement is the statement of looks under policies, one after the other: PostgreSQL and the driver prepare each statement. ReadLooks reads its
+// rows. $1 is the cutoff, null for the server's clock, and the parameter after it the marks of leaves that the first policy's look skips, and so on.
+func LookStatement(policies ...*record.InForce) string {
+	looks := make([]string, len(policies))
+	for i, p := range policies {
+		looks[i] = fmt.Sprintf("select %d, d.leaf, d.due, d.kept, d.mark, d.until from %s($1::timestamptz, $%d::bigint[]) d", i, functions.DueFunction(p.ID, p.Version), i+2)
+	}
+	return strings.Join(looks, " union all ")
 }
 
-// LookRow is a row of a look.
+// LookRow is a row of looks.
 type LookRow struct {
+	Look      int
 	Leaf      *uint32
 	Due, Kept *bool
 	Mark      *int64
 	Until     *time.Time
 }
 
-// ReadLook reads a look's rows.
-func ReadLook(rows pgx.Rows) (look Look, err error) {
+// ReadLooks reads the rows of as many looks.
+func ReadLooks(rows pgx.Rows, looks int) ([]Look, error) {
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[LookRow])
-	look.Divided = true
+	found := make([]Look, looks)
+	for i := range found {
+		found[i].Divided = true
+	}
 	for _, r := range all {
+		look := &found[r.Look]
 		if r.Leaf == nil {
 			look.Divided = false
 			continue
@@ -67,7 +76,7 @@ func ReadLook(rows pgx.Rows) (look Look, err error) {
 			look.Quiet = append(look.Quiet, Quiet{*r.Leaf, *r.Mark, *r.Until})
 		}
 	}
-	return look, err
+	return found, err
 }
 
 // FoundNothing reports whether nothing is due in any leaf, and nothing about the table has to be recorded.
