@@ -284,30 +284,33 @@ language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
-  known  record;
-  marked boolean;
+  known record;
+  has   record;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  perform lapse.check_caller(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.proof); -- what it returns says which rows are held
   select f.name into known from lapse.familiar(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) f;
   kept := found;
+  -- Most leaves have none of these, and a function that finds out costs more than to look here. So does the question of who asks: it is left out
+  -- where the answer is that nothing is known of any row.
+  select exists (select from lapse.hold) as held,
+         exists (select from lapse.quarantine q where q.policy_id = inspect_leaf.policy and q.leaf = inspect_leaf.leaf) as quarantined,
+         exists (select from lapse.low_water l where l.policy_id = inspect_leaf.policy and l.leaf = inspect_leaf.leaf) as marked
+    into has;
+  if not kept or has.held or has.quarantined or has.marked then
+    perform lapse.check_caller(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.proof);
+  end if;
   if not kept then
     return;
   end if;
   if known.name is distinct from inspect_leaf.name then
     raise exception '% is not a leaf of the policy''s table', inspect_leaf.name using errcode = 'LP005';
   end if;
-  -- Most leaves have none of these, and a function that finds out costs more than to look here.
-  select concat_ws(' or ',
-           case when exists (select from lapse.hold) then lapse.held(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) end,
-           case when exists (select from lapse.quarantine q where q.policy_id = inspect_leaf.policy and q.leaf = inspect_leaf.leaf) then
-             lapse.quarantined(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf)
-           end),
-         exists (select from lapse.low_water l where l.policy_id = inspect_leaf.policy and l.leaf = inspect_leaf.leaf)
-    into spared, marked;
-  if marked then
+  spared := concat_ws(' or ',
+    case when has.held then lapse.held(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) end,
+    case when has.quarantined then lapse.quarantined(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) end);
+  if has.marked then
     select m.upto, m.until into low, low_until
       from lapse.low_mark(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) m;
   end if;
