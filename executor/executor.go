@@ -86,16 +86,17 @@ var ErrStopping = errors.New("the executor is stopping")
 // Executor deletes what is due. Make one with New; call either Run or Once, one at a time. Ready, Status and Metrics are
 // safe for concurrent use.
 type Executor struct {
-	config  Config
-	holder  string
-	log     *slog.Logger
-	now     func() time.Time
-	metrics *Metrics
-	guards  *guards
-	reports reports
-	pace    *pace
-	pass    *quota
-	catalog *batch.Catalog
+	config   Config
+	holder   string
+	log      *slog.Logger
+	now      func() time.Time
+	metrics  *Metrics
+	guards   *guards
+	reports  reports
+	pace     *pace
+	pass     *quota
+	catalog  *batch.Catalog
+	versions record.Versions
 	// readBacklog is survey.ReadBacklog; tests replace it.
 	readBacklog func(context.Context, *pgx.Conn, *record.InForce, time.Time, *survey.Judgement) (survey.Backlog, error)
 

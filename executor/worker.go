@@ -217,7 +217,7 @@ func (w *worker) list(ctx context.Context) ([]record.InForce, guard.Answer, erro
 	if answer.Reason == guard.NotInstalled {
 		return nil, answer, nil
 	}
-	policies, err := record.LoadInForce(work, w.session.Control)
+	policies, err := w.versions.LoadInForce(work, w.session.Control)
 	for i := range policies {
 		policies[i].Know(w.memory(&policies[i]).programs.outdated)
 	}

@@ -113,7 +113,7 @@ const leftBehindPause = 5 * time.Minute
 
 // inForceRow is a row of LoadInForce's query.
 type inForceRow struct {
-	Is                Version
+	Is                string // of VersionSQL, as of Held
 	State             schemas.State
 	HoldVersion       schemas.HoldVersion
 	Since             time.Time
@@ -159,7 +159,7 @@ type inForceRow struct {
 	RefusedReason     schemas.HeldBack
 	RefusedText       string
 	TableNow          *string // the table's name, nil when it is gone
-	Held              Version // the version that is held back, if another one is in force
+	Held              *string // the version that is held back, if another one is in force
 }
 
 // inForceSQL reads the policies that are not dropped. It needs no more than the executor's rights.
@@ -255,29 +255,18 @@ const inForceSQL = `
 
 // LoadInForce returns every policy that is not dropped, by name. It needs no more than the executor's rights.
 func LoadInForce(ctx context.Context, q database.Querier) ([]InForce, error) {
-	rows, err := database.Collect[inForceRow](ctx, q, inForceSQL)
-	if err != nil {
-		return nil, fmt.Errorf("load the policies in force: %w", err)
-	}
-	all := make([]InForce, 0, len(rows))
-	for i := range rows {
-		all = append(all, rows[i].inForce())
-	}
-	return all, nil
+	return new(Versions).LoadInForce(ctx, q)
 }
 
 // Remedy says what to do about Trouble.
 func (p *InForce) Remedy() string { return AfterChange(p.Name, true) }
 
-func (r *inForceRow) inForce() InForce {
-	d, text := &r.Is.Definition, r.Is.Spec
+func (r *inForceRow) inForce(is, held *Version) InForce {
+	d, text := &is.Definition, is.Spec
 	p := InForce{
 		ID: d.ID, Version: d.Version, Name: d.Name, State: r.State, Since: r.Since, ArmedAt: r.ArmedAt, Schedule: text.Schedule(d.Name), Definition: *d,
-		TableOID: r.Is.Table, TableName: d.Table, HoldVersion: r.HoldVersion, Batch: d.Batch, Limits: text.Limits,
-		LastPicked: r.LastPicked, CutShort: r.CutShort, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, Spec: text,
-	}
-	if r.Held.Table != 0 {
-		p.Held = &r.Held
+		TableOID: is.Table, TableName: d.Table, HoldVersion: r.HoldVersion, Batch: d.Batch, Limits: text.Limits,
+		LastPicked: r.LastPicked, CutShort: r.CutShort, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, Spec: text, Held: held,
 	}
 	if r.TrippedAt != nil {
 		p.Tripped = &Trip{Cause: *r.TrippedCause, At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows, Compared: *r.TrippedCompared}
