@@ -160,8 +160,8 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	if d.SearchPath != "" {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
-	above, upTo := d.Within("$8", "$9")
-	narrow, floor := d.narrowAbove()
+	above, upTo := d.Within(unknown("$8"), unknown("$9"))
+	narrow, floor := d.narrowAbove("$1", "$2")
 	facts := d.RangeFacts()
 	if len(d.Expire.Joins()) > 0 {
 		cursor, parameters := d.cursor()

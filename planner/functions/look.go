@@ -33,15 +33,16 @@ func (d *Definition) dueFunction() (string, error) {
 	for _, o := range by {
 		expressions = append(expressions, o.SQL)
 	}
-	tail := " order by " + strings.Join(expressions, ", ")
+	narrow, floor := whole.narrowAbove("$1", "$2")
+	kept, _ := whole.narrowAbove("cutoff", "bound")
 	return fill("look.sql.tmpl", map[string]any{
 		"Proof": schemas.CallerProof,
 		"Name":  DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
 		"Joined": d.joinedNames(), "Bound": BoundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": LookRows,
 		"Column": schemas.Literal(column), "Divided": column != "", "Low": d.LowWater("sight.low"), "Settled": d.settled(),
-		"Select": onLeaf(whole.PickSelect(leafMark, "$1", "$2", "t.tableoid = $3"), "place.name"),
-		"Tail":   tail + "\n limit $4",
-		"Whole":  whole.PickSelect(d.Table, "cutoff", "bound", "t.tableoid = place.leaf") + "\n" + tail, "Literal": schemas.Literal(d.Table),
+		"Select": onLeaf(whole.pickSelect(leafMark, narrow, "$1", "$2", "t.tableoid = $3"), "place.name"), "Floor": floor, "Above": unknown("$5"),
+		"Whole": whole.pickSelect(d.Table, kept, "cutoff", "bound", "t.tableoid = place.leaf"), "Literal": schemas.Literal(d.Table), "AboveKept": unknown("low_at"),
+		"Order": strings.Join(expressions, ", "),
 	})
 }
 

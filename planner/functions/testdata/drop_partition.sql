@@ -1,14 +1,14 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_9_2, in place of d3e40d9a
+@@ lapse.delete_9_2, in place of 5a1ffaf1
 9+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 +  due     text := 't.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)';
 +  after_1 timestamp without time zone := place.cursor[1];
-+  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
-+                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else ' and t."at" >= ''4713-01-01 BC''' end;
++  after   text := case when place.cursor[1] is not null then ' and t."at" > (select $11)'
++                  when place.cursor is null and place.low is not null then ' and t."at" > (select ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone)' else ' and t."at" >= ''4713-01-01 BC''' end;
 1+  last_1  timestamp without time zone;
 3+    when 'page' then 't.ctid > $5 and t.ctid <= $6'
-+    when 'tie' then case when aim.last[4]::boolean then 't."at" <= $2 and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-+    else 't."at" <= $2 and t."at" <= $10' || after end;
++    when 'tie' then case when aim.last[4]::boolean then 't."at" <= (select $2) and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++    else 't."at" <= (select $2) and t."at" <= (select $10)' || after end;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 -- Drops a partition of public.events whole, if every row of it is due under policy 'events' version 2, none has to stay and
@@ -132,37 +132,46 @@ begin
   return lapse.leave_drop(claim, work, part.why);
 end
 $lapse$;
-@@ lapse.due_9_2, in place of c9e9ee5a
+@@ lapse.due_9_2, in place of ad428b86
 1+  bound  timestamp without time zone := (cutoff - interval '30 days') at time zone 'UTC';
+1+  low_at timestamp without time zone;
 1+  for place in select * from lapse.candidates(9, 2, 'at', bound::timestamp,
-1+   and t."at" > ' || quote_literal(((sight.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone';
+2+   and t."at" >= ''4713-01-01 BC''';
++        low_at := (sight.low - interval '30 days') at time zone 'UTC';
+1+   and t."at" > (select $5)';
 1+select t.ctid as at, t."at" as k1
-3+ where t."at" <= bound and t."at" >= '4713-01-01 BC'
-+   and t.tableoid = place.leaf and coalesce(t."at" <= bound and t."at" >= '4713-01-01 BC', false)
-+ order by t."at"
-1+select t.ctid as at, t."at" as k1
-3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+3+ where t."at" <= (select $2)
 +   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)' || low || stays || '
 + order by t."at"
-@@ lapse.find_9_2, in place of 5be7c6a0
+1+select t.ctid as at, t."at" as k1
+4+ where t."at" <= (select bound)
++   and t.tableoid = place.leaf and coalesce(t."at" <= bound and t."at" >= '4713-01-01 BC', false)
++   and t."at" > (select low_at)
++ order by t."at"
+1+select t.ctid as at, t."at" as k1
+4+ where t."at" <= (select bound)
++   and t.tableoid = place.leaf and coalesce(t."at" <= bound and t."at" >= '4713-01-01 BC', false)
++   and t."at" >= '4713-01-01 BC'
++ order by t."at"
+@@ lapse.find_9_2, in place of d2cc34fb
 1+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 10+  places  timestamp without time zone[];
 +  last_1  timestamp without time zone;
 +  edge    timestamp without time zone;
 +  after_1 timestamp without time zone := place.cursor[1];
-+  after   text := case when place.cursor[1] is not null then ' and t."at" > $11'
-+                  when place.cursor is null and place.low is not null then ' and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else ' and t."at" >= ''4713-01-01 BC''' end;
++  after   text := case when place.cursor[1] is not null then ' and t."at" > (select $11)'
++                  when place.cursor is null and place.low is not null then ' and t."at" > (select ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone)' else ' and t."at" >= ''4713-01-01 BC''' end;
 2+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
 1+' || case when picks then 'select t.ctid as at, t."at" as k1
-2+ where t."at" <= $2
+2+ where t."at" <= (select $2)
 +   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)' else 'select t."at" as k1
-2+ where t."at" <= $2' end || kept || after || '
+2+ where t."at" <= (select $2)' end || kept || after || '
 + order by t."at" limit $4 + 1
 1+      into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-2+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= $2 and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
+2+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= (select $2) and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
 +      into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-1+    tail := ' and t."at" <= $2 and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';
+1+    tail := ' and t."at" <= (select $2) and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';
 1+    tail := ' and (t."at" = $10) is true' || tail;
 2+   and (coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)) is true' || kept || tail || '
 1+    into aim.rows_at, aim.counted, found using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;

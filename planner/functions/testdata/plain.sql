@@ -22,11 +22,11 @@ declare
   due     text := 't.tableoid = $3 and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)';
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
-  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > $8' end
-                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= $9' end;
+  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > (select $8)' end
+                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= (select $9)' end;
   after_1 timestamp with time zone := place.cursor[1];
-  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11'
-                  when place.cursor is null and place.low is not null then ' and t."last_seen" > ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
+  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > (select $11)'
+                  when place.cursor is null and place.low is not null then ' and t."last_seen" > (select ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone)' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
   aim     lapse.aim;
   last_1  timestamp with time zone;
   from_at tid; upto_at tid;
@@ -49,8 +49,8 @@ begin
   last_1 := aim.last[1];
   deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)'
     when 'page' then 't.ctid > $5 and t.ctid <= $6' || slice
-    when 'tie' then case when aim.last[4]::boolean then 't."last_seen" <= $2 and t."last_seen" = $10' else '(t."last_seen" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-    else 't."last_seen" <= $2 and t."last_seen" <= $10' || slice || after end;
+    when 'tie' then case when aim.last[4]::boolean then 't."last_seen" <= (select $2) and t."last_seen" = $10' else '(t."last_seen" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
+    else 't."last_seen" <= (select $2) and t."last_seen" <= (select $10)' || slice || after end;
   if aim.counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
@@ -114,6 +114,7 @@ declare
   spared text;
   stays  text;
   low    text;
+  low_at timestamp with time zone;
   read   boolean;
 begin
   for place in select * from lapse.candidates(1, 3, 'last_seen', bound::timestamp,
@@ -145,31 +146,44 @@ begin
       kept := sight.kept;
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
-        low := '';
-        if sight.low is not null then -- dead rows of former runs are not read past
+        low := '
+   and t."last_seen" >= ''4713-01-01 BC''';
+        low_at := sight.low - interval '30 days';
+        if low_at is not null then -- dead rows of former runs are not read past
           low := '
-   and t."last_seen" > ' || quote_literal((sight.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone';
+   and t."last_seen" > (select $5)';
         end if;
         -- Where nothing is left even without what spares rows, nothing will be due when that ends.
         foreach stays in array case when place.mark is not null and place.settled_leaf then array['', spared] else array[spared] end loop
-          if low || stays = '' and place.name = 'public.sessions' then -- PostgreSQL keeps the plan of a statement that is not put together
+          if stays <> '' or place.name <> 'public.sessions' then
+            execute 'select exists (select from (
+select t.ctid as at, t."last_seen" as k1
+  from only ' || place.name || ' as t
+ where t."last_seen" <= (select $2)
+   and t.tableoid = $3 and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)' || low || stays || '
+ order by t."last_seen"
+ limit $4
+) s)' into due using cutoff, bound, place.leaf, 1, low_at;
+          elsif low_at is not null then -- PostgreSQL keeps the plans of statements that are not put together
             select exists (select from (
 select t.ctid as at, t."last_seen" as k1
   from only public.sessions as t
- where t."last_seen" <= bound and t."last_seen" >= '4713-01-01 BC'
+ where t."last_seen" <= (select bound)
    and t.tableoid = place.leaf and coalesce(t."last_seen" <= bound and t."last_seen" >= '4713-01-01 BC', false)
+   and t."last_seen" > (select low_at)
  order by t."last_seen"
  limit 1
 ) s) into due;
           else
-            execute 'select exists (select from (
+            select exists (select from (
 select t.ctid as at, t."last_seen" as k1
-  from only ' || place.name || ' as t
- where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
-   and t.tableoid = $3 and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)' || low || stays || '
+  from only public.sessions as t
+ where t."last_seen" <= (select bound)
+   and t.tableoid = place.leaf and coalesce(t."last_seen" <= bound and t."last_seen" >= '4713-01-01 BC', false)
+   and t."last_seen" >= '4713-01-01 BC'
  order by t."last_seen"
- limit $4
-) s)' into due using cutoff, bound, place.leaf, 1;
+ limit 1
+) s) into due;
           end if;
           exit when not due or stays = spared;
         end loop;
@@ -217,11 +231,11 @@ declare
   edge    timestamp with time zone;
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
-  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > $8' end
-                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= $9' end;
+  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > (select $8)' end
+                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= (select $9)' end;
   after_1 timestamp with time zone := place.cursor[1];
-  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11'
-                  when place.cursor is null and place.low is not null then ' and t."last_seen" > ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
+  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > (select $11)'
+                  when place.cursor is null and place.low is not null then ' and t."last_seen" > (select ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone)' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
 begin
   if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
@@ -241,10 +255,10 @@ begin
     execute 'select ' || rows_at || ', array_agg(d.k1) from (
 ' || case when picks then 'select t.ctid as at, t."last_seen" as k1
   from only ' || place.leaf || ' as t
- where t."last_seen" <= $2
+ where t."last_seen" <= (select $2)
    and t.tableoid = $3 and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)' else 'select t."last_seen" as k1
   from only ' || place.leaf || ' as t
- where t."last_seen" <= $2' end || kept || slice || after || '
+ where t."last_seen" <= (select $2)' end || kept || slice || after || '
  order by t."last_seen" limit $4 + 1
 ) d'
       into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
@@ -265,7 +279,7 @@ begin
     end if;
     -- All of them have the value at the edge. Where these are not many they are read by the index for each batch.
     last_1 := edge;
-    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."last_seen" <= $2 and t."last_seen" = $10 limit 16 * $4 + 20000 + 1) s'
+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."last_seen" <= (select $2) and t."last_seen" = $10 limit 16 * $4 + 20000 + 1) s'
       into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
     perform lapse.pin();
     aim.after := array[edge::text, '(0,0)', file, few::text];
@@ -281,7 +295,7 @@ begin
   few := aim.after[4];
   if few then
     upto_at := '(4294967294,65535)';
-    tail := ' and t."last_seen" <= $2 and t."last_seen" = $10 and t.ctid > $5 order by t.ctid limit $4';
+    tail := ' and t."last_seen" <= (select $2) and t."last_seen" = $10 and t.ctid > $5 order by t.ctid limit $4';
   elsif last_1 is not null then
     tail := ' and (t."last_seen" = $10) is true' || tail;
   end if;

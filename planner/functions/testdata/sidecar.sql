@@ -75,24 +75,25 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_7_1, in place of b291d2c8
+@@ lapse.due_7_1, in place of 5386be3e
 1+-- 10000 rows that may be due; it changes nothing, waits for nobody, and returns no values.
 1-
 1+  bound  timestamp with time zone := cutoff - interval '1 day';
+1-
 0+  seen   bigint;
 2+  for place in select * from lapse.candidates(7, 1, '', null,
 +                                              null, quiet) loop
 5+      execute 'lock table only ' || place.name || ' in access share mode nowait';
 +      lock table only public."Reg" in access share mode nowait;
-4-
-16+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
+6+   and r."until" >= ''4713-01-01 BC''';
+7+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
 +select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
 +       t.tableoid = $3 and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) as due
 +  from public."Reg" as r
 +  left join only ' || place.name || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
-+ where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || low || stays || '
++ where r."until" <= $2' || low || stays || '
 + order by r."until", (r."ten""ant")::text collate "C", r."id"
-1+) s' into due, seen using cutoff, bound, place.leaf, 10000;
+21+) s' into due, seen using cutoff, bound, place.leaf, 10000;
 +          if not due and seen = 10000 then
 +            due := null;
 -- Finds the next rows of public.carts for lapse.delete_7_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable

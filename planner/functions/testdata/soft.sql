@@ -23,10 +23,10 @@ declare
   due     text := 't.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))';
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
-  slice   text := case when place.lower[1] is null then '' else ' and t."at" > $8' end
-                  || case when place.upper[1] is null then '' else ' and t."at" <= $9' end;
+  slice   text := case when place.lower[1] is null then '' else ' and t."at" > (select $8)' end
+                  || case when place.upper[1] is null then '' else ' and t."at" <= (select $9)' end;
   after_1 timestamp with time zone := place.cursor[1];
-  after   text := case when place.cursor[1] is not null then ' and t."at" > $11' else ' and t."at" >= ''4713-01-01 BC''' end;
+  after   text := case when place.cursor[1] is not null then ' and t."at" > (select $11)' else ' and t."at" >= ''4713-01-01 BC''' end;
   aim     lapse.aim;
   last_1  timestamp with time zone;
   from_at tid; upto_at tid;
@@ -49,8 +49,8 @@ begin
   last_1 := aim.last[1];
   deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)'
     when 'page' then 't.ctid > $5 and t.ctid <= $6' || slice
-    when 'tie' then case when aim.last[4]::boolean then 't."at" <= $2 and (t."dele""ted''at" IS NULL) and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-    else 't."at" <= $2 and (t."dele""ted''at" IS NULL) and t."at" <= $10' || slice || after end;
+    when 'tie' then case when aim.last[4]::boolean then 't."at" <= (select $2) and (t."dele""ted''at" IS NULL) and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
+    else 't."at" <= (select $2) and (t."dele""ted''at" IS NULL) and t."at" <= (select $10)' || slice || after end;
   if aim.counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
@@ -84,16 +84,19 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_10_1, in place of 1fdb2cc6
+@@ lapse.due_10_1, in place of b5b2d998
+1-
 1+  for place in select * from lapse.candidates(10, 1, 'at', bound::timestamp,
-4-
+6+   and t."at" >= ''4713-01-01 BC''';
 1+select t.ctid as at, t."at" as k1
-3+ where t."at" <= bound and t."at" >= '4713-01-01 BC' and (t."dele""ted'at" IS NULL)
-+   and t.tableoid = place.leaf and coalesce(t."at" <= bound and t."at" >= '4713-01-01 BC', false) and ((t."dele""ted'at" IS NULL))
-+ order by t."at"
-1+select t.ctid as at, t."at" as k1
-3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
+3+ where t."at" <= (select $2) and (t."dele""ted''at" IS NULL)
 +   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))' || low || stays || '
++ order by t."at"
+11+) s)' into due using cutoff, bound, place.leaf, 1;
+1+select t.ctid as at, t."at" as k1
+4+ where t."at" <= (select bound) and (t."dele""ted'at" IS NULL)
++   and t.tableoid = place.leaf and coalesce(t."at" <= bound and t."at" >= '4713-01-01 BC', false) and ((t."dele""ted'at" IS NULL))
++   and t."at" >= '4713-01-01 BC'
 + order by t."at"
 -- Finds the next rows of public.docs for lapse.delete_10_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable
 -- function write, lock or set nothing, and lapse.pin gives it its settings back where code of the table's may have run. The batch's one
@@ -119,10 +122,10 @@ declare
   edge    timestamp with time zone;
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
-  slice   text := case when place.lower[1] is null then '' else ' and t."at" > $8' end
-                  || case when place.upper[1] is null then '' else ' and t."at" <= $9' end;
+  slice   text := case when place.lower[1] is null then '' else ' and t."at" > (select $8)' end
+                  || case when place.upper[1] is null then '' else ' and t."at" <= (select $9)' end;
   after_1 timestamp with time zone := place.cursor[1];
-  after   text := case when place.cursor[1] is not null then ' and t."at" > $11' else ' and t."at" >= ''4713-01-01 BC''' end;
+  after   text := case when place.cursor[1] is not null then ' and t."at" > (select $11)' else ' and t."at" >= ''4713-01-01 BC''' end;
 begin
   if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
@@ -142,10 +145,10 @@ begin
     execute 'select ' || rows_at || ', array_agg(d.k1) from (
 ' || case when picks then 'select t.ctid as at, t."at" as k1
   from only ' || place.leaf || ' as t
- where t."at" <= $2 and (t."dele""ted''at" IS NULL)
+ where t."at" <= (select $2) and (t."dele""ted''at" IS NULL)
    and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false) and ((t."dele""ted''at" IS NULL))' else 'select t."at" as k1
   from only ' || place.leaf || ' as t
- where t."at" <= $2 and (t."dele""ted''at" IS NULL)' end || kept || slice || after || '
+ where t."at" <= (select $2) and (t."dele""ted''at" IS NULL)' end || kept || slice || after || '
  order by t."at" limit $4 + 1
 ) d'
       into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
@@ -166,7 +169,7 @@ begin
     end if;
     -- All of them have the value at the edge. Where these are not many they are read by the index for each batch.
     last_1 := edge;
-    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= $2 and (t."dele""ted''at" IS NULL) and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."at" <= (select $2) and (t."dele""ted''at" IS NULL) and t."at" = $10 limit 16 * $4 + 20000 + 1) s'
       into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
     perform lapse.pin();
     aim.after := array[edge::text, '(0,0)', file, few::text];
@@ -182,7 +185,7 @@ begin
   few := aim.after[4];
   if few then
     upto_at := '(4294967294,65535)';
-    tail := ' and t."at" <= $2 and (t."dele""ted''at" IS NULL) and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';
+    tail := ' and t."at" <= (select $2) and (t."dele""ted''at" IS NULL) and t."at" = $10 and t.ctid > $5 order by t.ctid limit $4';
   elsif last_1 is not null then
     tail := ' and (t."at" = $10) is true' || tail;
   end if;

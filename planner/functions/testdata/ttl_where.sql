@@ -23,10 +23,10 @@ declare
   due     text := 't.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))';
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
-  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > $8' end
-                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= $9' end;
+  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > (select $8)' end
+                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= (select $9)' end;
   after_1 timestamp with time zone := place.cursor[1];
-  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
+  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > (select $11)' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
   aim     lapse.aim;
   last_1  timestamp with time zone;
   from_at tid; upto_at tid;
@@ -49,8 +49,8 @@ begin
   last_1 := aim.last[1];
   deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)'
     when 'page' then 't.ctid > $5 and t.ctid <= $6' || slice
-    when 'tie' then case when aim.last[4]::boolean then 't."last_seen" <= $2 and t."last_seen" = $10' else '(t."last_seen" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-    else 't."last_seen" <= $2 and t."last_seen" <= $10' || slice || after end;
+    when 'tie' then case when aim.last[4]::boolean then 't."last_seen" <= (select $2) and t."last_seen" = $10' else '(t."last_seen" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
+    else 't."last_seen" <= (select $2) and t."last_seen" <= (select $10)' || slice || after end;
   if aim.counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
@@ -84,19 +84,20 @@ begin
   return outcome;
 end
 $lapse$;
-@@ lapse.due_5_1, in place of d9ae1b6e
+@@ lapse.due_5_1, in place of 5e5239e3
 1+-- 10000 rows that may be due; it changes nothing, waits for nobody, and returns no values.
 1-
 1+  bound  timestamp with time zone := cutoff;
+1-
 0+  seen   bigint;
 1+                                              null, quiet) loop
 5+      execute 'lock table only ' || place.name || ' in access share mode nowait';
-4-
-12+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
+5-
+3+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
 +select t.ctid as at, t."last_seen" as k1,
 +       t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
-2+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || low || stays || '
-1+) s' into due, seen using cutoff, bound, place.leaf, 10000;
+2+ where t."last_seen" <= (select $2)' || low || stays || '
+21+) s' into due, seen using cutoff, bound, place.leaf, 10000;
 +          if not due and seen = 10000 then
 +            due := null;
 -- Finds the next rows of public.carts for lapse.delete_5_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable
@@ -123,10 +124,10 @@ declare
   edge    timestamp with time zone;
   lower_1 timestamp with time zone := place.lower[1];
   upper_1 timestamp with time zone := place.upper[1];
-  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > $8' end
-                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= $9' end;
+  slice   text := case when place.lower[1] is null then '' else ' and t."last_seen" > (select $8)' end
+                  || case when place.upper[1] is null then '' else ' and t."last_seen" <= (select $9)' end;
   after_1 timestamp with time zone := place.cursor[1];
-  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > $11' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
+  after   text := case when place.cursor[1] is not null then ' and t."last_seen" > (select $11)' else ' and t."last_seen" >= ''4713-01-01 BC''' end;
 begin
   if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
@@ -147,7 +148,7 @@ begin
 ' || 'select t.ctid as at, t."last_seen" as k1,
        t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."last_seen" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
   from only ' || place.leaf || ' as t
- where t."last_seen" <= $2' || kept || slice || after || '
+ where t."last_seen" <= (select $2)' || kept || slice || after || '
  order by t."last_seen" limit $4 * 8) s where s.due limit $4 + 1
 ) d'
       into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
@@ -158,7 +159,7 @@ begin
     else -- of so many candidates; or there are no more
       execute 'select t."last_seen" as k1
   from only ' || place.leaf || ' as t
- where t."last_seen" <= $2' || kept || slice || after || ' order by t."last_seen" offset $4 * 8 limit 1' into edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+ where t."last_seen" <= (select $2)' || kept || slice || after || ' order by t."last_seen" offset $4 * 8 limit 1' into edge using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
       perform lapse.pin();
     end if;
     if edge is not null then
@@ -170,7 +171,7 @@ begin
       last_1 := edge;
       execute 'select t."last_seen" as k1
   from only ' || place.leaf || ' as t
- where t."last_seen" <= $2' || kept || slice || after || ' and t."last_seen" < $10 order by t."last_seen" desc limit 1' into last_1 using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+ where t."last_seen" <= (select $2)' || kept || slice || after || ' and t."last_seen" < (select $10) order by t."last_seen" desc limit 1' into last_1 using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
       perform lapse.pin();
     end if;
     if edge is null or last_1 is not null then
@@ -180,7 +181,7 @@ begin
     end if;
     -- All of them have the value at the edge. Where these are not many they are read by the index for each batch.
     last_1 := edge;
-    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."last_seen" <= $2 and t."last_seen" = $10 limit 16 * $4 + 20000 + 1) s'
+    execute 'select count(*) <= 16 * $4 + 20000 from (select from only ' || place.leaf || ' as t where t."last_seen" <= (select $2) and t."last_seen" = $10 limit 16 * $4 + 20000 + 1) s'
       into few using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
     perform lapse.pin();
     aim.after := array[edge::text, '(0,0)', file, few::text];
@@ -196,7 +197,7 @@ begin
   few := aim.after[4];
   if few then
     upto_at := '(4294967294,65535)';
-    tail := ' and t."last_seen" <= $2 and t."last_seen" = $10 and t.ctid > $5 order by t.ctid limit $4';
+    tail := ' and t."last_seen" <= (select $2) and t."last_seen" = $10 and t.ctid > $5 order by t.ctid limit $4';
   elsif last_1 is not null then
     tail := ' and (t."last_seen" = $10) is true' || tail;
   end if;
