@@ -62,6 +62,6 @@ func drawAim(rt *rapid.T) string {
 		rows = append(rows, fmt.Sprintf(`"(0,%d)"`, n))
 	}
 	return fmt.Sprintf(`{"found_by": %s, "after": %s, "last": %s, "rows_at": [%s], "counted": %s, "ended": %s, "more": false, "again": %s, "key": %s}`,
-		text("by", `"row"`, `"row"`, `"page"`, `"place"`, `"tie"`, `"heap"`, `null`, `"' or true --"`), place("after"), place("last"), strings.Join(rows, ", "),
+		text("by", `"row"`, `"row"`, `"page"`, `"place"`, `"tie"`, `"beside"`, `"heap"`, `null`, `"' or true --"`), place("after"), place("last"), strings.Join(rows, ", "),
 		text("counted", "0", "1", "30", "60", "1000000", "null"), text("ended", "true", "false", "null"), text("again", "true", "false", "null"), text("key", `null`, `["1"]`))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -123,7 +124,7 @@ func TestARowThatIsExtendedDuringABatchSurvives(t *testing.T) {
 		must(t, err)
 
 		b := w.lease(p, w.open(&p))
-		b.Limit = 1
+		b.Limit, b.Shape = 1, functions.ShapePick
 		batch, err := w.exec.Begin(t.Context())
 		must(t, err)
 		got, err := w.callIn(batch, b, nil)

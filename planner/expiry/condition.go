@@ -1,10 +1,12 @@
 package expiry
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"lapse/planner/expression"
+	"lapse/schemas"
 )
 
 // Condition is the condition that pick, delete, survey and plan share: a row is due, and where holds. In its SQL t is the
@@ -128,14 +130,30 @@ func (c Condition) UsingRows() (relations, on string) {
 	return relations, on
 }
 
-// Lock is the locking clause of the pick: it locks every row that the condition reads. An action that sets a column, which is in no key, needs
-// a weaker lock, which lets other sessions insert rows that refer to the row.
-func (c Condition) Lock() string {
-	lock := "for update"
-	if c.Unset != "" {
-		lock = "for no key update"
+// UsingLocked is Using where the joined relation's rows are given by their addresses, which are SQL: it locks each of them, waits for it if need
+// be, and joins what it has become. The kind must have a joined relation.
+func (c Condition) UsingLocked(addresses string) (relation, on string) {
+	j := c.Kind.Joins()[0]
+	var columns []string
+	for _, read := range j.Columns {
+		columns = append(columns, j.Alias+"."+schemas.Identifier(read.Name))
 	}
-	joins := c.Kind.Joins()
+	return fmt.Sprintf("(select %[1]s from %[2]s as %[3]s where %[3]s.ctid = any (%[4]s) %[5]s) as %[3]s",
+		strings.Join(columns, ", "), j.Relation, j.Alias, addresses, c.strength()), j.On
+}
+
+// strength is the lock that a batch takes on rows. An action that sets a column, which is in no key, needs a weaker one, which lets other
+// sessions insert rows that refer to the row.
+func (c Condition) strength() string {
+	if c.Unset != "" {
+		return "for no key update"
+	}
+	return "for update"
+}
+
+// Lock is the locking clause of the pick: it locks every row that the condition reads.
+func (c Condition) Lock() string {
+	lock, joins := c.strength(), c.Kind.Joins()
 	if len(joins) == 0 {
 		return lock + " skip locked"
 	}

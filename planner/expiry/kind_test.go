@@ -219,7 +219,9 @@ func TestWhatAKindStoresIsReadBack(t *testing.T) {
 type joining struct{ *Age }
 
 func (joining) Bound(string) Bound { return Bound{} }
-func (joining) Joins() []Join      { return []Join{{Relation: "shop.r", Alias: "r", On: "r.id = t.id"}} }
+func (joining) Joins() []Join {
+	return []Join{{Relation: "shop.r", Alias: "r", On: "r.id = t.id", Columns: []Column{{Name: "id"}}}}
+}
 
 func TestAConditionIsDueAndWhere(t *testing.T) {
 	t.Parallel()
@@ -236,10 +238,11 @@ func TestAConditionIsDueAndWhere(t *testing.T) {
 	}
 	other := Condition{Kind: joining{ageOf()}}
 	using, on := other.Using()
-	got := []string{other.Narrow("$1", "$2"), other.From("only x"), other.Lock(), using, on, c.From("only x"), c.Lock()}
+	locked, joined := other.UsingLocked("$7")
+	got := []string{other.Narrow("$1", "$2"), other.From("only x"), other.Lock(), using, on, locked, joined, c.From("only x"), c.Lock()}
 	if want := []string{
 		"", "only x as t\n  join shop.r as r on r.id = t.id", "for update of t, r skip locked", "shop.r as r", "r.id = t.id and ",
-		"only x as t", "for update skip locked",
+		`(select r."id" from shop.r as r where r.ctid = any ($7) for update) as r`, "r.id = t.id", "only x as t", "for update skip locked",
 	}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -14,8 +14,8 @@ import (
 
 // Sidecar is the kind {sidecar, column, after}: a registry, which is a second table with the same primary key, says when a row is due:
 // Column of its row in the registry + After <= cutoff. A row without one in the registry is never due, and a registry's row
-// without a row does not matter. The pick locks the registry's row too: an update that extends a row's time either comes before the batch
-// reads it, or waits until the row is deleted.
+// without a row does not matter. A batch locks the registry's row and then reads it: an update that extends a row's time either comes before
+// that, or waits until the row is deleted.
 //
 // The columns of the two primary keys are matched by their names if these are the same, or else by their position.
 type Sidecar struct {

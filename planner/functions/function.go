@@ -143,11 +143,7 @@ func (d *Definition) checkNames() error {
 func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	condition := d.Condition()
 	exact := condition.Exact("$1", "$2")
-	beside, on := condition.UsingRows()
-	using := ""
-	if beside != "" {
-		using, beside = d.joining()+beside, ", "+beside
-	}
+	using, on := condition.UsingRows()
 	own, looks := "t.tableoid = $3", fmt.Sprintf("$4 * %d", LookAhead)
 	if len(d.Slices) > 0 {
 		own += " and " + d.Slice("$8", "$9")
@@ -163,17 +159,21 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	above, upTo := d.Within(unknown("$8"), unknown("$9"))
 	narrow, floor := d.narrowAbove("$1", "$2")
 	facts := d.RangeFacts()
-	if len(d.Expire.Joins()) > 0 {
+	pick := onLeaf(d.pickSelect(leafMark, narrow, "$1", "$2", own), "place.leaf")
+	if joins := d.Expire.Joins(); len(joins) > 0 {
 		cursor, parameters := d.cursor()
 		facts["Cursor"], facts["After"], facts["FindValues"] = cursor, d.PickAfter(parameters), d.using(cursor...)
+		facts["Joining"], facts["Alias"], facts["Alone"] = d.joining(), joins[0].Alias, d.Where == nil && len(d.Slices) == 0
+		facts["Locked"], facts["On"] = condition.UsingLocked("$7")
+		pick = strings.NewReplacer("t.ctid as at", "' || rows_at || ' as at", Inner(own), "' || own || '").Replace(pick)
 	} else {
 		facts["FindValues"] = d.using()
 	}
 	maps.Copy(facts, map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "Find": FindFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
 		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.Ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Proof": schemas.CallerProof,
-		"Verb": d.verb(), "Set": d.set(), "Bound": BoundOf(d.Expire, "claim.cutoff"), "Using": using, "Beside": beside, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.using(), "Looks": looks,
-		"PickSelect": onLeaf(d.pickSelect(leafMark, narrow, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
+		"Verb": d.verb(), "Set": d.set(), "Bound": BoundOf(d.Expire, "claim.cutoff"), "Using": using, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.using(), "Looks": looks,
+		"PickSelect": pick, "HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
 		"PickTail": d.PickTail(looks), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
 		"LastFound": d.lastFound("d"), "Edge": d.places("e", "::text"), "EdgeTail": d.PickTail("1 offset " + looks + " - 1"), "EdgeSelect": onLeaf(d.EdgeSelect(leafMark), "place.leaf"), "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"), "Floor": floor,
 	})

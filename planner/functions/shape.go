@@ -14,7 +14,8 @@ import (
 const (
 	// ShapeRange counts the first due rows in the order, without locks, and deletes the range from the cursor to the last of their values. It
 	// waits for locked rows, and the batch fails at its lock timeout. It refuses to delete more than twice its limit. If too many rows for
-	// a batch share one value, they are found in the order of the table's file.
+	// a batch share one value, they are found in the order of the table's file. If the condition reads another relation, the addresses of
+	// that relation's rows are found instead of a range, and the DELETE locks each of them before it looks at the row that belongs to it.
 	ShapeRange = "range"
 	// ShapePick locks those rows by their addresses and deletes them by their addresses; it skips rows that another session has locked.
 	ShapePick = "pick"
@@ -35,12 +36,11 @@ func PicksInstead(shape string) string {
 }
 
 // Shapes are the shapes in which the version's batches can find their rows, the usual one first. If the condition reads another relation,
-// that relation's row must be locked before the condition is checked, so there are only picks. If no index can have the order, only the
-// table's file is left.
+// batches follow that relation's index and not the table's file. If no index can have the order, only the table's file is left.
 func (d *Definition) Shapes() []string {
 	switch {
 	case len(d.Expire.Joins()) > 0:
-		return []string{ShapePick}
+		return []string{ShapeRange, ShapePick}
 	case !d.Ordered():
 		return []string{ShapeHeap, ShapeHeapPick}
 	}

@@ -108,16 +108,17 @@ comment on column lapse.along.locked is 'The relation of each row that a cascade
 -- values can only make it delete less.
 --
 --   found_by  'place': a range of the order, above after and up to last; 'tie': the same, where both have the same first value; 'page': a
---             range of the table's file; 'row': the rows at rows_at, which lapse.lock_rows locks first
+--             range of the table's file; 'row': the rows at rows_at, which lapse.lock_rows locks first; 'beside': the rows that
+--             belong to those at rows_at of the relation that says when they are due, which the DELETE locks first
 create type lapse.aim as (
   found_by text, after text[], last text[], rows_at tid[], counted bigint, ended boolean, more boolean, again boolean, quarantined bigint, locker int,
   key text[], locked oid[]
 );
 comment on type lapse.aim is 'How the DELETE of a batch finds its rows, by values.';
-comment on column lapse.aim.found_by is 'place, tie, page or row.';
+comment on column lapse.aim.found_by is 'place, tie, page, row or beside.';
 comment on column lapse.aim.after is 'The range begins after this place; null: at the start.';
 comment on column lapse.aim.last is 'The last place of the range, where the next batch continues.';
-comment on column lapse.aim.rows_at is 'The addresses of the rows.';
+comment on column lapse.aim.rows_at is 'The addresses of the rows, or of rows of the relation that says when they are due.';
 comment on column lapse.aim.counted is 'How many rows were found.';
 comment on column lapse.aim.ended is 'Whether the pass ends with these rows.';
 comment on column lapse.aim.more is 'Whether due rows are left out because other sessions have locked them.';

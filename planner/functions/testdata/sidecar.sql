@@ -32,16 +32,16 @@ begin
   lock table public."Reg" in row share mode;
   select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.check_leaf(claim, work, place.leaf) l;
   due := due || case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  deletion := 'delete from only ' || place.leaf || ' as t
-       using public."Reg" as r
- where ' || due || ' and ';
   aim := lapse.find_7_1(claim, work, place);
   perform lapse.pin();
   if aim.found_by = 'row' and aim.counted > 0 then
     aim := lapse.lock_rows(claim, work, place, aim, bound, 'only ' || place.leaf || ' as t, public."Reg" as r', due, 'for update of t, r skip locked', 'array[(t."id")::text]');
     perform lapse.pin();
   end if;
-  deletion := deletion || 't.ctid = any ($7)';
+  deletion := 'delete from only ' || place.leaf || ' as t
+       using ' || case aim.found_by when 'row' then 'public."Reg" as r' else '(select r."until", r."ten""ant", r."id" from public."Reg" as r where r.ctid = any ($7) for update) as r' end || '
+ where ' || due || ' and ';
+  deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)' else 'r."ten""ant" = t."tenant" and r."id" = t."id"' end;
   if aim.counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
@@ -105,12 +105,15 @@ as $lapse$
 declare
   aim     lapse.aim;
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
-  shape   text := coalesce(work.shape, 'pick');
+  shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  picks   boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  rows_at text := case when picks then 't.ctid' else 'r.ctid' end;
+  own     text := 't.tableoid = $3';
   after_1 timestamp with time zone := place.cursor[1]; after_2 text collate "C" := place.cursor[2]; after_3 bigint := place.cursor[3];
   after   text := case when place.cursor[1] is not null then ' and (r."until", (r."ten""ant")::text collate "C", r."id") > ($10, $11, $12)' else ' and r."until" >= ''4713-01-01 BC''' end;
 begin
-  if shape not in ('pick') then
+  if shape not in ('range', 'pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
   end if;
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
@@ -119,11 +122,14 @@ begin
   aim.more := false;
   aim.again := false;
   aim.after := place.cursor;
-  aim.found_by := 'row';
+  aim.found_by := case when picks then 'row' else 'beside' end;
+  if not picks and place.spared = '' and place.leaf = 'public.carts' and 'public."Reg"'::regclass = any (claim.cascades) then
+    own := 'true'; -- each candidate has its row in the table, which need not be looked for
+  end if;
   -- The first due rows in the order, of so many candidates and no more.
   execute 'select array_agg(d.at), count(*), array[(array_agg(d.k1))[count(*)]::text, (array_agg(d.k2))[count(*)]::text, (array_agg(d.k3))[count(*)]::text] from (select s.* from (
-select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
-       t.tableoid = $3 and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) as due
+select ' || rows_at || ' as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
+       ' || own || ' and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) as due
   from public."Reg" as r
   left join only ' || place.leaf || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
  where r."until" <= $2' || kept || after || '

@@ -37,14 +37,14 @@ begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.check_leaf(claim, work, place.leaf) l;
   due := due || case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  deletion := 'update only ' || place.leaf || ' as t set "dele""ted''at" = now() at time zone ''UTC''
- where ' || due || ' and ';
   aim := lapse.find_10_1(claim, work, place);
   perform lapse.pin();
   if aim.found_by = 'row' and aim.counted > 0 then
     aim := lapse.lock_rows(claim, work, place, aim, bound, 'only ' || place.leaf || ' as t', due, 'for no key update skip locked', 'array[(t."id")::text]');
     perform lapse.pin();
   end if;
+  deletion := 'update only ' || place.leaf || ' as t set "dele""ted''at" = now() at time zone ''UTC''
+ where ' || due || ' and ';
   from_at := aim.after[2]; upto_at := aim.last[2];
   last_1 := aim.last[1];
   deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)'
