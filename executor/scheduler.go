@@ -224,6 +224,7 @@ func (s *scheduler) nextDue(now time.Time) dueNext {
 	default:
 		next.turn, next.looks = nil, looks[:min(len(looks), looksTogether)]
 	}
+	slices.SortFunc(next.looks, func(a, b *record.InForce) int { return cmp.Compare(a.ID, b.ID) }) // the same looks have one text, which the driver knows
 	return next
 }
 

@@ -39,7 +39,7 @@ func (v *Versions) LoadInForce(ctx context.Context, q database.Querier) ([]InFor
 	return all, nil
 }
 
-// read reads a version, unless the last list or this one has it.
+// read reads a version, unless the last list has it.
 func (v *Versions) read(text string, seen map[string]*Version) (*Version, error) {
 	is := v.known[text]
 	if is == nil {

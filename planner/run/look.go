@@ -36,10 +36,11 @@ type Look struct {
 
 // LookStatement is the statement of looks under policies, one after the other: PostgreSQL and the driver prepare each statement. ReadLooks reads its
 // rows. $1 is the cutoff, null for the server's clock, and the parameter after it the marks of leaves that the first policy's look skips, and so on.
+// The driver has a new text described before the session is cleaned: no name in it is looked up by search_path, that of a type neither.
 func LookStatement(policies ...*record.InForce) string {
 	looks := make([]string, len(policies))
 	for i, p := range policies {
-		looks[i] = fmt.Sprintf("select %d, d.leaf, d.due, d.kept, d.mark, d.until from %s($1::timestamptz, $%d::bigint[]) d", i, functions.DueFunction(p.ID, p.Version), i+2)
+		looks[i] = fmt.Sprintf("select %d, d.leaf, d.due, d.kept, d.mark, d.until from %s($1::timestamp with time zone, $%d::bigint[]) d", i, functions.DueFunction(p.ID, p.Version), i+2)
 	}
 	return strings.Join(looks, " union all ")
 }
