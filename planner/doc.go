@@ -80,7 +80,9 @@
 //	or too many are loaded into it                rows were loaded
 //	a row is locked by somebody                   the row                            the residual pass, or the next run
 //	a row is refreshed between pick and delete    the row: it was locked first; in   –
-//	                                              a range, the DELETE sees it
+//	                                              a range, the DELETE sees it, or
+//	                                              leaves it for that pass where a
+//	                                              sidecar's row has moved
 //	a partition is made while a run goes on       its rows                           the next run
 //	a partition is dropped or detached            LP005                              the next run
 //	a partition that we drop is written to, or    nothing; 55P03                     the next try: the writer goes first

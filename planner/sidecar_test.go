@@ -135,7 +135,20 @@ func TestARowThatIsExtendedDuringABatchSurvives(t *testing.T) {
 		other := db.ConnectAs(t, w.app)
 		wantState(t, runSQL(other, `select from shop.registry where id = 1 for update nowait`), schemas.SQLStateLockNotAvailable)
 		must(t, runSQL(other, `select from shop.registry where id in (3, 4, 5, 6) for update nowait`))
+		must(t, batch.Rollback(t.Context()))
+
+		b.Shape = functions.ShapeRange
+		batch, err = w.exec.Begin(t.Context())
+		must(t, err)
+		got, err = w.callIn(batch, b, nil)
+		must(t, err)
+		if got.Picked != 1 || got.Deleted != 1 {
+			t.Errorf("the batch picked and deleted %+v, want row 1", got)
+		}
+		wantState(t, runSQL(other, `select from shop.registry where id = 1 for update nowait`), schemas.SQLStateLockNotAvailable)
+		must(t, runSQL(other, `select from shop.registry where id in (3, 4, 5, 6) for update nowait`))
 		must(t, batch.Commit(t.Context()))
+		b.Shape = functions.ShapePick
 
 		b.Limit = 100
 		got, err = w.call(b, nil) // the rest of the first pass: row 3; row 2 is somebody's

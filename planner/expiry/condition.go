@@ -131,7 +131,7 @@ func (c Condition) UsingRows() (relations, on string) {
 }
 
 // UsingLocked is Using where the joined relation's rows are given by their addresses, which are SQL: it locks each of them, waits for it if need
-// be, and joins what it has become. The kind must have a joined relation.
+// be, and joins it as it is then; a row that has moved in its file meanwhile may be left out. The kind must have a joined relation.
 func (c Condition) UsingLocked(addresses string) (relation, on string) {
 	j := c.Kind.Joins()[0]
 	var columns []string

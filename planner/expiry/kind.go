@@ -24,7 +24,7 @@ type Kind interface {
 	// Order is what batches are ordered by, before the table's key; zero for the key alone. A kind without a bound is best
 	// ordered by the key: the rows are walked in its index.
 	Order() Order
-	// Joins are further relations that Due reads. Their rows are locked with the row.
+	// Joins are further relations that Due reads. Their rows are locked with the row, or before it.
 	Joins() []Join
 	// Index says which index serves.
 	Index() Index
@@ -92,6 +92,7 @@ type Join struct {
 	On       string // SQL
 	// OnRow is On, written so that an index leads from a row of the policy's table to the relation's rows, and no index of the table is of use.
 	OnRow   string
+	Refers  string   // SQL, true of a row c of pg_constraint whose columns are those of On in the order of Key
 	Columns []Column // that are read; lapse.same_table compares the relation with them
 	Key     []Order  // its primary key: batches are ordered by it after the kind's order, and not by the table's key
 }

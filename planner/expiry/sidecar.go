@@ -277,11 +277,12 @@ func (s *Sidecar) Order() Order { return Order{SQL: s.raw(), Cast: string(s.Type
 // Joins are the registry.
 func (s *Sidecar) Joins() []Join {
 	j := Join{Relation: s.Sidecar, OID: s.OID, Alias: sidecarAlias, Columns: []Column{s.onRecord()}}
-	var on, onRow []string
+	var on, onRow, numbers, of []string
 	for _, k := range s.Key {
 		own := sidecarAlias + "." + schemas.Identifier(k.Column.Name)
 		on = append(on, own+" = "+column(k.Of.Name))
 		onRow = append(onRow, own+" = case when t.ctid is not null then "+column(k.Of.Name)+" end")
+		numbers, of = append(numbers, strconv.Itoa(int(k.Column.Number))), append(of, strconv.Itoa(int(k.Of.Number)))
 		j.Columns = append(j.Columns, k.Column)
 		if k.Plain {
 			j.Key = append(j.Key, Order{SQL: own, Cast: k.Cast})
@@ -290,6 +291,7 @@ func (s *Sidecar) Joins() []Join {
 		}
 	}
 	j.On, j.OnRow = strings.Join(on, " and "), strings.Join(onRow, " and ")
+	j.Refers = fmt.Sprintf("c.conkey = '{%s}' and c.confkey = '{%s}'", strings.Join(numbers, ","), strings.Join(of, ","))
 	return []Join{j}
 }
 

@@ -159,13 +159,14 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	above, upTo := d.Within(unknown("$8"), unknown("$9"))
 	narrow, floor := d.narrowAbove("$1", "$2")
 	facts := d.RangeFacts()
-	pick := onLeaf(d.pickSelect(leafMark, narrow, "$1", "$2", own), "place.leaf")
+	at, self := "t.ctid", own
 	if joins := d.Expire.Joins(); len(joins) > 0 {
 		cursor, parameters := d.cursor()
 		facts["Cursor"], facts["After"], facts["FindValues"] = cursor, d.PickAfter(parameters), d.using(cursor...)
 		facts["Joining"], facts["Alias"], facts["Alone"] = d.joining(), joins[0].Alias, d.Where == nil && len(d.Slices) == 0
+		facts["Refers"] = joins[0].Refers
 		facts["Locked"], facts["On"] = condition.UsingLocked("$7")
-		pick = strings.NewReplacer("t.ctid as at", "' || rows_at || ' as at", Inner(own), "' || own || '").Replace(pick)
+		at, self = atMark, ownMark
 	} else {
 		facts["FindValues"] = d.using()
 	}
@@ -173,8 +174,9 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 		"Name": DeleteFunction(d.ID, d.Version), "Find": FindFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
 		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.Ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Proof": schemas.CallerProof,
 		"Verb": d.verb(), "Set": d.set(), "Bound": BoundOf(d.Expire, "claim.cutoff"), "Using": using, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.using(), "Looks": looks,
-		"PickSelect": pick, "HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
-		"PickTail": d.PickTail(looks), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
+		"PickSelect": strings.NewReplacer(atMark, "' || rows_at || '", ownMark, "' || own || '").Replace(onLeaf(d.pickSelect(at, leafMark, narrow, "$1", "$2", self), "place.leaf")),
+		"HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
+		"PickTail":   d.PickTail(looks), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
 		"LastFound": d.lastFound("d"), "Edge": d.places("e", "::text"), "EdgeTail": d.PickTail("1 offset " + looks + " - 1"), "EdgeSelect": onLeaf(d.EdgeSelect(leafMark), "place.leaf"), "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"), "Floor": floor,
 	})
 	if remove, err = fill("delete.sql.tmpl", facts); err != nil {
@@ -271,8 +273,13 @@ func fill(name string, facts map[string]any) (string, error) {
 	return sql.String(), nil
 }
 
-// leafMark stands for the leaf while the pick is written; no name contains it.
-const leafMark = "\x00"
+// These stand for the leaf, for the address of a row, and for the condition that a row is the leaf's own, while the pick is written. No name
+// contains them.
+const (
+	leafMark = "\x00"
+	atMark   = "\x01"
+	ownMark  = "\x02"
+)
 
 // Inner writes SQL for a place inside a quoted statement text.
 func Inner(sql string) string { return strings.ReplaceAll(sql, "'", "''") }

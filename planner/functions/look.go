@@ -40,8 +40,8 @@ func (d *Definition) dueFunction() (string, error) {
 		"Name":  DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
 		"Joined": d.joinedNames(), "Bound": BoundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": LookRows,
 		"Column": schemas.Literal(column), "Divided": column != "", "Low": d.LowWater("sight.low"), "Settled": d.settled(),
-		"Select": onLeaf(whole.pickSelect(leafMark, narrow, "$1", "$2", "t.tableoid = $3"), "place.name"), "Floor": floor, "Above": unknown("$5"),
-		"Whole": whole.pickSelect(d.Table, kept, "cutoff", "bound", "t.tableoid = place.leaf"), "Literal": schemas.Literal(d.Table), "AboveKept": unknown("low_at"),
+		"Select": onLeaf(whole.pickSelect("t.ctid", leafMark, narrow, "$1", "$2", "t.tableoid = $3"), "place.name"), "Floor": floor, "Above": unknown("$5"),
+		"Whole": whole.pickSelect("t.ctid", d.Table, kept, "cutoff", "bound", "t.tableoid = place.leaf"), "Literal": schemas.Literal(d.Table), "AboveKept": unknown("low_at"),
 		"Order": strings.Join(expressions, ", "),
 	})
 }

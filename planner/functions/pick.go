@@ -10,8 +10,8 @@ import (
 )
 
 // A pick finds a batch's rows, locks them and says where the next batch continues: by keyset on (the expiry's order, the key), so that no
-// batch reads what an earlier one has read. The deletion function contains it with parameters, and `lapse plan` shows it with literals;
-// both are made of the same parts. shape.go has the other shapes of a batch.
+// batch reads what an earlier one has read. The deletion function contains it with parameters, most of them hidden (unknown), and `lapse plan`
+// shows it with literals; both are made of the same parts. With a sidecar a range has it too, for the addresses of the sidecar's rows. shape.go has the other shapes of a batch.
 //
 // A candidate is a row that the bound lets through. If a candidate need not be due (expiry.Condition.Certain), a batch checks at most
 // lookAhead times as many candidates as it may delete rows. Otherwise millions of rows that are past the bound but not due would use up
@@ -29,12 +29,12 @@ func (d *Definition) certain() bool { return d.Condition().Certain() && len(d.Sl
 // each is due. leaf is the relation in SQL; cutoff and bound are SQL values; own is true for a row of the leaf, "" if the statement can
 // find no other rows.
 func (d *Definition) PickSelect(leaf, cutoff, bound, own string) string {
-	return d.pickSelect(leaf, d.Condition().Narrow(cutoff, bound), cutoff, bound, own)
+	return d.pickSelect("t.ctid", leaf, d.Condition().Narrow(cutoff, bound), cutoff, bound, own)
 }
 
-// pickSelect is PickSelect, with what an index can use of the condition.
-func (d *Definition) pickSelect(leaf, narrow, cutoff, bound, own string) string {
-	c, columns := d.Condition(), "t.ctid as at, "+d.orderAs()
+// pickSelect is PickSelect, with the address that it selects, and with what an index can use of the condition.
+func (d *Definition) pickSelect(at, leaf, narrow, cutoff, bound, own string) string {
+	c, columns := d.Condition(), at+" as at, "+d.orderAs()
 	from := c.From("only " + leaf)
 	exact := c.Exact(cutoff, bound)
 	if own != "" {

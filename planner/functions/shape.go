@@ -83,8 +83,8 @@ func (d *Definition) narrowAbove(cutoff, bound string) (narrow, floor string) {
 }
 
 // unknown hides a value's size from PostgreSQL's planner. To guess how many rows lie below or above a value near the end of an index, it reads
-// the index from there, and at that end are the rows that were deleted since the last vacuum. No plan depends on the guess: the order has
-// one index.
+// the index from there, and at that end are the rows that were deleted since the last vacuum. No search depends on the guess: it asks for the
+// order, and the DELETE for a range of it.
 func unknown(value string) string { return "(select " + value + ")" }
 
 const (
