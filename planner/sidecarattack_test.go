@@ -189,11 +189,11 @@ func TestARowThatChangesBeforeABatchWithARegistryLocksItIsJudgedAnew(t *testing.
 	t.Parallel()
 	// A pick passes over what is at another address than it was. Else the registry's rows are given: 5 and 6 are due as they are.
 	for shape, want := range map[string]int64{functions.ShapePick: 1, functions.ShapeRange: 3} {
-		t.Run(shape, func(t *testing.T) { t.Parallel(); changesBeforeALock(t, shape, want) })
+		t.Run(shape, func(t *testing.T) { t.Parallel(); heavyChangesBeforeALock(t, shape, want) })
 	}
 }
 
-func changesBeforeALock(t *testing.T, shape string, want int64) {
+func heavyChangesBeforeALock(t *testing.T, shape string, want int64) {
 	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, registered[:3]...)
 		w.do(`insert into carts select n, 'x' from generate_series(1, 8) n`)

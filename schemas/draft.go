@@ -69,7 +69,7 @@ func DraftSQL(roles Roles, wanted ...string) (script string, names []string, err
 // namedType finds what may be a type of the catalog, with the character after it, which for a call is "(". madeType finds its definition.
 var (
 	namedType = regexp.MustCompile(`\blapse\.([a-z_0-9]+)([^a-z_0-9(]|$)`)
-	madeType  = regexp.MustCompile(`(?s)create type lapse\.([a-z_0-9]+) as (\([^;]*\));`)
+	madeType  = regexp.MustCompile(`(?s)\ncreate type lapse\.([a-z_0-9]+) as (\([^;]*\));`)
 )
 
 // typeTexts returns the fields of the catalog's types, by name without the schema.

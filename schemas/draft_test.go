@@ -8,6 +8,25 @@ import (
 	"lapse/schemas"
 )
 
+// A function whose text were passed over would be missing from a draft that calls it.
+func TestDraftsKnowEachFunctionOfTheCatalog(t *testing.T) {
+	t.Parallel()
+	roles := schemas.RolesFor("lapse_")
+	all, err := schemas.CatalogFunctions(roles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, err := schemas.DraftTexts(roles)
+	if err != nil || len(texts) != len(all) {
+		t.Errorf("%d texts of %d functions: %v", len(texts), len(all), err)
+	}
+	for i := range all {
+		if name := strings.TrimPrefix(all[i].Name, "lapse."); !strings.Contains(texts[name], all[i].Body) {
+			t.Errorf("%s has not its text", name)
+		}
+	}
+}
+
 func TestADraftHasWhatItsFunctionsCallAndNothingThatOnlyTheCatalogHas(t *testing.T) {
 	t.Parallel()
 	script, names, err := schemas.DraftSQL(schemas.RolesFor("lapse_"), "intruders")

@@ -26,7 +26,7 @@ type Function struct {
 // bodyQuote encloses the body of every function of ours, and bodyStart ends its head.
 const (
 	bodyQuote = "$lapse$"
-	bodyStart = "as " + bodyQuote
+	bodyStart = "\nas " + bodyQuote
 )
 
 // functionHead is how every function of ours begins: they have one layout, so that text and catalog can be compared. functionStart is
@@ -92,11 +92,16 @@ func ParseFunctions(script, owner string) ([]Function, error) {
 func functionIn(script string) int {
 	const first = "create"
 	for at := 0; at+len(first) <= len(script); at++ {
-		if strings.EqualFold(script[at:at+len(first)], first) && functionStart.MatchString(script[at:]) {
+		if strings.EqualFold(script[at:at+len(first)], first) && functionStart.MatchString(script[at:]) && (at == 0 || !wordByte(script[at-1])) {
 			return at
 		}
 	}
 	return -1
+}
+
+// wordByte reports whether a byte may be part of a name.
+func wordByte(b byte) bool {
+	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= 0x80
 }
 
 // setting converts "set a = 'b'" to the catalog's spelling.

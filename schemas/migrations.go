@@ -101,7 +101,7 @@ func fillIn(name, text string, roles Roles) (string, error) {
 	const owner, executorText = "{{.Owner}}", "{{.ExecutorText}}"
 	parts := strings.Split(text, owner)
 	if strings.Count(text, "{{") != len(parts)-1+strings.Count(text, executorText) {
-		return "", fmt.Errorf("fill in %s: something else than %s and %s is to be filled in", name, owner, executorText)
+		return "", fmt.Errorf("fill in %s: something other than %s and %s is to be filled in", name, owner, executorText)
 	}
 	for i := range parts {
 		parts[i] = strings.ReplaceAll(parts[i], executorText, Literal(roles.Executor))
