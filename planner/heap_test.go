@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,7 @@ func TestNoStatementOfABatchReadsTheEndOfTheIndexToBePlanned(t *testing.T) {
 		}
 		for what, statement := range map[string]string{
 			"find":   d.EdgeSelect("shop.sessions") + " and " + parts["After"].(string) + " order by 1 limit 11",
+			"pick":   searchOf(&d, "shop.sessions") + " and " + parts["After"].(string) + " order by 2 limit 11",
 			"delete": "delete from only shop.sessions as t where " + exact + " and " + within + " and " + parts["Through"].(string),
 		} {
 			planned(statement) // reads the catalog
@@ -184,8 +186,23 @@ var (
 	tableOID = regexp.MustCompile(`tableoid = '\d+'::oid`)
 	// A value that the planner does not know. Majors write it in different ways.
 	initPlan    = regexp.MustCompile(`(?m)^ *InitPlan .*\n *->  Result\n`)
-	hiddenValue = regexp.MustCompile(`\(InitPlan \d+\)\.col1|\$\d+`)
+	hiddenValue = regexp.MustCompile(`\(InitPlan (\d+)\)\.col1|\$(\d+)`)
 )
+
+// searchOf is the search of a pick as the deletion function has it, without its cursor.
+func searchOf(d *functions.Definition, leaf string) string {
+	return strings.Replace(d.PickSelect(leaf, "$1", "$2", "t.tableoid = '"+leaf+"'::regclass"), d.Condition().Narrow("$1", "$2"), d.RangeFacts()["Narrow"].(string), 1)
+}
+
+// numbered names a hidden value by its place in the statement.
+func numbered(text string) string {
+	m := hiddenValue.FindStringSubmatch(text)
+	if m[1] != "" {
+		return "(hidden value " + m[1] + ")"
+	}
+	n, _ := strconv.Atoi(m[2])
+	return fmt.Sprintf("(hidden value %d)", n+1)
+}
 
 // Each statement of a batch reads its part of the index, or of the table's file, and no more: where the statistics are old, too.
 // The plans are the same on every major.
@@ -211,7 +228,7 @@ func TestTheStatementsOfEachShapeReadTheirPartOfTheTable(t *testing.T) {
 		heap := d.HeapSelect("shop.sessions", "$1", "$2", own)
 		all := []struct{ name, sql string }{
 			{"find the last value of a range", d.EdgeSelect("shop.sessions") + " and " + after + " order by " + by + " limit $4 + 1"},
-			{"find a range", d.PickSelect("shop.sessions", "$1", "$2", own) + " and " + after + " order by " + by + " limit $4 + 1"},
+			{"find a range", searchOf(&d, "shop.sessions") + " and " + after + " order by " + by + " limit $4 + 1"},
 			{"delete a range", deletion + narrow + parts["Through"].(string) + " and " + after},
 			{"find in a tie of few", heap + narrow + inTie + " and t.ctid > $5 order by t.ctid limit $4"},
 			{"find in a tie of many", heap + " and (" + inTie + ") is true and t.ctid > $5 and t.ctid < $6 limit $4"},
@@ -231,7 +248,7 @@ func TestTheStatementsOfEachShapeReadTheirPartOfTheTable(t *testing.T) {
 				must(t, err)
 				lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 				must(t, err)
-				plan := hiddenValue.ReplaceAllString(initPlan.ReplaceAllString(strings.Join(lines, "\n"), ""), "(a hidden value)")
+				plan := hiddenValue.ReplaceAllStringFunc(initPlan.ReplaceAllString(strings.Join(lines, "\n"), ""), numbered)
 				fmt.Fprintf(&got, "%s\n%s\n\n", s.name, tableOID.ReplaceAllString(plan, "tableoid = sessions"))
 			}
 			file := filepath.Join("testdata", "explain", "shapes.txt")
