@@ -38,8 +38,10 @@ func TestAFunctionIsReadAsTheCatalogWillHaveIt(t *testing.T) {
 		},
 		{Name: "lapse.plain", Owner: "somebody", Language: "sql", Volatility: "volatile", Body: "\n  select 1\n"},
 	}
-	for _, text := range []string{functionText, strings.Replace(functionText, "create function lapse.plain", "create or replace function lapse.plain", 1),
-		"-- Deletes rows of shop.\"recreate function x\".\n" + functionText} {
+	for _, text := range []string{
+		functionText, strings.Replace(functionText, "create function lapse.plain", "create or replace function lapse.plain", 1),
+		"-- Deletes rows of shop.\"recreate function x\".\n" + functionText,
+	} {
 		if got, err := schemas.ParseFunctions(text, "somebody"); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got\n%+v, %v\nwant\n%+v", got, err, want)
 		}
