@@ -77,7 +77,7 @@ func summaryNotes(p *executor.PolicySummary) []string {
 		notes = append(notes, status.WithoutName(p.Policy, p.Error))
 	}
 	if p.LeftBehind {
-		notes = append(notes, "due rows are left that other sessions have locked: see pg_locks; the next run follows soon")
+		notes = append(notes, "due rows are left that other sessions have locked, or changed meanwhile: see pg_locks; the next run follows soon")
 	}
 	whole := p.Whole
 	if len(p.Obstacles) > 0 {

@@ -10,7 +10,7 @@ import (
 )
 
 // bound sets the policy's settings for one transaction. The next batch starts from the session's again.
-const bound = `pg_catalog.set_config('application_name', $1, true) || pg_catalog.set_config('lock_timeout', $2, true) || pg_catalog.set_config('statement_timeout', $3, true)`
+const bound = `set_config('application_name', $1, true) || set_config('lock_timeout', $2, true) || set_config('statement_timeout', $3, true)`
 
 // clean resets a session and opens a transaction. The table's code may run inside a batch, and what it does to the session outlives the
 // transaction: settings, prepared statements, temporary tables. Clean removes all of it, so the session has no prepared statement of

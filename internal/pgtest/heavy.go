@@ -9,8 +9,8 @@ import (
 
 // Heavy are the majors for a test that costs many seconds of both cores, or that is about the program and sends a server nothing that
 // other tests do not send it on every major: the newest of those given, or where LAPSE_PG leaves that out, all of the others that it asks
-// for. So make test-long runs these tests on the older ones; it finds them by this name, also after a helper's whose name ends so
-// (scripts/heavy-tests). Without majors, that is on the oldest, or for every third test on one between, as its name decides.
+// for. So make test-long runs these tests on the older ones; it finds a test that calls Heavy, or a function of the package that has
+// Heavy in its name (scripts/heavy-tests). Without majors, that is on the oldest, or for every third test on one between, as its name decides.
 func Heavy(t testing.TB, majors ...int) []int {
 	t.Helper()
 	runs := of(t).runs()

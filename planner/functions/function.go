@@ -276,9 +276,9 @@ func fill(name string, facts map[string]any) (string, error) {
 // These stand for the leaf, for the address of a row, and for the condition that a row is the leaf's own, while the pick is written. No name
 // contains them.
 const (
-	leafMark = "\x00"
-	atMark   = "\x01"
-	ownMark  = "\x02"
+	leafMark = "\x00leaf"
+	atMark   = "\x00at"
+	ownMark  = "\x00own"
 )
 
 // Inner writes SQL for a place inside a quoted statement text.

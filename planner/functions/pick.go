@@ -11,7 +11,8 @@ import (
 
 // A pick finds a batch's rows, locks them and says where the next batch continues: by keyset on (the expiry's order, the key), so that no
 // batch reads what an earlier one has read. The deletion function contains it with parameters, most of them hidden (unknown), and `lapse plan`
-// shows it with literals; both are made of the same parts. With a sidecar a range has it too, for the addresses of the sidecar's rows. shape.go has the other shapes of a batch.
+// shows it with literals; both are made of the same parts. A range with a sidecar uses the same search, for the addresses of
+// the sidecar's rows. shape.go has the other shapes of a batch.
 //
 // A candidate is a row that the bound lets through. If a candidate need not be due (expiry.Condition.Certain), a batch checks at most
 // lookAhead times as many candidates as it may delete rows. Otherwise millions of rows that are past the bound but not due would use up

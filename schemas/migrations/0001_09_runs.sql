@@ -135,7 +135,7 @@ comment on column lapse.shard.cursor is 'Where the pass continues, as texts of t
 comment on column lapse.shard.picked is 'Rows that were found due and locked.';
 comment on column lapse.shard.deleted is 'Rows that were deleted.';
 comment on column lapse.shard.done is 'Whether nothing is left to do here in this run.';
-comment on column lapse.shard.left_behind is 'Due rows were left because other sessions had locked them.';
+comment on column lapse.shard.left_behind is 'Due rows were left because other sessions had locked them, or changed or moved them meanwhile.';
 comment on column lapse.shard.aside is 'A row resisted: the part is not tried again in this run.';
 comment on column lapse.shard.tries is 'How many consecutive times it resisted, earlier runs included.';
 comment on column lapse.shard.retry_at is 'When it is tried again; null if it did not resist.';

@@ -88,7 +88,7 @@ comment on type lapse.outcome is 'What a batch did.';
 comment on column lapse.outcome.picked is 'Rows that were found due and locked.';
 comment on column lapse.outcome.deleted is 'Rows that were deleted from the target.';
 comment on column lapse.outcome.finished is 'Whether the shard is done.';
-comment on column lapse.outcome.left_behind is 'Whether due rows were left because other sessions had locked them.';
+comment on column lapse.outcome.left_behind is 'Whether due rows were left because other sessions had locked them, or changed or moved them meanwhile.';
 comment on column lapse.outcome.by_relation is 'Rows deleted, by the relation''s oid, cascades included.';
 comment on column lapse.outcome.pass_over is 'Whether the pass has ended; otherwise the batch ended because it had reached its limit.';
 comment on column lapse.outcome.quarantined is 'Rows that a careful batch entered in the quarantine.';
@@ -433,7 +433,7 @@ comment on function lapse.tally_of is 'Counts the rows of a batch''s relations t
 
 -- leave counts what was deleted, writes the result and moves the shard on. picked rows were found and locked, and deleted of them were
 -- deleted. before is what record returned; null if nothing was picked. last is the place of the last row picked. left_behind: due rows
--- are left because other sessions have locked them.
+-- are left because other sessions have locked them, or changed or moved them meanwhile.
 --
 -- A short pick ends a pass. After the first pass comes a residual one from the start, for rows that were locked or moved during it, unless
 -- the first pass was a single batch that deleted all that it found. A slice has one pass: the residual shard of its leaf finds such rows.

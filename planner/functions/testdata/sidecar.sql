@@ -70,7 +70,7 @@ begin
   end if;
   outcome := lapse.leave(claim, work, greatest(aim.counted, gone), gone, before,
     case when aim.again and gone > 0 then place.cursor else aim.last end, aim.ended and not (aim.again and gone > 0),
-    aim.more or aim.found_by in ('beside') and aim.counted > gone, aim.locked);
+    aim.more or aim.found_by = 'beside' and aim.counted > gone, aim.locked);
   outcome.locker := aim.locker; outcome.quarantined := aim.quarantined;
   return outcome;
 end
@@ -123,9 +123,9 @@ begin
   aim.again := false;
   aim.after := place.cursor;
   aim.found_by := case when picks then 'row' else 'beside' end;
-  if not picks and place.spared = '' and place.leaf = 'public.carts' and exists (
+  if not picks and place.pass = 1 and place.spared = '' and place.leaf = 'public.carts' and exists (
     select from pg_constraint c
-     where c.contype = 'f' and c.convalidated and c.conrelid = 'public."Reg"'::regclass and c.confrelid = claim.target
+     where c.contype = 'f' and c.convalidated and c.conparentid = 0 and c.conrelid = 'public."Reg"'::regclass and c.confrelid = claim.target
        and c.conkey = '{1,2}' and c.confkey = '{2,1}') then
     own := 'true'; -- a foreign key says that each candidate has its row in the table, which need not be looked for
   end if;

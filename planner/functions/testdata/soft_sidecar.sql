@@ -9,7 +9,7 @@
 +  from ' || case aim.found_by when 'row' then 'public."Reg" as r' else '(select r."until", r."ten""ant", r."id" from public."Reg" as r where r.ctid = any ($7) for no key update) as r' end || '
 @@ lapse.due_11_1, in place of c0272e3a
 1+       t.tableoid = $3 and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) and ((t."gone" IS NOT TRUE)) as due
-@@ lapse.find_11_1, in place of bc412871
+@@ lapse.find_11_1, in place of 2562d97b
 6-
 1+       ' || own || ' and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false) and ((t."gone" IS NOT TRUE)) as due
 @@ lapse.survey_11_1, in place of 58d51394
