@@ -148,6 +148,18 @@ func elsewhere(w *world, statements ...string) {
 	must(w.t, w.script(`create function public.elsewhere() returns void language plpgsql security definer as $$ begin `+calls.String()+` end $$`))
 }
 
+// afterTheSearch has a batch that has found rows call public.elsewhere before it locks or deletes them.
+func afterTheSearch(w *world) {
+	w.t.Helper()
+	must(w.t, w.script(`
+		alter function lapse.find_1_1 rename to found_1_1;
+		create function lapse.find_1_1(claim lapse.claim, work lapse.work, place lapse.place) returns lapse.aim language plpgsql stable as
+		$$ declare aim lapse.aim := lapse.found_1_1(claim, work, place); begin
+		  if aim.counted > 0 then perform public.elsewhere(); end if;
+		  return aim;
+		end $$`))
+}
+
 // Between the lock and the DELETE nobody can give a row that goes another time, take its registry's row away to write it anew, or change it.
 func TestWhatABatchWithARegistryLockedNobodyChanges(t *testing.T) {
 	t.Parallel()
@@ -207,13 +219,7 @@ func heavyChangesBeforeALock(t *testing.T, shape string, want int64) {
 			`delete from shop.carts where id = 5; insert into shop.carts values (5, 'y')`,                            // another row of the key, due
 			`update shop.carts set note = 'y' where id = 6`,                                                          // at another address, due
 			`update shop.registry set id = 70 where id = 7`)                                                          // the registry's row is another's
-		must(t, w.script(`
-			alter function lapse.find_1_1 rename to found_1_1;
-			create function lapse.find_1_1(claim lapse.claim, work lapse.work, place lapse.place) returns lapse.aim language plpgsql stable as
-			$$ declare aim lapse.aim := lapse.found_1_1(claim, work, place); begin
-			  if aim.counted > 0 then perform public.elsewhere(); end if;
-			  return aim;
-			end $$`))
+		afterTheSearch(w)
 		b := w.lease(p, w.open(&p))
 		b.Limit, b.Shape = 8, shape
 		got, err := w.call(b, nil)

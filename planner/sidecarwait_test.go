@@ -76,13 +76,7 @@ func TestARegistrysRowThatMovesInTheLastPassIsSaidToBeLeft(t *testing.T) {
 			}
 		}
 		must(t, changing.Rollback(t.Context()))
-		must(t, w.script(`
-			alter function lapse.find_1_1 rename to found_1_1;
-			create function lapse.find_1_1(claim lapse.claim, work lapse.work, place lapse.place) returns lapse.aim language plpgsql stable as
-			$$ declare aim lapse.aim := lapse.found_1_1(claim, work, place); begin
-			  if aim.counted > 0 then perform public.elsewhere(); end if;
-			  return aim;
-			end $$`))
+		afterTheSearch(w)
 		b.Shape = functions.ShapeRange
 		got, err := w.call(b, nil)
 		must(t, err)
