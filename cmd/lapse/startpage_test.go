@@ -60,7 +60,7 @@ func TestTheFirstDatabaseIsAsTheDocumentSays(t *testing.T) {
 		text = exampleURL.ReplaceAllStringFunc(text, func(url string) string {
 			return strings.Replace(db.As(exampleURL.FindStringSubmatch(url)[1]), "//me@", "//"+me+"@", 1)
 		})
-		return strings.NewReplacer("dir:/var/lib/lapse", "dir:sink", "/tmp/export", "export", "bin/lapse", "lapse").Replace(text)
+		return strings.NewReplacer("dir:/var/lib/lapse/sink", "dir:sink", "/tmp/export", "export", "bin/lapse", "lapse").Replace(text)
 	}
 	if typed := s.follow(documentation(t)["docs/start.md"], place, nil); typed < 15 {
 		t.Errorf("docs/start.md has %d lines to type", typed)
