@@ -116,7 +116,7 @@
 //	a log topic that deletes or compacts      *kafka.RetentionError, at the start and within an hour of a change, if its
 //	                                          settings may be read
 //	a row whose keys are huge                 its long values are hashed; the event says which
-//	a transaction with thousands of tables    its record names 512 of them and sums up the rest; the events name all
+//	a transaction with thousands of tables    several records, of 256 tables each at most: evidence.LogWriter
 //	REPLICA IDENTITY FULL                     events without values, identity: full, and a warning per table: what the
 //	                                          server sends is the row
 //	a key of generated columns, which         events without keys, identity: none, and a warning per table. Of a key that
@@ -138,8 +138,8 @@
 // # Where to add
 //
 //	another kind of record or event     evidence (an assembler's outcome); the relay carries any number of them
-//	another sink                        a file with its Sink, and a line in sink.go that says so; what has a log is a publisher, opened by takeTopics there,
-//	                                    and read through a store.Client
+//	another sink                        a file with its Sink, and where cmd/lapse asks for the folder; what has a log is a publisher, opened by
+//	                                    takeTopics (sink.go), and read through a store.Client
 //	another reason not to go on         see history/doc.go
 //	another reason not to be ready      Ready in auditor.go
 //

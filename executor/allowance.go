@@ -52,7 +52,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *batch.Lease, wanted int)
 	case a.Over:
 		return 0, turnLimited, w.endRun(ctx, t, l)
 	case a.Rows == 0:
-		w.heldBack(t, limitRate, w.now().Add(a.Pause))
+		w.postpone(t, limitRate, w.now().Add(a.Pause))
 		return 0, turnMore, nil
 	}
 	return a.Rows, turnGoesOn, nil
@@ -67,7 +67,7 @@ func (w *worker) passOver(t *turn, until time.Time) turnEnd {
 		return turnLimited
 	}
 	t.holds(why, nil)
-	w.heldBack(t, limitPass, until)
+	w.postpone(t, limitPass, until)
 	return turnMore
 }
 
@@ -87,8 +87,8 @@ func (w *worker) endRun(ctx context.Context, t *turn, l *batch.Lease) error {
 	return nil
 }
 
-// heldBack makes a policy wait because a limit leaves it no rows before an instant.
-func (w *worker) heldBack(t *turn, limit string, until time.Time) {
+// postpone makes a policy wait because a limit leaves it no rows before an instant.
+func (w *worker) postpone(t *turn, limit string, until time.Time) {
 	t.memory.pauses.change(func(d *delay) { d.until, d.throttled = until, limit })
 	w.showProgress(t, limit)
 	w.metrics.throttled.WithLabelValues(string(t.policy.Name), t.policy.TableName, limit).Add(until.Sub(w.now()).Seconds())

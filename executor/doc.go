@@ -21,7 +21,7 @@
 // # Order
 //
 //	worker     asks the scheduler what to do next                           worker.go
-//	 ├ list     asks the guards, reads the policies, advances arming ones   worker.go, guards.go, status.go
+//	 ├ list     asks the guards, reads the policies, advances arming ones   worker.go, guards.go, readiness.go
 //	 └ turn     opens or resumes the policy's run, or helps with it, and    turn.go; run.Open
 //	    │       grades the error that ends it, here alone                   trouble.go, grade.go
 //	    ├ before a run: which leaves have a due row?                        look.go

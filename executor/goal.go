@@ -28,8 +28,8 @@ type goal interface {
 	reread() time.Duration
 	// patience is how long to wait for a server that does not answer.
 	patience() time.Duration
-	// lastWords returns what stays on record about the goal's policies after the process has ended.
-	lastWords() []reportLine
+	// lastLines returns what stays on record about the goal's policies after the process has ended.
+	lastLines() []reportLine
 	// outlasts reports whether to wait out an error, and logs it if so. lost: the connection is gone.
 	outlasts(err error, lost bool) bool
 }
@@ -61,6 +61,6 @@ func (e endless) shares(p *record.InForce) bool {
 func (endless) whole(*record.InForce) bool { return false }
 func (endless) ended(*turn)                {}
 func (endless) reached() bool              { return false }
-func (endless) lastWords() []reportLine    { return nil }
+func (endless) lastLines() []reportLine    { return nil }
 func (endless) reread() time.Duration      { return rereadInterval }
 func (endless) patience() time.Duration    { return forever }

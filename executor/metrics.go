@@ -112,8 +112,8 @@ func (m *Metrics) committed(p *record.InForce, done *batch.Result) {
 	m.cascaded.WithLabelValues(name, table).Add(float64(done.Cascaded))
 }
 
-// heldBack measures why due rows of a policy stay.
-func (m *Metrics) heldBack(p *record.InForce, stays []record.Stay) {
+// stay measures why due rows of a policy stay.
+func (m *Metrics) stay(p *record.InForce, stays []record.Stay) {
 	for _, reason := range schemas.HeldBackReasons {
 		is := 0.0
 		if slices.ContainsFunc(stays, func(s record.Stay) bool { return s.Reason == reason }) {

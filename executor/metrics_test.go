@@ -54,7 +54,7 @@ func TestADroppedPolicyLeavesNoSeries(t *testing.T) {
 		m.failed(&of, outcomeLost)
 		m.limited(&of, "rate")
 		m.in(&of, schemas.Armed)
-		m.heldBack(&of, nil)
+		m.stay(&of, nil)
 		m.inQuarantine(&of, began)
 		m.backlog.nothingDue(&of, began)
 		m.backlog.late(&of, began)

@@ -109,7 +109,7 @@ func (o *onceGoal) refuse(policies []record.InForce, a *guard.Answer) {
 }
 
 // lastWords say for each target why it was stopped, or that it was not.
-func (o *onceGoal) lastWords() []reportLine {
+func (o *onceGoal) lastLines() []reportLine {
 	lines := o.refused
 	for _, t := range o.targets {
 		line := reportLine{policy: t.id, state: string(t.Outcome)}

@@ -202,9 +202,9 @@ func seeOthers(ctx context.Context, conn *pgx.Conn) (others bool, err error) {
 	return others, nil
 }
 
-// company counts the workers that share the time, unless that was done lately, and looks for other active sessions, if the policy's pace
+// shareTime counts the workers that share the time, unless that was done lately, and looks for other active sessions, if the policy's pace
 // depends on them.
-func (w *worker) company(ctx context.Context, p *record.InForce) error {
+func (w *worker) shareTime(ctx context.Context, p *record.InForce) error {
 	if w.pace.mayCount(w.now()) {
 		workers, err := w.pace.count(ctx, w.session.Control)
 		if err != nil {
@@ -226,7 +226,7 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, t *turn) error {
 	if !paced(t.policy) {
 		return nil
 	}
-	if err := w.company(work, t.policy); err != nil {
+	if err := w.shareTime(work, t.policy); err != nil {
 		return err
 	}
 	share := w.pace.share(t.policy)

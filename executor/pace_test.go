@@ -171,7 +171,7 @@ func TestWorkersOfOtherProcessesShareTheTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.pace.join(budgetOf(p))()
-			if err := w.company(t.Context(), p); err != nil {
+			if err := w.shareTime(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			return w.pace.share(p)

@@ -21,7 +21,7 @@ type always struct {
 	idle func(*record.InForce) bool // shares; nil: none does
 }
 
-func (*always) lastWords() []reportLine { return nil }
+func (*always) lastLines() []reportLine { return nil }
 func (*always) listed([]record.InForce, *guard.Answer, func(schemas.PolicyID) bool) error {
 	return nil
 }

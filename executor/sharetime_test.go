@@ -61,7 +61,7 @@ func TestAnApplicationIsSeenInWhateverDatabaseAndOneThatDoesNothingIsNot(t *test
 				t.Fatal(err)
 			}
 			p := &record.InForce{}
-			if err := w.company(t.Context(), p); err != nil {
+			if err := w.shareTime(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			return w.pace.share(p)

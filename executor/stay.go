@@ -89,7 +89,7 @@ func (w *worker) measureStays(policies []record.InForce, a *guard.Answer) {
 	working := w.scheduler.working()
 	for i := range policies {
 		p := &policies[i]
-		w.metrics.heldBack(p, w.allStays(p, a))
+		w.metrics.stay(p, w.allStays(p, a))
 		m := w.memory(p)
 		run := m.run.now()
 		w.metrics.backlog.late(m.quiet.since(p), w.now())

@@ -1,14 +1,10 @@
 package executor
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"slices"
 
 	"lapse/executor/batch"
 	"lapse/planner/record"
-	"lapse/schemas"
 )
 
 // total counts a durable batch for Summary.
@@ -48,53 +44,4 @@ func (e *Executor) deletedSome() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.totals) > 0
-}
-
-// Summary says what this process did since it began, in all runs, under each policy that deleted something or is stopped. It is
-// for Run, when it has returned: Once returns its own. Whole is the last run's.
-func (e *Executor) Summary() Summary {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	all := map[schemas.PolicyName]*PolicySummary{}
-	for name, s := range e.totals {
-		copied := *s
-		all[name] = &copied
-	}
-	for i := range e.status {
-		line := &e.status[i]
-		if line.stopped != "" && all[line.policy] == nil {
-			all[line.policy] = &PolicySummary{Policy: line.policy, Table: line.table, Version: line.version}
-		}
-	}
-	for _, s := range all {
-		s.Outcome = Finished
-		for _, m := range e.known {
-			if m.name == s.Policy {
-				run := m.run.now()
-				run.sum(s)
-			}
-		}
-		for i := range e.status {
-			if line := &e.status[i]; line.policy == s.Policy && line.stopped != "" {
-				s.Outcome, s.Error = Stopped, line.stopped
-			}
-		}
-	}
-	policies := slices.SortedFunc(maps.Values(all), func(a, b *PolicySummary) int { return cmp.Compare(a.Policy, b.Policy) })
-	summary := Summary{Policies: make([]PolicySummary, len(policies))}
-	for i, s := range policies {
-		summary.Policies[i] = *s
-	}
-	return summary
-}
-
-// sum adds the state of the policy's last run.
-func (f *runFacts) sum(s *PolicySummary) {
-	s.Run, s.Whole, s.LeftBehind = f.run, f.whole, f.leftLocked
-	switch {
-	case f.open:
-		s.Outcome = Interrupted
-	case f.resists != nil:
-		s.Outcome, s.Error, s.Obstacles = Resisted, f.resists.Error(), obstaclesOf(f.resists)
-	}
 }

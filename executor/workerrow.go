@@ -88,7 +88,7 @@ func (w *worker) signOff() {
 	if err := writeReport(ctx, w.session.Control, w.Executor.holder, nil); err != nil {
 		w.log.Warn("lapse status believes for two minutes that this process runs", "error", stripped("sign off", err))
 	}
-	if last := w.scheduler.goal.lastWords(); len(last) > 0 {
+	if last := w.scheduler.goal.lastLines(); len(last) > 0 {
 		if err := writeReport(ctx, w.session.Control, record.LastPass, last); err != nil {
 			w.log.Warn("lapse status does not hear how this pass ended", "error", stripped("sign off", err))
 		}

@@ -59,8 +59,8 @@ func (w *world) heldNow() string {
 	var all []string
 	for _, p := range w.inForce() {
 		text := fmt.Sprintf("%s %d %s", p.Name, p.Version, p.State)
-		if p.HeldBack != 0 {
-			text += fmt.Sprintf(", %d held back", p.HeldBack)
+		if p.HeldVersion != 0 {
+			text += fmt.Sprintf(", %d held back", p.HeldVersion)
 		}
 		all = append(all, text)
 	}

@@ -174,7 +174,7 @@ func TestAnotherActionIsObservedFirst(t *testing.T) {
 	parted(w)
 	w.armed(policyText("shop.parts", "at", "30 days", "    state: armed"))
 	changes := w.apply(policyText("shop.parts", "at", "30 days", dropping))
-	if c := changes[0]; c.HeldBack == 0 || c.ToState != schemas.Observing || !c.MoreFallDue {
+	if c := changes[0]; c.HeldVersion == 0 || c.ToState != schemas.Observing || !c.MoreFallDue {
 		t.Errorf("to drop_partition: %+v", c)
 	}
 	w.armed(policyText("shop.parts", "at", "30 days", "    action: drop_partition\n    state: observing"))

@@ -219,7 +219,7 @@ func TestAYesIsToTheVersionThatItNames(t *testing.T) {
 	if _, err := change.ArmVersion(&again, 2); err == nil || !strings.Contains(err.Error(), "in force is version 1, and version 3 is held back") {
 		t.Errorf("a yes to version 2: %v", err)
 	}
-	if c, err := change.ArmVersion(&again, 1); err != nil || c.Writes() || c.HeldBack != 3 {
+	if c, err := change.ArmVersion(&again, 1); err != nil || c.Writes() || c.HeldVersion != 3 {
 		t.Errorf("a yes to what is in force: %+v, %v", c, err)
 	}
 	must(t, w.write(ptr(change.Pause(&again))))
@@ -310,7 +310,7 @@ func TestAVersionThatWaitsIsChangedWithoutItsTable(t *testing.T) {
 		if !changes[0].Unfit {
 			t.Errorf("%s: the table is fit", s.want)
 		}
-		if err := changes[0].Arm(); changes[0].HeldBack != 0 && err == nil {
+		if err := changes[0].Arm(); changes[0].HeldVersion != 0 && err == nil {
 			t.Errorf("%s: --arm arms what does not fit", s.want)
 		}
 		must(t, w.write(&changes[0]))

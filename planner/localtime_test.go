@@ -105,8 +105,8 @@ func TestToStateUTCIsNoOtherExpiry(t *testing.T) {
 		for _, file := range []string{stated, policyText("shop.t", "at", "30 days", "    state: armed")} {
 			changes, err := w.difference(file, false)
 			must(t, err)
-			if c := changes[0]; c.Kind != change.Changed || c.MoreFallDue || c.HeldBack != 0 || !strings.Contains(c.Diff(), "expire.zone") {
-				t.Errorf("%s: %s, more falls due: %t, held back: %d\n%s", file, c.Kind, c.MoreFallDue, c.HeldBack, c.Diff())
+			if c := changes[0]; c.Kind != change.Changed || c.MoreFallDue || c.HeldVersion != 0 || !strings.Contains(c.Diff(), "expire.zone") {
+				t.Errorf("%s: %s, more falls due: %t, held back: %d\n%s", file, c.Kind, c.MoreFallDue, c.HeldVersion, c.Diff())
 			}
 			must(t, w.write(&changes[0]))
 		}

@@ -25,7 +25,7 @@ func TestAnotherMeaningOfWhereAsksAsAnotherWhereDoes(t *testing.T) {
 		}
 		w.do(`alter type state add value 'fresh' before 'kept'`)
 		added := w.apply(file)[0]
-		if added.Kind != change.Changed || added.MoreFallDue || added.HeldBack != 0 || !strings.Contains(added.Diff(), "open, kept, fresh") {
+		if added.Kind != change.Changed || added.MoreFallDue || added.HeldVersion != 0 || !strings.Contains(added.Diff(), "open, kept, fresh") {
 			t.Errorf("a label more is %s", added.Diff())
 		}
 		w.opens()
@@ -47,7 +47,7 @@ func TestAnotherMeaningOfWhereAsksAsAnotherWhereDoes(t *testing.T) {
 		for _, next := range []string{file, strings.Replace(file, "30 days", "60 days", 1), strings.Replace(file, isArmed, isArmed+"\n"+otherBatch, 1)} {
 			changes, err := w.difference(next, false)
 			must(t, err)
-			if c := changes[0]; !c.MoreFallDue || c.HeldBack == 0 || !strings.Contains(c.Diff(), "open, kept, fresh → ") {
+			if c := changes[0]; !c.MoreFallDue || c.HeldVersion == 0 || !strings.Contains(c.Diff(), "open, kept, fresh → ") {
 				t.Errorf("with another label it is %s", c.Diff())
 			}
 		}

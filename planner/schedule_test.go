@@ -39,7 +39,7 @@ func TestCronAndWindowAreKeptWithTheVersion(t *testing.T) {
 		{`"@daily Europe/Berlin"`, change.Changed, 2},
 	} {
 		changes := w.apply(text(c.cron))
-		if changes[0].Kind != c.kind || changes[0].ToState != schemas.Armed && changes[0].ToState != schemas.Arming || changes[0].HeldBack != 0 {
+		if changes[0].Kind != c.kind || changes[0].ToState != schemas.Armed && changes[0].ToState != schemas.Arming || changes[0].HeldVersion != 0 {
 			t.Errorf("%s: %s", c.cron, changes[0].Diff())
 		}
 		if v := w.named("p").Version; v != c.version {

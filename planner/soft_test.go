@@ -201,7 +201,7 @@ func TestASoftPolicyAndItsPurgeShareATable(t *testing.T) {
 		_ = w.armed("policies:\n" + soft)
 		changes, err := w.difference("policies:\n"+soft+purge, false)
 		must(t, err)
-		if len(changes) != 2 || changes[1].HeldBack == 0 {
+		if len(changes) != 2 || changes[1].HeldVersion == 0 {
 			t.Errorf("a purge that comes later is armed without a word: %+v", changes)
 		}
 		must(t, changes[1].Arm())
@@ -219,7 +219,7 @@ func TestASoftPolicyAndItsPurgeShareATable(t *testing.T) {
 		changes, err = w.difference("policies:\n"+strings.Replace(soft, "30 days", "40 days", 1)+strings.Replace(purge, "7 days", "9 days", 1), false)
 		must(t, err)
 		for _, c := range changes {
-			if c.ToState != schemas.Arming || c.HeldBack != 0 {
+			if c.ToState != schemas.Arming || c.HeldVersion != 0 {
 				t.Errorf("policy %s, which is longer, becomes %s", c.Policy, c.ToState)
 			}
 		}

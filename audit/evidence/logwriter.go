@@ -32,7 +32,7 @@ const (
 )
 
 // Content is the part of a log record that differs by kind. Each kind of record is one type, in the file that writes and parses it:
-// origin.go, route.go, transaction.go, coverage.go, tables.go, marker.go, drop.go, policyrecord.go, holdrecord.go, quarantinerecord.go,
+// origin.go, routerecord.go, transaction.go, coverage.go, tables.go, markerrecord.go, drop.go, policyrecord.go, holdrecord.go, quarantinerecord.go,
 // snapshotrecord.go.
 type Content interface {
 	// Kind returns the kind.
@@ -158,7 +158,7 @@ func FenceHeaders(source *Source, timeline schemas.Timeline, process string) []s
 	}
 }
 
-// MaxRecord is the largest size of a log record, in bytes: the limit of tlog-tiles for an entry.
+// MaxRecord is the size above which a log record is divided, if its content can be, in bytes: the limit of tlog-tiles for an entry.
 const MaxRecord = 65535
 
 // maxLines is the largest number of relations that a record names, fewer if their names are long. One transaction may delete from thousands

@@ -28,21 +28,21 @@ type PolicyContent struct {
 
 // PolicyRow is a row of one of the tables, with those of the columns that the table has. A person's text is cut after maxCatalogText characters.
 type PolicyRow struct {
-	Policy     string // its name; "" if the transaction does not show it
-	ID         int64
-	Version    int64
-	State      schemas.State
-	HeldBack   int64  // the version that waits for a person
-	Table      string // as people write it
-	TableOID   int64
-	Soft       bool
-	Halted     bool
-	Alarm      bool
-	At         time.Time
-	By         string // the login
-	Reason     string
-	Terms      *PolicyTerms
-	Definition string // a keyed hash of the whole version
+	Policy      string // its name; "" if the transaction does not show it
+	ID          int64
+	Version     int64
+	State       schemas.State
+	HeldVersion int64  // the version that waits for a person
+	Table       string // as people write it
+	TableOID    int64
+	Soft        bool
+	Halted      bool
+	Alarm       bool
+	At          time.Time
+	By          string // the login
+	Reason      string
+	Terms       *PolicyTerms
+	Definition  string // a keyed hash of the whole version
 
 	spec string // the text under the hash
 }
@@ -93,7 +93,7 @@ type ExpireTerms struct {
 func readPolicyRow(row string, c columns) *PolicyRow {
 	r := &PolicyRow{
 		Policy: cut(c("name")), ID: numberOf(c("policy_id")), Version: numberOf(c("version")), State: schemas.State(cut(c("state"))),
-		HeldBack: numberOf(c("held_back")), TableOID: numberOf(c("table_oid")), Soft: c("soft") == "t",
+		HeldVersion: numberOf(c("held_back")), TableOID: numberOf(c("table_oid")), Soft: c("soft") == "t",
 		At: timeOf(c("changed_at")), By: cut(c("changed_by")), Reason: cut(c("reason")),
 	}
 	switch row {
@@ -162,7 +162,7 @@ func (r *PolicyRow) write(o *object) {
 	o.number("id", r.ID)
 	o.number("version", r.Version)
 	o.text("state", string(r.State))
-	o.number("held_back", r.HeldBack)
+	o.number("held_back", r.HeldVersion)
 	o.text("table", r.Table)
 	o.number("table_oid", r.TableOID)
 	o.flag("soft", r.Soft)
@@ -243,21 +243,21 @@ func (c *PolicyContent) parse(record []byte, form TextForm) (err error) {
 
 // policyRowJSON is what PolicyRow.write writes.
 type policyRowJSON struct {
-	Policy     string        `json:"policy"`
-	ID         int64         `json:"id"`
-	Version    int64         `json:"version"`
-	State      schemas.State `json:"state"`
-	HeldBack   int64         `json:"held_back"`
-	Table      string        `json:"table"`
-	TableOID   int64         `json:"table_oid"`
-	Soft       bool          `json:"soft"`
-	Halted     bool          `json:"halted"`
-	Alarm      bool          `json:"alarm"`
-	At         time.Time     `json:"at"`
-	By         string        `json:"by"`
-	Reason     string        `json:"reason"`
-	Terms      *PolicyTerms  `json:"terms"`
-	Definition string        `json:"definition"`
+	Policy      string        `json:"policy"`
+	ID          int64         `json:"id"`
+	Version     int64         `json:"version"`
+	State       schemas.State `json:"state"`
+	HeldVersion int64         `json:"held_back"`
+	Table       string        `json:"table"`
+	TableOID    int64         `json:"table_oid"`
+	Soft        bool          `json:"soft"`
+	Halted      bool          `json:"halted"`
+	Alarm       bool          `json:"alarm"`
+	At          time.Time     `json:"at"`
+	By          string        `json:"by"`
+	Reason      string        `json:"reason"`
+	Terms       *PolicyTerms  `json:"terms"`
+	Definition  string        `json:"definition"`
 }
 
 func (j *policyRowJSON) row(form TextForm) *PolicyRow {
@@ -265,7 +265,7 @@ func (j *policyRowJSON) row(form TextForm) *PolicyRow {
 		return nil
 	}
 	r := &PolicyRow{
-		Policy: form.decode(j.Policy), ID: j.ID, Version: j.Version, State: schemas.State(form.decode(string(j.State))), HeldBack: j.HeldBack,
+		Policy: form.decode(j.Policy), ID: j.ID, Version: j.Version, State: schemas.State(form.decode(string(j.State))), HeldVersion: j.HeldVersion,
 		Table: form.decode(j.Table), TableOID: j.TableOID, Soft: j.Soft, Halted: j.Halted, Alarm: j.Alarm, At: j.At,
 		By: form.decode(j.By), Reason: form.decode(j.Reason), Terms: j.Terms, Definition: j.Definition,
 	}
@@ -317,7 +317,7 @@ func (r *catalogRows) tellGates() (told []toldGate) {
 			t.byHand = !said && !stated || moved && !made
 			made = made || c.Was == nil || c.Is == nil || c.Is.Version == c.Was.Version
 			revived := c.Was != nil && c.Is != nil && c.Was.State == schemas.Dropped && c.Is.State != schemas.Dropped && c.Is.Version == c.Was.Version
-			if said && made && !t.byHand && !revived && (c.Was == nil || c.Is.HeldBack == c.Was.HeldBack) && c.Is.HeldBack == 0 {
+			if said && made && !t.byHand && !revived && (c.Was == nil || c.Is.HeldVersion == c.Was.HeldVersion) && c.Is.HeldVersion == 0 {
 				continue
 			}
 		}

@@ -151,7 +151,7 @@ func (d drawn) policy() *PolicyContent {
 	draw := func() *PolicyRow {
 		r := &PolicyRow{ID: d.Int64(), Version: int64(d.Int32()), At: d.time()}
 		if d.IntN(2) == 0 {
-			r.Policy, r.State, r.HeldBack, r.Table, r.TableOID = d.text(), schemas.State(d.text()), d.Int64(), d.text(), d.Int64()
+			r.Policy, r.State, r.HeldVersion, r.Table, r.TableOID = d.text(), schemas.State(d.text()), d.Int64(), d.text(), d.Int64()
 			r.Soft, r.Halted, r.Alarm, r.By, r.Reason, r.Definition = d.IntN(2) == 0, d.IntN(2) == 0, d.IntN(2) == 0, d.text(), d.text(), "hmac-sha256:00"
 		}
 		if d.IntN(2) == 0 {

@@ -151,7 +151,7 @@ func (a *applier) apply(ctx context.Context, does *apply.Applier, changes apply.
 			return err
 		}
 	}
-	if changes.Unfit() || changes.HeldBack() {
+	if changes.Unfit() || changes.HeldVersion() {
 		return errNeedsPerson // not news to those who paused it
 	}
 	return nil

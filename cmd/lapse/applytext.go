@@ -80,7 +80,7 @@ func them(n int) string {
 // nothingToSay reports whether a policy stays as it is and has nothing new to report. Other commands report its older warnings; here they
 // are only counted.
 func (a *applier) nothingToSay(c *apply.Change) bool {
-	return (c.Kind == change.Unchanged || c.Kind == change.Missing) && !c.Writes() && !c.Unfit && c.HeldBack == 0 && (!a.arm || c.ToState != schemas.Observing)
+	return (c.Kind == change.Unchanged || c.Kind == change.Missing) && !c.Writes() && !c.Unfit && c.HeldVersion == 0 && (!a.arm || c.ToState != schemas.Observing)
 }
 
 // namedOthers is the largest number of unchanged policies that a line names.
@@ -200,7 +200,7 @@ func (a *applier) report(c *apply.Change) {
 	if c.Arms() {
 		fmt.Fprintf(a.out, "  it deletes %s\n", deletesFrom(a.auditRequired))
 	}
-	if held := c.HeldBackText(); held != "" {
+	if held := c.HeldVersionText(); held != "" {
 		fmt.Fprintf(a.out, "  %s\n", held)
 	}
 }

@@ -91,10 +91,10 @@ type surveyor struct {
 type plan struct {
 	*survey.Survey
 	Errors []mistake `json:"errors"` // why a policy in a file cannot be applied
-	// HeldBack is the version of the policy that waits to be accepted, 0 for none. It has its own plan. There NewlyDue is how many rows are
+	// HeldVersion is the version of the policy that waits to be accepted, 0 for none. It has its own plan. There NewlyDue is how many rows are
 	// due under it in addition to those under the version in force; nil if that was not counted.
-	HeldBack schemas.PolicyVersion `json:"held_back"`
-	NewlyDue *int64                `json:"newly_due,omitempty"`
+	HeldVersion schemas.PolicyVersion `json:"held_back"`
+	NewlyDue    *int64                `json:"newly_due,omitempty"`
 }
 
 // countAtMost is the number at which counting stops.
@@ -173,8 +173,8 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		held := policies[i].HeldBack
-		plans = append(plans, plan{Survey: s, HeldBack: held})
+		held := policies[i].HeldVersion
+		plans = append(plans, plan{Survey: s, HeldVersion: held})
 		waiting := policies[i].Waiting()
 		if waiting == nil {
 			continue
@@ -183,7 +183,7 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := plan{Survey: next, HeldBack: held}
+		p := plan{Survey: next, HeldVersion: held}
 		if newly := next.Due - s.Due; next.DueIs == survey.Exact && s.DueIs == survey.Exact {
 			p.NewlyDue = &newly
 		}

@@ -32,7 +32,7 @@ func (c *surveyor) print(p *plan) {
 	}
 	if s.Version > 0 {
 		state := string(s.State)
-		if s.Version == p.HeldBack {
+		if s.Version == p.HeldVersion {
 			state = "held back"
 		}
 		title = fmt.Sprintf("%s, version %d, %s, on %s", s.Policy, s.Version, state, s.Table)

@@ -115,7 +115,7 @@ func (a *app) readPolicy(ctx context.Context, name string, number schemas.Policy
 
 func printShown(a *app, v *status.Shown) {
 	fmt.Fprintln(a.out, onOneLine(v.Title()))
-	if held := v.HeldBackText(); held != "" {
+	if held := v.HeldVersionText(); held != "" {
 		fmt.Fprintln(a.out, held)
 	}
 	fmt.Fprintln(a.out, onOneLine(v.Made()))

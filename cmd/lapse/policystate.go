@@ -64,7 +64,7 @@ what was armed last: it is held back then, until "lapse policy arm".`,
 func armPolicy(_ context.Context, _ *pgx.Conn, p *record.InForce, version schemas.PolicyVersion) (change.Change, error) {
 	if version == 0 && p.Waiting() != nil && p.Tripped != nil {
 		return change.Change{}, wrongUsage("policy %s: its breaker stopped version %d, and version %d is held back: say with --version which one you mean: nothing was changed",
-			p.Name, p.Version, p.HeldBack)
+			p.Name, p.Version, p.HeldVersion)
 	}
 	if p.Trouble != "" {
 		return change.Change{}, fmt.Errorf("policy %s cannot be armed: %s: %s", p.Name, p.Trouble, p.Remedy())
@@ -168,7 +168,7 @@ type stateChange struct {
 	FromVersion schemas.PolicyVersion `json:"from_version"` // the version in force before
 	From        schemas.State         `json:"from_state"`
 	To          schemas.State         `json:"to_state"`
-	HeldBack    schemas.PolicyVersion `json:"held_back"` // the version that waits to be accepted; 0 for none
+	HeldVersion schemas.PolicyVersion `json:"held_back"` // the version that waits to be accepted; 0 for none
 	HeldAgainst string                `json:"held_against,omitempty"`
 	Changed     bool                  `json:"changed"`
 	Accepted    int64                 `json:"accepted,omitempty"` // rows that an open breaker allows, once
@@ -248,8 +248,8 @@ func (a *app) changeStates(
 		}
 		changed = append(changed, stateChange{
 			Policy: c.Policy, Version: c.ToVersion, FromVersion: c.FromVersion, From: c.FromState, To: c.ToState,
-			HeldBack: c.HeldBack, HeldAgainst: c.HeldAgainst, Changed: c.Writes() || accepted > 0, Accepted: accepted,
-			auditOff: s.Audit == config.AuditOff, heldBack: c.HeldBackText(),
+			HeldVersion: c.HeldVersion, HeldAgainst: c.HeldAgainst, Changed: c.Writes() || accepted > 0, Accepted: accepted,
+			auditOff: s.Audit == config.AuditOff, heldBack: c.HeldVersionText(),
 		})
 	}
 	return changed, nil

@@ -33,17 +33,17 @@ type onePolicy struct {
 // policyView is the page of one policy.
 type policyView struct {
 	frame
-	Name      schemas.PolicyName
-	Row       *policyRow // nil if the policy is not in force, or the status is not known
-	Year      *chart     // nil if not counted yet
-	Heading   string
-	HeldBack  string
-	Made      string
-	Entry     string
-	Meaning   []status.Meaning
-	Functions []functionView
-	Runs      []runView
-	Past      []stepView
+	Name        schemas.PolicyName
+	Row         *policyRow // nil if the policy is not in force, or the status is not known
+	Year        *chart     // nil if not counted yet
+	Heading     string
+	HeldVersion string
+	Made        string
+	Entry       string
+	Meaning     []status.Meaning
+	Functions   []functionView
+	Runs        []runView
+	Past        []stepView
 }
 
 // functionView is one of the functions. The page shows the one that deletes, and folds the others.
@@ -150,7 +150,7 @@ func (p *Page) showPolicy(w http.ResponseWriter, r *http.Request) {
 
 func (v *policyView) fill(one *onePolicy) {
 	s := one.Shown
-	v.Heading, v.HeldBack, v.Made, v.Entry, v.Meaning = s.Title(), s.HeldBackText(), s.Made(), s.Entry, s.Meaning
+	v.Heading, v.HeldVersion, v.Made, v.Entry, v.Meaning = s.Title(), s.HeldVersionText(), s.Made(), s.Entry, s.Meaning
 	for i := range s.Functions {
 		f := &s.Functions[i]
 		v.Functions = append(v.Functions, functionView{status.FunctionTitle(f), f.Comment + strings.TrimRight(f.Text, "\n"), i == 0})

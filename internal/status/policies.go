@@ -68,7 +68,7 @@ func ReadPolicies(ctx context.Context, conn *pgx.Conn, suspended string) (*List,
 func (l *List) line(p *record.InForce, found *records, whole *record.Stay) (Line, error) {
 	line := Line{
 		Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName, Suspended: l.Suspended,
-		HeldBack: p.HeldBack, PausedForAll: l.Halt.Halted, Trouble: p.Trouble,
+		HeldVersion: p.HeldVersion, PausedForAll: l.Halt.Halted, Trouble: p.Trouble,
 		Stays: p.Stays(l.At, whole, p.Said...), Reason: found.reasons[p.ID], LastRun: found.runs[p.ID],
 	}
 	if p.Trouble != "" {

@@ -23,7 +23,7 @@ type Line struct {
 	Looked       *time.Time            `json:"looked_at"`             // when a look last found nothing due, if known, and if no run came after
 	Next         *time.Time            `json:"next_run,omitempty"`    // of an armed policy
 	Lag          float64               `json:"lag_seconds,omitempty"` // how long an unfinished run has been due
-	HeldBack     schemas.PolicyVersion `json:"held_back"`             // the version that waits for a person; 0 for none
+	HeldVersion  schemas.PolicyVersion `json:"held_back"`             // the version that waits for a person; 0 for none
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
 	Suspended    string                `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
 	Tripped      string                `json:"tripped,omitempty"`   // more was due at once than expected

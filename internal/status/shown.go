@@ -18,7 +18,7 @@ type Shown struct {
 	InForce     bool                  `json:"in_force"`
 	State       schemas.State         `json:"state"` // of the policy
 	Since       time.Time             `json:"since"`
-	HeldBack    schemas.PolicyVersion `json:"held_back"`             // the version that waits for a person; 0 for none
+	HeldVersion schemas.PolicyVersion `json:"held_back"`             // the version that waits for a person; 0 for none
 	ReplacedAt  *time.Time            `json:"replaced_at,omitempty"` // of a former version
 	Table       string                `json:"table"`
 	MadeAt      time.Time             `json:"made_at"`
@@ -44,9 +44,9 @@ func ReadShown(
 ) (*Shown, error) {
 	is := of.At(number)
 	v := &Shown{
-		Policy: of.Name, Version: number, State: of.State, Since: of.Since(), HeldBack: of.HeldBack,
+		Policy: of.Name, Version: number, State: of.State, Since: of.Since(), HeldVersion: of.HeldVersion,
 		InForce:  number == of.Version && of.State != schemas.Dropped,
-		heldBack: of.HeldBackText(), Table: is.Definition.Table, MadeAt: is.At, MadeBy: is.By, Reason: is.Reason, Entry: is.Entry, FormerEntry: is.Former, Meaning: []Meaning{},
+		heldBack: of.HeldVersionText(), Table: is.Definition.Table, MadeAt: is.At, MadeBy: is.By, Reason: is.Reason, Entry: is.Entry, FormerEntry: is.Former, Meaning: []Meaning{},
 	}
 	if !v.InForce {
 		v.ReplacedAt = of.ReplacedAt(number)
@@ -82,7 +82,7 @@ func (v *Shown) complete(ctx context.Context, conn *pgx.Conn, roles schemas.Role
 func (v *Shown) Title() string {
 	title := fmt.Sprintf("%s on %s: version %d", v.Policy, v.Table, v.Version)
 	switch {
-	case v.HeldBack == v.Version && !v.InForce:
+	case v.HeldVersion == v.Version && !v.InForce:
 		return title + ", held back"
 	case v.InForce:
 		return title + fmt.Sprintf(", %s since %s", v.State, instant(v.Since))
@@ -94,8 +94,8 @@ func (v *Shown) Title() string {
 	return title + ", never in force"
 }
 
-// HeldBackText says which version waits and for what; "" for none.
-func (v *Shown) HeldBackText() string { return v.heldBack }
+// HeldVersionText says which version waits and for what; "" for none.
+func (v *Shown) HeldVersionText() string { return v.heldBack }
 
 // Made says who made the version, when and why.
 func (v *Shown) Made() string {

@@ -52,7 +52,7 @@ type Process struct {
 	Holder string `json:"holder"`
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
-	// HeldBack is why due rows stay, if only this process knows the reason; "" if they do not stay.
+	// HeldVersion is why due rows stay, if only this process knows the reason; "" if they do not stay.
 	HeldBack schemas.HeldBack `json:"held_back"`
 	Since    time.Time        `json:"since"`              // the beginning of this state
 	NextTry  *time.Time       `json:"next_try,omitempty"` // the next try of something that is stopped or waits, if known

@@ -118,10 +118,10 @@ func (f *formerVersions) beyond(p *record.InForce, id schemas.PolicyID, next *re
 	if p == nil {
 		return ""
 	}
-	if p.HeldBack != p.Version && more(p.Current()) {
+	if p.HeldVersion != p.Version && more(p.Current()) {
 		return fmt.Sprintf("version %d, which is in force", p.Version)
 	}
-	if before := f.inForce[versionKey{p.ID, p.Spec.HeldAgainst}]; p.HeldBack == p.Version && more(before) {
+	if before := f.inForce[versionKey{p.ID, p.Spec.HeldAgainst}]; p.HeldVersion == p.Version && more(before) {
 		return fmt.Sprintf("version %d, which was in force before", before.Definition.Version)
 	}
 	return ""

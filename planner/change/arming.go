@@ -103,7 +103,7 @@ func (f *formerVersions) standing(p *record.InForce) standing {
 		return isAbsent
 	case record.Live(p.State):
 		return isLive
-	case p.HeldBack == p.Version:
+	case p.HeldVersion == p.Version:
 		return isWaiting
 	}
 	if last := f.armed[p.ID]; p.State == schemas.Paused && last != nil && last.Definition.Version == p.Version {
@@ -144,7 +144,7 @@ func (f *formerVersions) decide(c *Change, wanted schemas.State) {
 // written, the one that is held back has the higher number.
 func (c *Change) follow(o outcome) {
 	p, newest, number := c.before, c.newest, c.isVersion
-	c.writes, c.ToState, c.HeldBack = nil, o.state, 0
+	c.writes, c.ToState, c.HeldVersion = nil, o.state, 0
 	if o.state == "" {
 		c.ToState = p.State
 	}
@@ -171,7 +171,7 @@ func (c *Change) follow(o outcome) {
 	}
 	c.Next.Spec.HeldAgainst = 0
 	if o.held {
-		c.HeldBack = number
+		c.HeldVersion = number
 		c.Next.Spec.HeldAgainst = c.heldAgainst(o)
 	}
 	switch {
@@ -179,7 +179,7 @@ func (c *Change) follow(o outcome) {
 		c.Kind = New
 	case len(c.writes) > 0:
 		c.Kind = Changed
-	case c.ToVersion != p.Version || c.ToState != p.State || c.HeldBack != p.HeldBack:
+	case c.ToVersion != p.Version || c.ToState != p.State || c.HeldVersion != p.HeldVersion:
 		c.Kind = Restated
 	default:
 		c.Kind = Unchanged
@@ -193,7 +193,7 @@ func (c *Change) heldAgainst(o outcome) schemas.PolicyVersion {
 		return 0
 	case o.goesOn:
 		return c.ToVersion
-	case p.HeldBack == p.Version:
+	case p.HeldVersion == p.Version:
 		return p.Spec.HeldAgainst
 	default:
 		return p.Version

@@ -35,7 +35,7 @@ type Change struct {
 	ToState     schemas.State         `json:"to_state,omitempty"`
 	Fields      []record.FieldChange  `json:"fields,omitempty"`
 	MoreFallDue bool                  `json:"more_fall_due,omitempty"` // more than under the version in force
-	HeldBack    schemas.PolicyVersion `json:"held_back"`               // the version that waits for a person afterwards; 0 for none
+	HeldVersion schemas.PolicyVersion `json:"held_back"`               // the version that waits for a person afterwards; 0 for none
 	HeldAgainst string                `json:"held_against,omitempty"`  // than under which
 	// Unfit says that a policy cannot, or can no longer, delete from the table. The change is what can be done nevertheless, and the warnings
 	// say why.
@@ -84,7 +84,7 @@ func (c *Change) Nested() bool {
 
 // Arm accepts a version that is held back: it comes into force, and is armed. If its table is unfit, Arm returns yamldoc.Errors.
 func (c *Change) Arm() error {
-	if c.HeldBack == 0 {
+	if c.HeldVersion == 0 {
 		return nil
 	}
 	if len(c.complaints) > 0 {
@@ -140,7 +140,7 @@ func (c *Change) Diff() string {
 	} else if c.HeldAgainst != "" {
 		fmt.Fprintf(&b, "    more rows may fall due than under %s\n", c.HeldAgainst)
 	}
-	if text := c.HeldBackText(); text != "" {
+	if text := c.HeldVersionText(); text != "" {
 		fmt.Fprintf(&b, "    %s\n", text)
 	}
 	for _, w := range c.Warnings {
@@ -149,9 +149,9 @@ func (c *Change) Diff() string {
 	return b.String()
 }
 
-// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" if none waits.
-func (c *Change) HeldBackText() string {
-	return record.HeldBackText(c.Policy, c.ToVersion, c.HeldBack)
+// HeldVersionText says which version waits and for what, and what is deleted meanwhile; "" if none waits.
+func (c *Change) HeldVersionText() string {
+	return record.HeldVersionText(c.Policy, c.ToVersion, c.HeldVersion)
 }
 
 // versions says what happens to the policy's versions, for the line about it.
@@ -159,10 +159,10 @@ func (c *Change) versions() string {
 	switch {
 	case c.ToVersion != c.FromVersion:
 		return fmt.Sprintf("version %d → %d, ", c.FromVersion, c.ToVersion)
-	case c.fromHeld != 0 && c.HeldBack == 0 && c.fromHeld != c.ToVersion:
+	case c.fromHeld != 0 && c.HeldVersion == 0 && c.fromHeld != c.ToVersion:
 		return fmt.Sprintf("version %d is taken back, version %d goes on, ", c.fromHeld, c.ToVersion)
 	case c.Kind == Changed:
-		return fmt.Sprintf("version %d is held back, version %d goes on, ", c.HeldBack, c.ToVersion)
+		return fmt.Sprintf("version %d is held back, version %d goes on, ", c.HeldVersion, c.ToVersion)
 	}
 	return ""
 }

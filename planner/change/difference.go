@@ -196,7 +196,7 @@ func (c *comparison) change(policy *policyfile.Policy, next *record.Version) Cha
 	if p == nil {
 		change.Fields = record.FieldChanges(nil, next.Spec.Lines(table))
 	} else {
-		change.before, change.FromVersion, change.FromState, change.fromHeld, change.former = p, p.Version, p.State, p.HeldBack, p.Current()
+		change.before, change.FromVersion, change.FromState, change.fromHeld, change.former = p, p.Version, p.State, p.HeldVersion, p.Current()
 		c.compareVersions(&change)
 	}
 	c.former.decide(&change, policy.State)
@@ -251,10 +251,10 @@ func (c *comparison) result() []Change {
 		}
 		change := Change{
 			Kind: Missing, Policy: name, Table: p.TableName, ID: p.ID, FromVersion: p.Version, ToVersion: p.Version,
-			FromState: p.State, ToState: p.State, fromHeld: p.HeldBack, HeldBack: p.HeldBack, former: p.Current(),
+			FromState: p.State, ToState: p.State, fromHeld: p.HeldVersion, HeldVersion: p.HeldVersion, former: p.Current(),
 		}
 		if c.prune {
-			change.Kind, change.ToState, change.HeldBack = Removed, schemas.Dropped, 0
+			change.Kind, change.ToState, change.HeldVersion = Removed, schemas.Dropped, 0
 			dropped = append(dropped, change)
 			continue
 		}

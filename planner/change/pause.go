@@ -16,14 +16,14 @@ import (
 // They lock and check nothing of the policy's table.
 
 // Pause stops the policy.
-func Pause(p *record.InForce) Change { return restate(p, schemas.Paused, p.HeldBack) }
+func Pause(p *record.InForce) Change { return restate(p, schemas.Paused, p.HeldVersion) }
 
 // Arm lets the policy delete, whatever is due under it: under the version that is held back, or else the one in force.
 func Arm(p *record.InForce) Change {
 	switch {
 	case p.Held != nil:
 		c := restate(p, schemas.Arming, 0)
-		c.Kind, c.ToVersion = Restated, p.HeldBack
+		c.Kind, c.ToVersion = Restated, p.HeldVersion
 		return c
 	case record.Live(p.State):
 		return restate(p, p.State, 0)
@@ -35,16 +35,16 @@ func Arm(p *record.InForce) Change {
 // back.
 func ArmVersion(p *record.InForce, version schemas.PolicyVersion) (Change, error) {
 	switch {
-	case version == p.HeldBack, version == p.Version && p.Held == nil:
+	case version == p.HeldVersion, version == p.Version && p.Held == nil:
 		return Arm(p), nil
 	case version == p.Version && record.Live(p.State):
-		return restate(p, p.State, p.HeldBack), nil
+		return restate(p, p.State, p.HeldVersion), nil
 	case version == p.Version:
-		return restate(p, schemas.Arming, p.HeldBack), nil
+		return restate(p, schemas.Arming, p.HeldVersion), nil
 	}
 	what := fmt.Sprintf("in force is version %d", p.Version)
-	if p.HeldBack != 0 {
-		what += fmt.Sprintf(", and version %d is held back", p.HeldBack)
+	if p.HeldVersion != 0 {
+		what += fmt.Sprintf(", and version %d is held back", p.HeldVersion)
 	}
 	return Change{}, fmt.Errorf("policy %s: version %d is not there to be armed: %s: see what would go with `lapse plan %[1]s`", p.Name, version, what)
 }
@@ -53,7 +53,7 @@ func ArmVersion(p *record.InForce, version schemas.PolicyVersion) (Change, error
 // its present version than was accepted.
 func Resume(ctx context.Context, q database.Querier, p *record.InForce) (Change, error) {
 	if p.State != schemas.Paused {
-		return restate(p, p.State, p.HeldBack), nil
+		return restate(p, p.State, p.HeldVersion), nil
 	}
 	var before schemas.State
 	err := q.QueryRow(ctx, `
@@ -66,7 +66,7 @@ func Resume(ctx context.Context, q database.Querier, p *record.InForce) (Change,
 		return Change{}, fmt.Errorf("find the state of policy %s before the pause: %w", p.Name, err)
 	}
 	if !record.Live(before) {
-		return restate(p, schemas.Observing, p.HeldBack), nil
+		return restate(p, schemas.Observing, p.HeldVersion), nil
 	}
 	former, err := loadFormerVersions(ctx, q)
 	if err != nil {
@@ -85,16 +85,16 @@ func beside(p *record.InForce) schemas.PolicyVersion {
 	if p.Held == nil {
 		return 0
 	}
-	return p.HeldBack
+	return p.HeldVersion
 }
 
 // restate changes the state of the version in force.
 func restate(p *record.InForce, to schemas.State, held schemas.PolicyVersion) Change {
 	c := Change{
 		Kind: Restated, Policy: p.Name, Table: p.TableName, ID: p.ID, FromVersion: p.Version, ToVersion: p.Version,
-		FromState: p.State, ToState: to, HeldBack: held, fromHeld: p.HeldBack, careful: true, accepted: true,
+		FromState: p.State, ToState: to, HeldVersion: held, fromHeld: p.HeldVersion, careful: true, accepted: true,
 	}
-	if to == p.State && held == p.HeldBack {
+	if to == p.State && held == p.HeldVersion {
 		c.Kind = Unchanged
 	}
 	return c

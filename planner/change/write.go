@@ -289,12 +289,12 @@ func (w *writer) setGate(ctx context.Context) error {
 			on conflict (policy_id) do update
 			   set table_oid = excluded.table_oid, version = excluded.version, state = excluded.state, held_back = excluded.held_back, soft = excluded.soft,
 			       arming_lsn = case when g.version = excluded.version and g.state = excluded.state then g.arming_lsn end`,
-			w.id, w.c.Policy, next.Table, w.version, w.state, w.c.HeldBack, next.Definition.Soft != nil)
+			w.id, w.c.Policy, next.Table, w.version, w.state, w.c.HeldVersion, next.Definition.Soft != nil)
 	} else {
 		_, err = w.tx.Exec(ctx, `
 			update lapse.gate g
 			   set version = $2, state = $3, held_back = nullif($4, 0), arming_lsn = case when g.version = $2 and g.state = $3 then g.arming_lsn end
-			 where g.policy_id = $1`, w.id, w.version, w.state, w.c.HeldBack)
+			 where g.policy_id = $1`, w.id, w.version, w.state, w.c.HeldVersion)
 	}
 	if schemas.StateOf(err) == schemas.SQLStateUniqueViolation {
 		return ErrChangedMeanwhile
@@ -307,7 +307,7 @@ func (w *writer) setGate(ctx context.Context) error {
 
 // dropFunctions drops the functions of all versions that are neither in force nor held back. No batch runs in them: it would hold the gate.
 func (w *writer) dropFunctions(ctx context.Context) error {
-	keep := []schemas.PolicyVersion{w.version, w.c.HeldBack}
+	keep := []schemas.PolicyVersion{w.version, w.c.HeldVersion}
 	if w.state == schemas.Dropped {
 		keep = keep[:0]
 	}

@@ -36,7 +36,7 @@ type InForce struct {
 	CutShort    bool                  // it was of another version, and unfinished when this version came into force
 	Unfinished  *Run                  // the run of this version to continue
 	LookedAt    time.Time             // when a look last found nothing due, if known
-	HeldBack    schemas.PolicyVersion // the version that waits for a person, because more falls due under it; 0 for none
+	HeldVersion schemas.PolicyVersion // the version that waits for a person, because more falls due under it; 0 for none
 	LeftBehind  bool                  // the last run left due rows that were locked
 	Trusted     bool                  // triggers may run inside its deletions, and delete more from its table
 	Tripped     *Trip                 // nil while no breaker is open
@@ -96,14 +96,14 @@ func (p *InForce) Waiting() *InForce {
 		return nil
 	}
 	is := *p
-	is.Version, is.Definition, is.Spec, is.Held, is.outdated = p.HeldBack, p.Held.Definition, p.Held.Spec, nil, nil
+	is.Version, is.Definition, is.Spec, is.Held, is.outdated = p.HeldVersion, p.Held.Definition, p.Held.Spec, nil, nil
 	is.Schedule, is.Batch, is.Limits, is.Trusted = is.Spec.Schedule(is.Name), is.Definition.Batch, is.Spec.Limits, is.Spec.Triggers.Trusted
 	is.State, is.LastRun, is.Unfinished, is.Tripped, is.Accepted = schemas.Observing, nil, nil, nil, 0
 	return &is
 }
 
-// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" if none waits.
-func (p *InForce) HeldBackText() string { return HeldBackText(p.Name, p.Version, p.HeldBack) }
+// HeldVersionText says which version waits and for what, and what is deleted meanwhile; "" if none waits.
+func (p *InForce) HeldVersionText() string { return HeldVersionText(p.Name, p.Version, p.HeldVersion) }
 
 // Live reports whether a policy in this state deletes, or will without another decision of a person.
 func Live(s schemas.State) bool { return s == schemas.Arming || s == schemas.Armed }
@@ -128,7 +128,7 @@ type inForceRow struct {
 	UnfinishedCutoff  *time.Time
 	UnfinishedStarted *time.Time
 	LookedAt          *time.Time
-	HeldBack          schemas.PolicyVersion
+	HeldVersion       schemas.PolicyVersion
 	LeftBehind        bool
 	TrippedAt         *time.Time
 	TrippedDue        *int64
@@ -266,7 +266,7 @@ func (r *inForceRow) inForce(is, held *Version) InForce {
 	p := InForce{
 		ID: d.ID, Version: d.Version, Name: d.Name, State: r.State, Since: r.Since, ArmedAt: r.ArmedAt, Schedule: text.Schedule(d.Name), Definition: *d,
 		TableOID: is.Table, TableName: d.Table, HoldVersion: r.HoldVersion, Batch: d.Batch, Limits: text.Limits,
-		LastPicked: r.LastPicked, CutShort: r.CutShort, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, Spec: text, Held: held,
+		LastPicked: r.LastPicked, CutShort: r.CutShort, HeldVersion: r.HeldVersion, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, Spec: text, Held: held,
 	}
 	if r.TrippedAt != nil {
 		p.Tripped = &Trip{Cause: *r.TrippedCause, At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows, Compared: *r.TrippedCompared}
@@ -305,8 +305,8 @@ func (p *InForce) KeyNames() []string {
 	return names
 }
 
-// HeldBackText says which version waits for whom, and what is deleted meanwhile; "" if none waits.
-func HeldBackText(policy schemas.PolicyName, inForce, held schemas.PolicyVersion) string {
+// HeldVersionText says which version waits for whom, and what is deleted meanwhile; "" if none waits.
+func HeldVersionText(policy schemas.PolicyName, inForce, held schemas.PolicyVersion) string {
 	if held == 0 {
 		return ""
 	}

@@ -17,13 +17,13 @@ import (
 // Policy is all that is on record about a policy, in force or dropped: its versions and states, each with who, when and why. It contains names and
 // instants, but nothing from the policy's rows.
 type Policy struct {
-	ID       schemas.PolicyID
-	Name     schemas.PolicyName
-	Version  schemas.PolicyVersion // the version in force, or the last that was
-	State    schemas.State
-	HeldBack schemas.PolicyVersion // the version that waits for a person; 0 for none
-	Versions []RecordedVersion     // oldest first
-	States   []RecordedState       // oldest first
+	ID          schemas.PolicyID
+	Name        schemas.PolicyName
+	Version     schemas.PolicyVersion // the version in force, or the last that was
+	State       schemas.State
+	HeldVersion schemas.PolicyVersion // the version that waits for a person; 0 for none
+	Versions    []RecordedVersion     // oldest first
+	States      []RecordedState       // oldest first
 }
 
 // RecordedVersion is a version for a person: with who made it, when and why, and what it changed.
@@ -85,9 +85,9 @@ func Load(ctx context.Context, q database.Querier, name schemas.PolicyName) (*Po
 		return nil, fmt.Errorf("load the states of policy %s: %w", name, err)
 	}
 	gate, err := database.Collect[struct {
-		Version  schemas.PolicyVersion
-		State    schemas.State
-		HeldBack schemas.PolicyVersion
+		Version     schemas.PolicyVersion
+		State       schemas.State
+		HeldVersion schemas.PolicyVersion
 	}](ctx, q, `select g.version, g.state, coalesce(g.held_back, 0) from lapse.gate g where g.policy_id = $1`, r.ID)
 	if err == nil && len(gate) != 1 {
 		err = fmt.Errorf("it has %d gates", len(gate))
@@ -95,7 +95,7 @@ func Load(ctx context.Context, q database.Querier, name schemas.PolicyName) (*Po
 	if err != nil {
 		return nil, fmt.Errorf("load the state of policy %s: %w", name, err)
 	}
-	r.Version, r.State, r.HeldBack = gate[0].Version, gate[0].State, gate[0].HeldBack
+	r.Version, r.State, r.HeldVersion = gate[0].Version, gate[0].State, gate[0].HeldVersion
 	return r, nil
 }
 
@@ -243,8 +243,8 @@ func (r *Policy) At(number schemas.PolicyVersion) *RecordedVersion {
 	return nil
 }
 
-// HeldBackText says which version waits and for what, and what is deleted meanwhile; "" if none waits.
-func (r *Policy) HeldBackText() string { return HeldBackText(r.Name, r.Version, r.HeldBack) }
+// HeldVersionText says which version waits and for what, and what is deleted meanwhile; "" if none waits.
+func (r *Policy) HeldVersionText() string { return HeldVersionText(r.Name, r.Version, r.HeldVersion) }
 
 // ReplacedAt is when another version replaced a version in force; nil if none did, or if that one never was in force.
 func (r *Policy) ReplacedAt(number schemas.PolicyVersion) *time.Time {

@@ -115,8 +115,8 @@ func (p *InForce) Stays(now time.Time, whole *Stay, more ...Stay) []Stay {
 			p.stops(now, whole, add)
 		}
 	}
-	if p.HeldBack != 0 { // what is due under that version is not counted
-		add(schemas.HeldByVersion, p.HeldBackText())
+	if p.HeldVersion != 0 { // what is due under that version is not counted
+		add(schemas.HeldByVersion, p.HeldVersionText())
 	}
 	if Live(p.State) {
 		p.leaves(now, add)

@@ -76,9 +76,9 @@ func (cs Changes) Unfit() bool {
 	return slices.ContainsFunc(cs, func(c Change) bool { return c.Unfit && c.ToState != schemas.Paused })
 }
 
-// HeldBack reports whether a version waits for a person, and its policy is not paused.
-func (cs Changes) HeldBack() bool {
-	return slices.ContainsFunc(cs, func(c Change) bool { return c.HeldBack != 0 && c.ToState != schemas.Paused })
+// HeldVersion reports whether a version waits for a person, and its policy is not paused.
+func (cs Changes) HeldVersion() bool {
+	return slices.ContainsFunc(cs, func(c Change) bool { return c.HeldVersion != 0 && c.ToState != schemas.Paused })
 }
 
 // refused refuses the file because of problems with a policy's table, unless the change can do without the table.

@@ -79,7 +79,7 @@ func (c *Change) counts() bool {
 		return false
 	}
 	arms := c.ToState == schemas.Arming && c.FromState != schemas.Arming && c.FromState != schemas.Armed
-	return c.Kind == change.New || c.HeldBack != 0 || c.MoreFallDue || arms
+	return c.Kind == change.New || c.HeldVersion != 0 || c.MoreFallDue || arms
 }
 
 // count counts what becomes due under a change. If it cannot, it says so with the change, which can still be made. It returns an error if the
@@ -88,7 +88,7 @@ func (a *Applier) count(ctx context.Context, c *Change) yamldoc.Errors {
 	if !c.counts() || a.Draft == nil {
 		return nil
 	}
-	n := &NewlyDue{Version: cmp.Or(c.HeldBack, c.ToVersion), policy: c.Policy}
+	n := &NewlyDue{Version: cmp.Or(c.HeldVersion, c.ToVersion), policy: c.Policy}
 	c.NewlyDue = n
 	next, former, err := change.Survey(ctx, a.Draft, survey.Ask{AtMost: a.CountAtMost}, &c.Change)
 	switch {
