@@ -92,7 +92,7 @@ func ParseFunctions(script, owner string) ([]Function, error) {
 func functionIn(script string) int {
 	const first = "create"
 	for at := 0; at+len(first) <= len(script); at++ {
-		if strings.EqualFold(script[at:at+len(first)], first) && functionStart.MatchString(script[at:]) && (at == 0 || !wordByte(script[at-1])) {
+		if script[at]|0x20 == first[0] && strings.EqualFold(script[at:at+len(first)], first) && functionStart.MatchString(script[at:]) && (at == 0 || !wordByte(script[at-1])) {
 			return at
 		}
 	}
