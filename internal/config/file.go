@@ -103,10 +103,10 @@ func (f *file) database(node yamldoc.Node) {
 	f.s.Database = Database{Owner: ConnString(owner), Executor: ConnString(executor), Auditor: ConnString(auditor)}
 }
 
-var rolePrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,50}$`)
+var rolePrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 func checkPrefix(text string) error {
-	if !rolePrefix.MatchString(text) {
+	if !rolePrefix.MatchString(text) || len(text) > 51 {
 		return fmt.Errorf("%q cannot begin a role's name: want lower-case letters, digits and underscores", text)
 	}
 	return nil
@@ -184,10 +184,10 @@ func (f *file) sink(node yamldoc.Node) {
 	}
 }
 
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
 
 func checkTopic(name string) error {
-	if !topicName.MatchString(name) || name == "." || name == ".." {
+	if !topicName.MatchString(name) || len(name) > 249 || name == "." || name == ".." {
 		return fmt.Errorf("%q is no topic name: Kafka takes letters, digits, dot, underscore and hyphen", name)
 	}
 	return nil
@@ -211,10 +211,10 @@ func (f *file) topics(node yamldoc.Node) {
 }
 
 // logName reads a valid name of a C2SP signed note, on one readable line.
-var logName = regexp.MustCompile(`^[!-*,-~]{1,200}$`)
+var logName = regexp.MustCompile(`^[!-*,-~]+$`)
 
 func checkLogName(name string) error {
-	if !logName.MatchString(name) {
+	if !logName.MatchString(name) || len(name) > 200 {
 		return fmt.Errorf("%q names no log: want up to 200 printable ASCII characters without spaces and plus signs, such as app.example.com/lapse", name)
 	}
 	return nil
