@@ -35,7 +35,7 @@ type Facts struct {
 	doubted    bool      // the auditor has revoked its heartbeats
 	last       *identity // what the last heartbeat says; nil if there is none
 	restarted  bool      // the server was started since the last heartbeat
-	difference string    // how the publications differ from what Lapse left; "" if they do not
+	difference string    // how the publications differ from what Lapse left; "" if they do not, or no audit is required
 	load       load      // the server's other load
 
 	seen   state.Seen // what is compared with an executor's memory
@@ -82,7 +82,7 @@ const factsQuery = `
 	                  and b.id > coalesce(i.doubted, 0)),
 	       coalesce(i.doubted >= (select max(id) from lapse.heartbeat), false),
 	       to_jsonb(b), coalesce(b.server_start <> pg_postmaster_start_time(), false),
-	       coalesce(case when not pg_is_in_recovery() then lapse.publications_fault() end, ''),
+	       coalesce(case when i.audit_required and not pg_is_in_recovery() then lapse.publications_fault() end, ''),
 	       case when not pg_is_in_recovery() then ` + loadColumn + ` else '{}' end,
 	       clock_timestamp(), (select coalesce(max(c.id), 0) from lapse.clock c), current_setting('default_transaction_read_only')::bool,
 	       (select d.oid from pg_database d where d.datname = current_database()), pg_postmaster_start_time(),
