@@ -106,7 +106,6 @@ declare
   horizon timestamptz;
   gone    uuid[];
   runs    uuid[];
-  more    int;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may prune', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -135,7 +134,9 @@ begin
      group by 1, 2
     on conflict on constraint deleted_day_pkey do update set deleted = d.deleted + excluded.deleted)
   select coalesce(array_agg(r.batch), '{}') into gone from removed r;
-  delete from lapse.batch_result r where r.batch = any (gone);
+  if gone <> '{}' then -- most calls find nothing, and PostgreSQL plans only what a session reaches
+    delete from lapse.batch_result r where r.batch = any (gone);
+  end if;
   runs := array(select o.run
                   from lapse.run o
                  where o.started_at < horizon
@@ -144,17 +145,18 @@ begin
                         or exists (select from lapse.gate g where g.policy_id = o.policy_id and g.state = 'dropped'))
                  order by o.number
                  limit 50);
-  -- What they deleted stays on record in the policy's last run, so that counters never go back.
-  update lapse.run r
-     set former_deleted = r.former_deleted + f.deleted, former_cascaded = r.former_cascaded + f.cascaded
-    from (select o.policy_id, sum(t.deleted + o.former_deleted)::bigint as deleted, sum(t.cascaded + o.former_cascaded)::bigint as cascaded
-            from lapse.run o, lapse.statistics(o.run) t
-           where o.run = any (runs)
-           group by o.policy_id) f
-   where r.policy_id = f.policy_id and r.run <> all (runs)
-     and r.number = (select max(l.number) from lapse.run l where l.policy_id = f.policy_id);
-  delete from lapse.run r where r.run = any (runs);
-  get diagnostics more = row_count;
+  if runs <> '{}' then
+    -- What they deleted stays on record in the policy's last run, so that counters never go back.
+    update lapse.run r
+       set former_deleted = r.former_deleted + f.deleted, former_cascaded = r.former_cascaded + f.cascaded
+      from (select o.policy_id, sum(t.deleted + o.former_deleted)::bigint as deleted, sum(t.cascaded + o.former_cascaded)::bigint as cascaded
+              from lapse.run o, lapse.statistics(o.run) t
+             where o.run = any (runs)
+             group by o.policy_id) f
+     where r.policy_id = f.policy_id and r.run <> all (runs)
+       and r.number = (select max(l.number) from lapse.run l where l.policy_id = f.policy_id);
+    delete from lapse.run r where r.run = any (runs);
+  end if;
   delete from lapse.quarantine_change q
    where q.number in (select c.number from lapse.quarantine_change c where c.changed_at < horizon order by c.changed_at limit 5000);
   delete from lapse.snapshot s
@@ -163,7 +165,7 @@ begin
   -- What the checks found of a leaf that is gone: a table whose partitions are dropped leaves an entry for each of them.
   delete from lapse.examined e
    where e.id in (select x.id from lapse.examined x where not exists (select from pg_class c where c.oid = x.leaf) for update skip locked);
-  return cardinality(gone) + more;
+  return cardinality(gone) + cardinality(runs);
 end
 $lapse$;
 comment on function lapse.prune is 'Removes confirmed ledger rows and runs that are older than so many days, some at a time. For the executor.';
