@@ -27,8 +27,8 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		}
 		m.quiet.forget()
 	}
-	if p.Unfinished != nil {
-		return nil, turnGoesOn, nil
+	if err := w.foresee(ctx, m); err != nil || p.Unfinished != nil {
+		return nil, turnGoesOn, err
 	}
 	since, err := w.quarantinedSince(ctx, p)
 	if err != nil {
@@ -60,6 +60,19 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	}
 	m.quiet.share(took <= longLook, w.now())
 	return nil, turnFinished, nil
+}
+
+// foresee compares the functions of look and batches in one reading, if none of them was compared before.
+func (w *worker) foresee(ctx context.Context, m *policyMemory) error {
+	looks, err := m.programs.looks()
+	if err != nil {
+		return err
+	}
+	batches, err := m.programs.batches()
+	if err != nil {
+		return err
+	}
+	return batch.Foresee(ctx, w.session.Control, looks, batches)
 }
 
 // foundNothing records that looks found nothing due and what they left in quarantine, and, once in lookedInterval or if they were long, that

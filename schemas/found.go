@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // FoundFunction is a function of schema "lapse" as read from the system catalog.
@@ -14,6 +15,10 @@ type FoundFunction struct {
 	// domains. A call of any other function would run more than its text.
 	Plain    bool
 	Grantees []string // the roles that may call it
+	// Place and Version identify the row version that all of this was read from, but for the names of roles and of the language: any change to
+	// the function makes another one.
+	Place   pgtype.TID
+	Version string // oid and xmin: VACUUM FULL puts rows elsewhere with their xmin
 }
 
 // FunctionTexts is the query that ReadFunctions reads: the functions of schema lapse with the names $1, given without schema, or all of
@@ -29,7 +34,8 @@ const FunctionTexts = `
 	              and (t.typtype = 'd' or t.typnamespace not in (p.pronamespace, 'pg_catalog'::regnamespace))),
 	       array(select coalesce(g.rolname::text, 'public')
 	               from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-	               left join pg_roles g on g.oid = a.grantee)
+	               left join pg_roles g on g.oid = a.grantee),
+	       p.ctid, concat(p.oid, ' ', p.xmin)
 	  from pg_proc p
 	  join pg_language l on l.oid = p.prolang
 	 where ($1::name[] is null or p.proname = any ($1))
@@ -39,7 +45,7 @@ const FunctionTexts = `
 // ReadFunctions returns the functions that a query of FunctionTexts found. It closes rows.
 func ReadFunctions(rows pgx.Rows) ([]FoundFunction, error) {
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f FoundFunction, err error) {
-		err = row.Scan(&f.Name, &f.Owner, &f.Language, &f.Volatility, &f.Definer, &f.Strict, &f.Settings, &f.Body, &f.Plain, &f.Grantees)
+		err = row.Scan(&f.Name, &f.Owner, &f.Language, &f.Volatility, &f.Definer, &f.Strict, &f.Settings, &f.Body, &f.Plain, &f.Grantees, &f.Place, &f.Version)
 		for i, s := range f.Settings {
 			name, value, _ := strings.Cut(s, "=")
 			f.Settings[i] = strings.ToLower(name) + "=" + value

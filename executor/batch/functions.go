@@ -41,7 +41,7 @@ type versions struct {
 	text string       // and of all of them
 }
 
-// Catalog has the functions that all policies' programs share. They are read from the migrations once: that takes 30 ms, and each reading would
+// Catalog has the functions that all policies' programs share. They are read from the migrations once: each reading would
 // stay in memory. Safe for concurrent use.
 type Catalog struct {
 	roles          schemas.Roles
@@ -108,7 +108,7 @@ func newProgram(own, shared []schemas.Function, may func(name, grantee string) b
 }
 
 // functionVersions lists the versions of the rows at the places $1, and null for each of the names $2 that has no function, or several. A
-// search by name takes three times as long, since batches keep no plans. VACUUM FULL puts rows elsewhere with their xmin: the oid says which.
+// search by name takes three times as long, since batches keep no plans.
 const functionVersions = `(
 	select concat(p.oid, ' ', p.xmin) from pg_proc p where p.ctid = any ($1) and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
 	 union all
@@ -116,13 +116,6 @@ const functionVersions = `(
 
 // beforeCommit asks at the end of a transaction what functionVersions says now, and whether a cursor is left.
 const beforeCommit = `select concat(array_agg(v.version)), ` + heldCursors + ` from ` + functionVersions
-
-// functionPlaces finds the rows of the functions $1, and says of them what functionVersions will say while they are unchanged.
-const functionPlaces = `
-	select array_agg(p.ctid order by p.ctid), array_agg(concat(p.oid, ' ', p.xmin) order by p.ctid)
-	  from pg_proc p
-	 where p.proname = any ($1)
-	   and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')`
 
 // TamperedError says that a function is not what this program makes.
 type TamperedError struct{ Function, What string }
@@ -144,19 +137,43 @@ var ErrCursorLeft = errors.New("code inside a batch left a cursor that would be 
 // ErrNoFunction says that the policy's function does not exist: another version is in force, or is about to be.
 var ErrNoFunction = errors.New("the policy's deletion function does not exist")
 
-// compare reads the functions in a batch's transaction, compares them with what they must be, and returns their versions. Those are read
-// first: a function that changes before its text is read has another version afterwards. Versions that were found equal are returned as
-// they are.
+// compare reads the functions in a batch's transaction, compares them with what they must be, and returns their versions. Versions that were
+// found equal are returned as they are.
 func (f *Program) compare(ctx context.Context, conn *pgx.Conn, equal *versions) (*versions, error) {
 	if equal != nil {
 		return equal, nil
 	}
-	is := &versions{}
-	if err := conn.QueryRow(ctx, functionPlaces, f.names).Scan(&is.at, &is.is); err != nil {
-		return nil, fmt.Errorf("find the functions: %w", err)
+	all, err := readFunctions(ctx, conn, f.names)
+	if err != nil {
+		return nil, err
 	}
-	is.text = versionsText(is.is)
-	rows, err := conn.Query(ctx, schemas.FunctionTexts, f.names)
+	return f.accept(all)
+}
+
+// Foresee compares the functions of programs that were never compared, in one reading for all of them, so that their first transactions only ask
+// whether the rows are the same still. Where a function differs it remembers nothing: the transaction compares, and refuses.
+func Foresee(ctx context.Context, conn *pgx.Conn, programs ...*Program) error {
+	programs = slices.DeleteFunc(programs, func(f *Program) bool { return f.equal().at != nil })
+	var names []string
+	for _, f := range programs {
+		names = append(names, f.names...)
+	}
+	if names == nil {
+		return nil
+	}
+	all, err := readFunctions(ctx, conn, names)
+	if err != nil {
+		return err
+	}
+	for _, f := range programs {
+		_, _ = f.accept(all)
+	}
+	return nil
+}
+
+// readFunctions reads the functions with these names, in the order of their places, which is that of functionVersions.
+func readFunctions(ctx context.Context, conn *pgx.Conn, names []string) ([]schemas.FoundFunction, error) {
+	rows, err := conn.Query(ctx, schemas.FunctionTexts, names)
 	if err != nil {
 		return nil, fmt.Errorf("read the functions: %w", err)
 	}
@@ -164,12 +181,22 @@ func (f *Program) compare(ctx context.Context, conn *pgx.Conn, equal *versions) 
 	if err != nil {
 		return nil, fmt.Errorf("read the functions: %w", err)
 	}
-	found := map[string]int{}
+	slices.SortFunc(all, func(a, b schemas.FoundFunction) int { return comparePlaces(a.Place, b.Place) })
+	return all, nil
+}
+
+// accept compares the program's functions among those that were read with what they must be, and remembers their versions as those that are equal.
+func (f *Program) accept(all []schemas.FoundFunction) (*versions, error) {
+	is, found := &versions{}, map[string]int{}
 	for i := range all {
+		if !slices.Contains(f.names, strings.TrimPrefix(all[i].Name, "lapse.")) {
+			continue
+		}
 		found[all[i].Name]++
 		if what := f.differs(&all[i]); what != "" {
 			return nil, &TamperedError{all[i].Name, what}
 		}
+		is.at, is.is = append(is.at, all[i].Place), append(is.is, all[i].Version)
 	}
 	for i := range f.expected {
 		switch name := f.expected[i].Name; {
@@ -179,10 +206,16 @@ func (f *Program) compare(ctx context.Context, conn *pgx.Conn, equal *versions) 
 			return nil, &TamperedError{name, fmt.Sprintf("exists %d times", found[name])}
 		}
 	}
+	is.text = versionsText(is.is)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen = is
 	return is, nil
+}
+
+// comparePlaces orders places as a table has them.
+func comparePlaces(a, b pgtype.TID) int {
+	return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), cmp.Compare(a.OffsetNumber, b.OffsetNumber))
 }
 
 // equal returns the versions that any worker last found equal.
@@ -214,9 +247,7 @@ func together(programs []*Program) (*versions, []string) {
 			names[name] = true
 		}
 	}
-	all := &versions{at: slices.SortedFunc(maps.Keys(is), func(a, b pgtype.TID) int {
-		return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), cmp.Compare(a.OffsetNumber, b.OffsetNumber))
-	})}
+	all := &versions{at: slices.SortedFunc(maps.Keys(is), comparePlaces)}
 	for _, at := range all.at {
 		all.is = append(all.is, is[at])
 	}
