@@ -47,7 +47,7 @@ func (b *beats) beat(ctx context.Context, q guard.Querier, f *guard.Facts, now t
 	return nil
 }
 
-// remember beats once more, after the last batch.
+// remember beats once more, after the last batch: of what was read last, if a batch could still rely on that.
 func (g *guards) remember(ctx context.Context, q guard.Querier, now time.Time) error {
 	if g.beats.folder == nil {
 		return nil
@@ -55,5 +55,8 @@ func (g *guards) remember(ctx context.Context, q guard.Querier, now time.Time) e
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.beats.last = time.Time{}
+	if g.believed(now) {
+		return g.beats.beat(ctx, q, g.facts, now)
+	}
 	return g.refresh(ctx, q, now)
 }

@@ -179,18 +179,20 @@ func (e *Executor) schedule(ctx context.Context, g goal) error {
 		e.pass.begin(passTime)
 	} else {
 		e.pass.begin(0)
+		e.seeded = true // nobody reads the counters of a pass
 	}
 	s := newScheduler(g, e.memory, e.now)
-	errs := make([]error, e.config.Limits.Workers)
+	errs, all := make([]error, e.config.Limits.Workers), make([]*worker, e.config.Limits.Workers)
 	var workers sync.WaitGroup
 	for i := range errs {
-		w := e.newWorker(i, s)
+		all[i] = e.newWorker(i, s)
 		workers.Go(func() {
 			defer stop() // a worker ends when the goal is reached, or when no worker should go on
-			errs[i] = w.run(ctx)
+			errs[i] = all[i].run(ctx)
 		})
 	}
 	workers.Wait()
+	signOff(all)
 	reached := false
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, ErrStopping) {

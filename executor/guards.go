@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/executor/state"
 	"lapse/planner/record"
@@ -48,7 +49,7 @@ type guards struct {
 	// backends are the server processes that run batches, by worker.
 	backends map[int]int32
 	tables   map[schemas.PolicyID]tableFacts
-	stale    bool // a session was opened since the last reading, maybe to another server
+	stale    bool // a session was opened since the last reading to another server, or to one that was restarted
 	beats    beats
 }
 
@@ -190,7 +191,15 @@ func (g *guards) setBackend(worker int, backend uint32) {
 		delete(g.backends, worker)
 		return
 	}
-	g.backends[worker], g.stale = int32(backend), true
+	g.backends[worker] = int32(backend)
+}
+
+// opened says that a session was opened. The last reading is valid for it only if it is of the same database, on a server that was not
+// restarted since: a copy may have been put below the executor.
+func (g *guards) opened(s *batch.Session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stale = g.stale || g.looking != nil || g.facts != nil && !g.facts.Of(s.Server())
 }
 
 // crowded reports whether the server has so few connections left that all workers but one should give theirs back. Its answer expires

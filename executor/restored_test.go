@@ -206,6 +206,9 @@ func TestALookIsNotBelievedOfAServerThatCameBack(t *testing.T) {
 			}
 		}
 		ask("")
+		if w.guards.opened(w.session); !w.guards.fresh(now) {
+			t.Error("a session with the same server makes the facts be read again")
+		}
 		r.Restore(t, old)
 		ask(guard.HistoryChanged)
 	})

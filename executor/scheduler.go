@@ -161,14 +161,6 @@ func (s *scheduler) hasSession(worker int, has bool) {
 	s.wake() // another worker may have to connect for the first reading
 }
 
-// lastSession removes the session of a worker that ends, and reports whether it was the last one.
-func (s *scheduler) lastSession(worker int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.sessions, worker)
-	return len(s.sessions) == 0
-}
-
 // othersWork reports whether a worker other than this one has a session.
 func (s *scheduler) othersWork(worker int) bool {
 	s.mu.Lock()

@@ -20,6 +20,7 @@ type worker struct {
 	scheduler   *scheduler
 	number      int
 	session     *batch.Session
+	hasRead     bool            // it has read the list
 	kept        *batch.Lease    // that was not given back because the connection was lost
 	aheadTicket guard.Ticket    // drawn before the transaction was begun that lies ahead; see commitAndBegin
 	batchEnded  time.Time       // of its last batch that shares the time
@@ -32,10 +33,8 @@ func (e *Executor) newWorker(number int, s *scheduler) *worker {
 }
 
 // run does one task after the other. It returns nil when the goal is reached, ErrStopping when ctx has ended, and an error
-// that nobody should wait out.
+// that nobody should wait out. It leaves the session open: see signOff.
 func (w *worker) run(ctx context.Context) error {
-	defer w.close()
-	defer w.signOff()
 	pause := backoff.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second}
 	for {
 		if w.number > 0 && w.guards.crowded(w.now()) {
@@ -142,6 +141,7 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 		if err == nil {
 			w.session = s
 			w.guards.setBackend(w.number, s.Batches.PgConn().PID())
+			w.guards.opened(s)
 			w.scheduler.hasSession(w.number, true)
 			w.giveBackKept(ctx)
 			return nil
@@ -195,6 +195,7 @@ func (w *worker) read(ctx context.Context) error {
 		w.scheduler.failed()
 		return err
 	}
+	w.hasRead = true
 	if err := w.scheduler.list(policies, answer); err != nil {
 		return err
 	}

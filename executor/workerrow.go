@@ -75,11 +75,23 @@ func (w *worker) report(ctx context.Context, policies []record.InForce, a *guard
 	}
 }
 
-// signOff withdraws the process's report, if this worker has the last session.
-func (w *worker) signOff() {
-	if w.session.Mute() || !w.scheduler.lastSession(w.number) {
-		return
+// signOff closes the sessions of workers that have ended. One of them signs off before: preferably one that has read the list, since its session
+// knows the statements.
+func signOff(workers []*worker) {
+	reader := slices.IndexFunc(workers, func(w *worker) bool { return w.hasRead && !w.session.Mute() })
+	if reader < 0 {
+		reader = slices.IndexFunc(workers, func(w *worker) bool { return !w.session.Mute() })
 	}
+	if reader >= 0 {
+		workers[reader].signOff()
+	}
+	for _, w := range workers {
+		w.close()
+	}
+}
+
+// signOff withdraws the process's report.
+func (w *worker) signOff() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWordsTime)
 	defer cancel()
 	if err := w.guards.remember(ctx, w.session.Control, w.now()); err != nil {

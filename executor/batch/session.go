@@ -44,11 +44,12 @@ type Session struct {
 	Control *pgx.Conn
 	// Batches runs only the deletion functions. The table's code may run in it, and may change its settings.
 	Batches *pgx.Conn
-	holder  string   // the worker in whose name it takes leases
-	planned *Program // the functions that ran in it last
-	Ahead   *ahead   // the next batch's transaction, if it was begun with a COMMIT
-	system  uint64   // the cluster's system identifier, for claims
-	oid     uint32   // of the database
+	holder  string    // the worker in whose name it takes leases
+	planned *Program  // the functions that ran in it last
+	Ahead   *ahead    // the next batch's transaction, if it was begun with a COMMIT
+	system  uint64    // the cluster's system identifier, for claims
+	oid     uint32    // of the database
+	started time.Time // when the server was
 	// lockTime and statementTime bound a batch's statements, unless its policy's pace asks for less.
 	lockTime, statementTime time.Duration
 	// committing is true while a COMMIT has no answer. No cancel request is sent then: if the COMMIT waits for a synchronous standby, a
@@ -79,9 +80,9 @@ func (s *Session) open(ctx context.Context, config *pgx.ConnConfig, batchTime, a
 	var version int
 	err = s.Control.QueryRow(ctx, `
 		select c.system_identifier, d.oid, (select setting::bigint from pg_settings where name = 'deadlock_timeout'),
-		       current_setting('server_version_num')::int
+		       current_setting('server_version_num')::int, pg_postmaster_start_time()
 		  from pg_control_system() c, pg_database d
-		 where d.datname = current_database()`).Scan(&system, &s.oid, &deadlock, &version)
+		 where d.datname = current_database()`).Scan(&system, &s.oid, &deadlock, &version, &s.started)
 	if err != nil {
 		return fmt.Errorf("identify the database: %w", err)
 	}
@@ -171,6 +172,11 @@ func withParameters(config *pgx.ConnConfig, more map[string]string) *pgx.ConnCon
 	schemas.PinSession(c.RuntimeParams, schemas.SessionSettings())
 	schemas.PinSession(c.RuntimeParams, more)
 	return c
+}
+
+// Server says where Control is: the cluster, the database, and when the server was started.
+func (s *Session) Server() (system uint64, database uint32, started time.Time) {
+	return s.system, s.oid, s.started
 }
 
 // Lost reports whether a connection is closed.

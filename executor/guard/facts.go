@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -117,6 +118,11 @@ func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 		return nil, fmt.Errorf("check the audit: %w", err)
 	}
 	return &f, nil
+}
+
+// Of reports whether the facts are of this database, on this cluster, and its server was not started since.
+func (f *Facts) Of(system uint64, database uint32, started time.Time) bool {
+	return f.seen.System == strconv.FormatUint(system, 10) && f.seen.Database == database && f.seen.Started.Equal(started)
 }
 
 // Compare compares the database with what an executor remembers of it, if no audit is required. The caller recalled m before the reading.
