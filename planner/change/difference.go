@@ -155,7 +155,7 @@ func (c *comparison) kept(ctx context.Context, db database.DB, p policyfile.Poli
 	if next == nil {
 		return nil, e, nil
 	}
-	if _, problem, err := resolve.CheckArithmetic(ctx, db, &next.Definition); err != nil || problem != "" {
+	if _, problem, err := resolve.CheckArithmetic(ctx, db, next); err != nil || problem != "" {
 		return nil, e, err
 	}
 	change := c.change(&p, next)

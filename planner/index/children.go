@@ -114,7 +114,7 @@ func (f *unindexed) advice(ctx context.Context, q database.Querier) (Advice, err
 	}
 	advice := Advice{Problem: fmt.Sprintf("no index serves foreign key %s of %s%s, so that each row deleted from %s reads the whole of it",
 		f.Constraint, f.Child, on, f.Refers)}
-	tree, err := treeFrom(ctx, q, f.ChildOID)
+	tree, err := treeOf(ctx, q, f.ChildOID, false)
 	if err != nil {
 		return advice, err
 	}

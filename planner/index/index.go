@@ -171,7 +171,7 @@ func Find(ctx context.Context, q database.Querier, d *functions.Definition, leav
 	if !wanted || len(leaves) == 0 {
 		return found, nil
 	}
-	tree, err := treeOf(ctx, q, leaves[0].OID)
+	tree, err := treeOf(ctx, q, leaves[0].OID, true)
 	if err != nil {
 		return found, err
 	}
@@ -193,6 +193,11 @@ func Find(ctx context.Context, q database.Querier, d *functions.Definition, leav
 		}
 		if found.Name == "" {
 			found.Name = f.Index
+		}
+	}
+	if len(tree.nodes) > 1 || len(tree.lacks)+len(weak) > 0 { // a plain table that has its index needs no step
+		if err := tree.load(ctx, q); err != nil {
+			return found, err
 		}
 	}
 	if steps := tree.steps(); len(steps) > 0 {

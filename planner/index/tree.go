@@ -78,9 +78,10 @@ type tree struct {
 	there map[uint32]existing
 }
 
+// treeSQL lists relation $1 and its partitions; $2: of the whole table that it is a partition of.
 const treeSQL = `
 	with recursive tree(oid, parent, depth) as (
-	  select $1::oid, 0::oid, 0
+	  select coalesce(case when $2 then pg_partition_root($1::oid)::oid end, $1::oid), 0::oid, 0
 	  union all
 	  select i.inhrelid, i.inhparent, tree.depth + 1 from tree join pg_inherits i on i.inhparent = tree.oid
 	)
@@ -91,21 +92,11 @@ const treeSQL = `
 	 where c.relkind in ('r', 'p')
 	 order by tree.depth, n.nspname, c.relname`
 
-// treeOf returns the tree that a leaf belongs to.
-func treeOf(ctx context.Context, q database.Querier, leaf uint32) (*tree, error) {
-	var root uint32
-	err := q.QueryRow(ctx, `select coalesce(pg_partition_root($1::oid)::oid, $1::oid)`, leaf).Scan(&root)
+// treeOf returns the tree that a relation belongs to (whole), or that is below it. It locks nothing.
+func treeOf(ctx context.Context, q database.Querier, relation uint32, whole bool) (*tree, error) {
+	nodes, err := database.Collect[treeNode](ctx, q, treeSQL, relation, whole)
 	if err != nil {
-		return nil, fmt.Errorf("find the root of relation %d: %w", leaf, err)
-	}
-	return treeFrom(ctx, q, root)
-}
-
-// treeFrom returns the tree below a table. It locks nothing.
-func treeFrom(ctx context.Context, q database.Querier, root uint32) (*tree, error) {
-	nodes, err := database.Collect[treeNode](ctx, q, treeSQL, root)
-	if err != nil {
-		return nil, fmt.Errorf("list the partitions of relation %d: %w", root, err)
+		return nil, fmt.Errorf("list the partitions of relation %d: %w", relation, err)
 	}
 	return &tree{nodes: nodes, lacks: map[uint32]bool{}, there: map[uint32]existing{}}, nil
 }
@@ -239,12 +230,9 @@ const candidatesSQL = `
 	 where i.indisvalid and i.indisready and pg_am.amname = 'btree' and k.names[1] = $2
 	 order by i.indrelid, i.indpred is not null, cardinality(k.names), x.relname`
 
-// served finds the best index of each leaf, and the remains of an earlier attempt. found then says whether every leaf's index has only the rows that
+// served finds the best index of each leaf. found then says whether every leaf's index has only the rows that
 // meet where, or only those with a ttl: such an index serves only a statement with that condition.
 func (t *tree) served(ctx context.Context, q database.Querier, w *wantedIndex, leaves []database.Relation, found *Found) (all []leafIndex, err error) {
-	if err := t.load(ctx, q); err != nil {
-		return nil, err
-	}
 	oids := make([]uint32, 0, len(leaves))
 	for _, l := range leaves {
 		oids = append(oids, l.OID)
@@ -266,7 +254,6 @@ func (t *tree) served(ctx context.Context, q database.Querier, w *wantedIndex, l
 		found.Sparse = true
 		t.want(w.made, MadePrefix)
 		all = bestOf(candidates, leaves, func(c *candidate) (serves, whole bool) { return w.fits(c, false, true) })
-		return all, t.load(ctx, q)
 	}
 	return all, nil
 }

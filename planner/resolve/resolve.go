@@ -88,17 +88,14 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if len(s.problems) > 0 {
 		return nil
 	}
-	key, problem, err := CheckArithmetic(ctx, s.tx, &r.Definition)
-	if err != nil {
-		return err
-	}
-	s.complain(key, problem)
 	if err := s.indexes(ctx); err != nil {
 		return err
 	}
 	r.Warnings = append(append(r.Warnings, s.warnings...), Unitless(p)...)
 	r.Spec = s.specification(e)
-	return nil
+	key, problem, err := checkArithmetic(ctx, s.tx, r.Version())
+	s.complain(key, problem)
+	return err
 }
 
 // indexes warns of missing indexes, and of what else slows the application.
@@ -203,7 +200,7 @@ func (s *resolution) relations(ctx context.Context, t *database.Table) error {
 // cascades finds where deletions delete through foreign keys, and which of these must not be.
 func (s *resolution) cascades(ctx context.Context, t *database.Table, relations []uint32) (loops []string, err error) {
 	r := s.r
-	if r.Cascades, err = database.CascadeLeaves(ctx, s.tx, relations); err != nil {
+	if r.Cascades, err = database.CascadeLeaves(ctx, s.tx, relations); err != nil || len(r.Cascades) == 0 {
 		return nil, err
 	}
 	roots, err := database.CascadeRoots(ctx, s.tx, relations)

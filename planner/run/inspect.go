@@ -59,8 +59,10 @@ func (i *Inspection) read(ctx context.Context, tx pgx.Tx, p *record.InForce) (er
 		if cascades, err = database.CascadeLeaves(ctx, tx, oids); err != nil {
 			return err
 		}
-		if roots, err = database.CascadeRoots(ctx, tx, oids); err != nil {
-			return err
+		if len(cascades) > 0 {
+			if roots, err = database.CascadeRoots(ctx, tx, oids); err != nil {
+				return err
+			}
 		}
 	}
 	i.Published = append([]database.Relation{{OID: t.OID, Name: t.Name}}, roots...)
