@@ -71,17 +71,25 @@ type blocking struct {
 	Refers     string // the table that it refers to
 }
 
-// blockingSQL finds foreign keys without an action that refer to any of relations $1, as they were defined.
+// blockingSQL finds foreign keys without an action that refer to any of relations $1, as they were defined. They are found by their triggers on
+// the table that they refer to, since pg_constraint has no index on it; a key that is not enforced has none.
 const blockingSQL = `
-	select distinct quote_ident(k.conname), format('%I.%I', n.nspname, c.relname), format('%I.%I', rn.nspname, r.relname)
-	  from pg_constraint k
-	  join pg_class c on c.oid = k.conrelid
+	with recursive k(oid, parent, name, child, refers) as (
+	  select k.oid, k.conparentid, k.conname, k.conrelid, k.confrelid
+	    from unnest($1::oid[]) w(oid)
+	   cross join lateral (select t.tgconstraint from pg_trigger t where t.tgrelid = w.oid and t.tgconstraint <> 0 offset 0) t
+	    join pg_constraint k on k.oid = t.tgconstraint and k.contype = 'f' and k.confrelid = w.oid and k.confdeltype in ('a', 'r')
+	  union
+	  select up.oid, up.conparentid, up.conname, up.conrelid, up.confrelid
+	    from k join pg_constraint up on up.oid = k.parent
+	)
+	select distinct quote_ident(k.name), format('%I.%I', n.nspname, c.relname), format('%I.%I', rn.nspname, r.relname)
+	  from k
+	  join pg_class c on c.oid = k.child
 	  join pg_namespace n on n.oid = c.relnamespace
-	  join pg_class r on r.oid = k.confrelid
+	  join pg_class r on r.oid = k.refers
 	  join pg_namespace rn on rn.oid = r.relnamespace
-	 where k.contype = 'f' and k.conparentid = 0 and k.confdeltype in ('a', 'r') and coalesce((to_jsonb(k) ->> 'conenforced')::boolean, true)
-	   and (k.confrelid = any ($1::oid[])
-	        or exists (select from unnest($1::oid[]) w(oid) where pg_partition_root(w.oid) = k.confrelid))
+	 where k.parent = 0
 	 order by 2, 1`
 
 // FindBlocking warns of foreign keys without an action that refer to the table, or to a table in which cascades delete.
