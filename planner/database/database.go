@@ -17,17 +17,25 @@ type Querier = expiry.Querier
 // savepoint.
 type DB = expiry.DB
 
+// pinSQL pins the settings of a transaction.
+const pinSQL = `
+	set local search_path = pg_catalog, pg_temp;
+	set local timezone = 'UTC';
+	set local datestyle = 'ISO, YMD';
+	set local intervalstyle = 'postgres';
+	set local quote_all_identifiers = off;
+	set local extra_float_digits = 1;
+	set local standard_conforming_strings = on;
+	set local plan_cache_mode = force_generic_plan;
+	set local enable_seqscan = off;
+	set local enable_hashjoin = off;
+	set local enable_mergejoin = off`
+
 // Pinned runs work in a transaction or savepoint that is rolled back afterwards, with pinned settings: dates in UTC, names quoted only as needed. Its
 // catalog queries are planned once, and use indexes from one relation to the next, so that their cost does not grow with the database.
 func Pinned(ctx context.Context, db DB, work func(tx pgx.Tx) error) error {
 	return expiry.Attempt(ctx, db, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-			select set_config(name, value, true)
-			  from (values ('search_path', 'pg_catalog, pg_temp'), ('timezone', 'UTC'), ('datestyle', 'ISO, YMD'),
-			               ('intervalstyle', 'postgres'), ('quote_all_identifiers', 'off'), ('extra_float_digits', '1'),
-			               ('standard_conforming_strings', 'on'), ('plan_cache_mode', 'force_generic_plan'),
-			               ('enable_seqscan', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) s(name, value)`)
-		if err != nil {
+		if _, err := tx.Exec(ctx, pinSQL); err != nil {
 			return fmt.Errorf("pin the session's settings: %w", err)
 		}
 		return work(tx)

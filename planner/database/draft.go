@@ -103,7 +103,8 @@ func (t *DraftTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	return t.Tx.QueryRow(ctx, schemas.InDraft(sql, t.names), args...)
 }
 
-// Begin runs work in a session of its own, in a transaction that is rolled back. The session is closed before Begin returns.
+// Begin runs work in a session of its own, in a transaction with the settings of Pinned that is rolled back. The session is closed before Begin
+// returns.
 func (d *Draft) Begin(ctx context.Context, work func(tx *DraftTx) error) error {
 	return d.begin(ctx, &d.looks, drafted, work)
 }
@@ -132,8 +133,8 @@ func (d *Draft) Together() (end func()) {
 	}
 }
 
-// Read runs work, which must only read the system catalog, as Begin does; during Together in a savepoint of the session of all reads.
-func (d *Draft) Read(ctx context.Context, work func(db DB) error) error {
+// Read runs work, which must only read the system catalog, as Begin does; during Together in the session of all reads.
+func (d *Draft) Read(ctx context.Context, work func(q Querier) error) error {
 	if !d.sharing {
 		return d.Begin(ctx, func(tx *DraftTx) error { return work(tx) })
 	}
@@ -141,7 +142,11 @@ func (d *Draft) Read(ctx context.Context, work func(db DB) error) error {
 	if err != nil {
 		return err
 	}
-	return expiry.Attempt(ctx, tx, func(tx pgx.Tx) error { return work(tx) })
+	err = work(tx)
+	if tx.Conn().PgConn().TxStatus() != 'T' { // an error has aborted it
+		d.reader.close()
+	}
+	return err
 }
 
 // CountFor is Count; during Together in a savepoint of a session that counted only tables of the same owner. work must prepare no statement
@@ -191,6 +196,9 @@ func (d *Draft) open(ctx context.Context, made *copies, wanted []string) (*Draft
 	made.once.Do(func() {
 		made.script, made.names, made.err = schemas.DraftSQL(d.Roles, wanted...)
 		made.script += draftSQL
+		if made == &d.looks {
+			made.script += pinSQL
+		}
 	})
 	if made.err != nil {
 		return nil, made.err

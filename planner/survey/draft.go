@@ -25,15 +25,16 @@ func Draft(ctx context.Context, d *database.Draft, ask Ask, v *record.Version, a
 
 func draft(ctx context.Context, d *database.Draft, s *surveyor) error {
 	// Everything else is asked in another session first: the count's session does only the count.
-	err := d.Read(ctx, func(db database.DB) error {
-		return s.run(ctx, db, func(at time.Time, to extent) (*found, error) {
-			owner, err := database.OwnerOf(ctx, db, s.table, s.definition.Table)
+	err := d.Read(ctx, func(q database.Querier) error {
+		pinned := func(work func(q database.Querier) error) error { return work(q) }
+		return s.run(ctx, q, pinned, func(at time.Time, to extent) (*found, error) {
+			owner, err := database.OwnerOf(ctx, q, s.table, s.definition.Table)
 			if err != nil {
 				return nil, err
 			}
 			var f *found
 			err = d.CountFor(ctx, owner, func(tx *database.DraftTx) (err error) {
-				f, err = countDraft(ctx, db, tx, owner, s, at, to)
+				f, err = countDraft(ctx, q, tx, owner, s, at, to)
 				return err
 			})
 			return f, err
@@ -49,7 +50,7 @@ func draft(ctx context.Context, d *database.Draft, s *surveyor) error {
 }
 
 // countDraft makes the survey function, gives it to the role whose rights it must not exceed, and calls it once.
-func countDraft(ctx context.Context, db database.DB, tx *database.DraftTx, owner *database.Owner, s *surveyor, at time.Time, to extent) (*found, error) {
+func countDraft(ctx context.Context, q database.Querier, tx *database.DraftTx, owner *database.Owner, s *surveyor, at time.Time, to extent) (*found, error) {
 	text, err := s.definition.DraftSurvey(s.table, s.trusts)
 	if err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func countDraft(ctx context.Context, db database.DB, tx *database.DraftTx, owner
 	for _, j := range s.definition.Expire.Joins() {
 		reads = append(reads, j.Relation)
 	}
-	if err := tx.Give(ctx, database.Giving{Function: functions.DraftSurvey + functions.SurveyArguments, Name: s.definition.Table, Owner: owner, Reads: reads, Ask: db}); err != nil {
+	if err := tx.Give(ctx, database.Giving{Function: functions.DraftSurvey + functions.SurveyArguments, Name: s.definition.Table, Owner: owner, Reads: reads, Ask: q}); err != nil {
 		return nil, err
 	}
 	if _, err := tx.Exec(ctx, "set transaction read only"); err != nil {

@@ -51,7 +51,7 @@ func callSurvey(ctx context.Context, q database.Querier, function string, at tim
 	var text []byte
 	f := &found{}
 	err := q.QueryRow(ctx, "select s.oldest, s.newest, to_jsonb(s) - 'oldest' - 'newest' from "+function+"($1, $2, $3) s",
-		pgx.QueryExecModeDescribeExec, at, to.atMost, to.through).Scan(&f.Oldest, &f.Newest, &text)
+		pgx.QueryExecModeCacheDescribe, at, to.atMost, to.through).Scan(&f.Oldest, &f.Newest, &text)
 	if err != nil {
 		return nil, fmt.Errorf("count what is due: %w", err)
 	}

@@ -148,7 +148,10 @@ func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *record.InForce) (*S
 	if outdated := p.Outdated(); outdated != nil && p.Trouble == "" {
 		s.survey.Trouble = outdated.Error()
 	}
-	err := s.run(ctx, conn, func(at time.Time, to extent) (*found, error) {
+	pinned := func(work func(q database.Querier) error) error {
+		return database.Pinned(ctx, conn, func(tx pgx.Tx) error { return work(tx) })
+	}
+	err := s.run(ctx, conn, pinned, func(at time.Time, to extent) (*found, error) {
 		return callInForce(ctx, conn, &p.Definition, at, to)
 	})
 	if err == nil && s.refused {
@@ -221,15 +224,15 @@ type surveyor struct {
 // countAt asks the survey function what is due at an instant, with how far it goes.
 type countAt func(at time.Time, to extent) (*found, error)
 
-// run fills in the survey. It queries nothing after call.
-func (s *surveyor) run(ctx context.Context, db database.DB, call countAt) error {
+// run fills in the survey, with what it reads over q. pinned runs work over it with the settings of database.Pinned. It queries nothing after call.
+func (s *surveyor) run(ctx context.Context, q database.Querier, pinned func(work func(q database.Querier) error) error, call countAt) error {
 	v := &s.survey
 	v.At, v.Cascades, v.Warnings = s.ask.At, []Cascade{}, []string{}
 	if soft := s.definition.Soft; soft != nil {
 		v.Sets = soft.Name
 	}
 	if v.At.IsZero() {
-		if err := db.QueryRow(ctx, `select clock_timestamp()`).Scan(&v.At); err != nil {
+		if err := q.QueryRow(ctx, `select clock_timestamp()`).Scan(&v.At); err != nil {
 			return err
 		}
 	}
@@ -238,25 +241,25 @@ func (s *surveyor) run(ctx context.Context, db database.DB, call countAt) error 
 		return nil
 	}
 	if v.Version > 0 {
-		if err := s.measure(ctx, db); err != nil {
+		if err := s.measure(ctx, q); err != nil {
 			return err
 		}
 	} else {
 		v.RowsPerSecond, v.SpeedFrom = statedSpeed, Stated
 	}
 	var serving string
-	err := database.Pinned(ctx, db, func(tx pgx.Tx) error {
-		leaves, err := s.shards(ctx, tx)
+	err := pinned(func(q database.Querier) error {
+		leaves, err := s.shards(ctx, q)
 		if err != nil {
 			return err
 		}
-		if serving, err = s.indexed(ctx, tx, leaves); err != nil {
+		if serving, err = s.indexed(ctx, q, leaves); err != nil {
 			return err
 		}
-		if err := s.drops(ctx, tx); err != nil {
+		if err := s.drops(ctx, q); err != nil {
 			return err
 		}
-		return s.warn(ctx, tx, leaves)
+		return s.warn(ctx, q, leaves)
 	})
 	if err != nil {
 		return err
