@@ -107,6 +107,9 @@ const deleterSQL = `
 // lockDeleters serializes a session that needs a deleter and one that drops it.
 const lockDeleters = `lock table lapse.deleter in share row exclusive mode`
 
+// planOnce keeps PostgreSQL from planning deleterSQL again for each policy, which takes longer than to run it.
+const planOnce = `set local plan_cache_mode = force_generic_plan; `
+
 // equipping prepares one policy's deleter.
 type equipping struct {
 	tx    pgx.Tx
@@ -169,7 +172,7 @@ func ensureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 	if err := Become(ctx, tx, roles.Owner); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, lockDeleters); err != nil {
+	if _, err := tx.Exec(ctx, planOnce+lockDeleters); err != nil {
 		return fmt.Errorf("wait for the session that drops a deleter: %w", err)
 	}
 	d, err := e.find(ctx)
