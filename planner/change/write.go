@@ -249,13 +249,15 @@ func (w *writer) newVersion(ctx context.Context, next *record.Version) error {
 	if err != nil {
 		return err
 	}
-	if err := execute(ctx, w.tx, create); err != nil {
+	if err := execute(ctx, w.tx, create+"set local role none"); err != nil {
 		return fmt.Errorf("make the functions of version %d: %w", next.Definition.Version, err)
 	}
 	// Only the owner of the schema may grant the right to create in it, and only a member of both roles may give a function away. The login is a
 	// member of both; the owner is not a member of a deleter, which has rights on tables.
-	owner := schemas.Identifier(w.roles.Owner)
-	if err := execute(ctx, w.tx, "set local role none;\n"+give+"set local role "+owner); err != nil {
+	if w.tx.Conn().PgConn().ParameterStatus("is_superuser") != "on" {
+		give = functions.AsMember(give, &d, w.roles)
+	}
+	if err := execute(ctx, w.tx, give+"set local role "+schemas.Identifier(w.roles.Owner)); err != nil {
 		return fmt.Errorf("give the functions of version %d to their owner: %w", next.Definition.Version, err)
 	}
 	return nil

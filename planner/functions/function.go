@@ -49,8 +49,7 @@ func Of(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
 
 // SQL returns two scripts: one makes a policy version's functions and lets the executor call them, the other gives them to the deleter.
 // Both run in the transaction that makes the version, so no other role can call the functions in between: the first as the catalog's
-// owner, the second as a login that may act as both. A deleter has no right to create in the schema, but PostgreSQL requires it of a
-// function's new owner, so the script grants it for that moment.
+// owner, the second as a login that may act as both: a superuser, or with AsMember.
 func SQL(d *Definition, roles schemas.Roles) (create, give string, err error) {
 	text, err := d.Text()
 	if err != nil {
@@ -75,8 +74,15 @@ func SQL(d *Definition, roles schemas.Roles) (create, give string, err error) {
 		fmt.Fprintf(&made, "grant execute on function %s to %s;\n", signature, schemas.Identifier(roles.Executor))
 		fmt.Fprintf(&given, "alter function %s owner to %s;\n", signature, deleter)
 	}
-	return made.String(), "grant create on schema lapse to " + deleter + ";\n" + given.String() +
-		"revoke create on schema lapse from " + deleter + ";\n", nil
+	return made.String(), given.String(), nil
+}
+
+// AsMember is SQL's second script for a login that is no superuser. A deleter has no right to create in the schema, but PostgreSQL then requires it of
+// a function's new owner, so the script grants it for that moment. Each change of a schema's rights makes every session of the database plan
+// its prepared statements again.
+func AsMember(give string, d *Definition, roles schemas.Roles) string {
+	deleter := schemas.Identifier(roles.Deleter(d.TableOwner))
+	return "grant create on schema lapse to " + deleter + ";\n" + give + "revoke create on schema lapse from " + deleter + ";\n"
 }
 
 // Digest identifies the texts of the functions; "" if they cannot be written: see checkArithmetic.

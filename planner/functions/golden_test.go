@@ -51,7 +51,7 @@ func functionsText(t *testing.T, d *functions.Definition) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return create + "\n" + give
+	return create + "\n" + functions.AsMember(give, d, schemas.RolesFor(schemas.DefaultRolePrefix))
 }
 
 // differences are those of each function. What a batch calls is there whole if that is asked for, and so is what the base does not have.
