@@ -66,7 +66,7 @@ var unfit = []struct{ name, setup, policy, want string }{
 func TestATableThatIsUnfitIsRefusedWithTheFix(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
-		w := newWorld(t, db, sessions)
+		w := newWorld(t, db, sessions, `create table fit (id int primary key, last_seen timestamptz)`)
 		for _, c := range unfit {
 			if c.setup != "" {
 				_, err := w.owner.PgConn().Exec(t.Context(), c.setup).ReadAll()
@@ -81,10 +81,13 @@ func TestATableThatIsUnfitIsRefusedWithTheFix(t *testing.T) {
 					file += "    " + other + ": " + lines[other] + "\n"
 				}
 			}
-			_, err := w.difference(file, false)
-			var all yamldoc.Errors
-			if !errors.As(err, &all) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "policies.yaml:") {
-				t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+			beside := "  - {name: beside, table: shop.fit, expire: {column: last_seen, after: 30 days}}\n" // of several tables some is asked at once
+			for _, file := range []string{file, file + beside} {
+				_, err := w.difference(file, false)
+				var all yamldoc.Errors
+				if !errors.As(err, &all) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "policies.yaml:") {
+					t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+				}
 			}
 		}
 		if n := valueOn[int](t, w.admin, `select count(*) from lapse.policy`); n != 0 {

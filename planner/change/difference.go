@@ -27,6 +27,7 @@ type comparison struct {
 	onTable map[tableUse]*record.Version // the version that uses the table
 	former  *formerVersions
 	found   *foundFunctions
+	quiet   resolve.Quiet
 	inFile  map[schemas.PolicyName]bool
 	changes []Change // of the file's policies
 }
@@ -60,7 +61,10 @@ func newComparison(file *policyfile.File, prune bool, fit resolve.Fit, far Far) 
 	}
 }
 
-func (c *comparison) compare(ctx context.Context, db database.DB) ([]Change, error) {
+func (c *comparison) compare(ctx context.Context, db database.DB) (_ []Change, err error) {
+	if c.quiet, err = resolve.FindQuiet(ctx, db, c.file.Policies); err != nil {
+		return nil, err
+	}
 	for i, p := range c.file.Policies {
 		if c.far != nil {
 			c.far(i+1, len(c.file.Policies))
@@ -121,7 +125,7 @@ func (c *comparison) policy(ctx context.Context, db database.DB, p policyfile.Po
 		c.changes = append(c.changes, *kept)
 		return nil
 	}
-	resolved, err := entry.Resolve(ctx, db, p, c.fit)
+	resolved, err := entry.Resolve(ctx, db, p, c.fit, c.quiet)
 	var problems policyfile.Problems
 	switch {
 	case errors.As(err, &problems) && kept != nil && kept.Careful():

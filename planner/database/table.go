@@ -42,10 +42,16 @@ const tableSQL = `
 // plainName is a name that stands for itself in SQL.
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*$`)
 
+// PlainName are the parts of a table's name that stands for itself in SQL.
+func PlainName(written string) (schema, table string, plain bool) {
+	schema, table, _ = strings.Cut(written, ".")
+	return schema, table, plainName.MatchString(written)
+}
+
 // parseName parses a name as SQL does.
 func parseName(ctx context.Context, tx pgx.Tx, written string) (parts []string, err error) {
-	if plainName.MatchString(written) {
-		return strings.Split(written, "."), nil
+	if schema, table, plain := PlainName(written); plain {
+		return []string{schema, table}, nil
 	}
 	err = expiry.Attempt(ctx, tx, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `select parse_ident($1)`, written).Scan(&parts)

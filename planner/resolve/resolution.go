@@ -42,6 +42,7 @@ type resolution struct {
 
 	entry    *Entry // nil: not read
 	fit      Fit
+	quiet    Quiet
 	problems policyfile.Problems
 	warnings []string
 	trusted  []record.TrustedCode

@@ -19,13 +19,13 @@ import (
 // Resolve compares a policy with the database. It changes nothing. Its error is policyfile.Problems, every one with the fix, or a
 // failed query.
 func Resolve(ctx context.Context, db database.DB, p policyfile.Policy, fit Fit) (*Resolved, error) {
-	return (*Entry)(nil).Resolve(ctx, db, p, fit)
+	return (*Entry)(nil).Resolve(ctx, db, p, fit, nil)
 }
 
 // Resolve is Resolve of a policy whose texts were read into e; nil if they were not.
-func (e *Entry) Resolve(ctx context.Context, db database.DB, p policyfile.Policy, fit Fit) (*Resolved, error) {
+func (e *Entry) Resolve(ctx context.Context, db database.DB, p policyfile.Policy, fit Fit, quiet Quiet) (*Resolved, error) {
 	r := &Resolved{Policy: p}
-	s := &resolution{p: &p, r: r, entry: e, fit: fit}
+	s := &resolution{p: &p, r: r, entry: e, fit: fit, quiet: quiet}
 	err := database.Pinned(ctx, db, func(tx pgx.Tx) error {
 		s.tx = tx
 		return s.resolve(ctx)

@@ -74,8 +74,12 @@ func (s *resolution) code(ctx context.Context, t *database.Table) (problems []st
 		return s.trust(ctx, t, relations)
 	}
 	seen := map[string]bool{}
+	updates := s.r.Definition.Soft != nil
 	for _, relation := range relations {
-		all, err := database.FindIntruders(ctx, s.tx, &database.Table{OID: relation}, s.r.Definition.Soft != nil)
+		if s.quiet[relation] && !updates {
+			continue
+		}
+		all, err := database.FindIntruders(ctx, s.tx, &database.Table{OID: relation}, updates)
 		if err != nil {
 			return nil, err
 		}
