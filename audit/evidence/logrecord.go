@@ -36,6 +36,18 @@ type LogRecord struct {
 	Time      time.Time            // the commit time of a transaction, otherwise when the record was made; zero for origin and route
 }
 
+// LogRecordIn parses a log record of any kind. It returns nil for a fence, and for what another program wrote.
+func LogRecordIn(rec *schemas.Record) *LogRecord {
+	if rec.IsFence() || rec.Header(schemas.HeaderOp) == "" {
+		return nil
+	}
+	record, err := ParseLogRecord(rec.Value)
+	if err != nil {
+		return nil
+	}
+	return record
+}
+
 // ParseLogRecord parses a log record of any kind.
 func ParseLogRecord(value []byte) (*LogRecord, error) {
 	if head, content := scanTransaction(value); head != nil && head.Schema == LogSchema {

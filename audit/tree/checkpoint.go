@@ -9,6 +9,8 @@ import (
 	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"lapse/schemas"
 )
 
 // KindCheckpoint is the kind of a checkpoint among the log's fences.
@@ -107,6 +109,22 @@ func NoteIn(value []byte) (signed []byte, ok bool) {
 		return nil, false
 	}
 	return []byte(c.Note), true
+}
+
+// CheckpointIn returns the checkpoint that a log's record is, with its signed note; nil for any other record. It verifies nothing.
+func CheckpointIn(rec *schemas.Record) (signed []byte, of *Checkpoint) {
+	if !rec.IsFence() {
+		return nil, nil
+	}
+	signed, is := NoteIn(rec.Value)
+	if !is {
+		return nil, nil
+	}
+	of, err := Peek(signed)
+	if err != nil {
+		return nil, nil
+	}
+	return signed, of
 }
 
 // Open verifies the log's own signature on a note and ignores all others.

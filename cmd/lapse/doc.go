@@ -23,9 +23,11 @@
 //	clock.go                     whether the server's clock is accepted
 //	history*.go                  whether log and database share one history
 //	run.go, audit.go, serve.go   the executor, the auditor, both
-//	events*.go, marker.go        what is in the topics; export.go writes it into files
+//	events*.go, marker.go        what is in the topics; export.go writes it into files with package audit/export
 //	auditto.go                   events in a file, without Kafka
 //	envelope.go, table.go        a result as JSON, and as a table
+//	verify*.go, prove*.go        an export, a log, a report or a receipt verified: audit/export, tree and verify compare, these files ask and print
+//	report*.go                   a report: audit/report counts, audit/report/page writes
 //	version.go                   version and formats
 //	kafka.go                     how to reach the brokers
 //	parts.go                     the parts that run until stopped, and the order in which they stop

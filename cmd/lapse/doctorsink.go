@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/audit/evidence"
 	"lapse/audit/folder"
 	"lapse/internal/config"
 	"lapse/internal/setup/doctor"
@@ -71,7 +72,7 @@ func otherLogIn(ctx context.Context, s *config.Settings, id databaseID) (whose s
 	client := folder.NewClient(s.Folder)
 	defer client.Close()
 	_ = client.Backward(ctx, s.Topics.Log, 0, -1, func(rec *schemas.Record, _ int64) (bool, error) {
-		record := logRecordIn(rec)
+		record := evidence.LogRecordIn(rec)
 		if record != nil && (record.SystemIdentifier != id.system || record.DatabaseOID != id.oid) {
 			whose = fmt.Sprintf("the log of another database: %d of system %d; this one is %d of %d", record.DatabaseOID,
 				record.SystemIdentifier, id.oid, id.system)

@@ -21,6 +21,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/spf13/cobra"
 
+	"lapse/audit/export"
 	"lapse/executor"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/uninstall"
@@ -40,7 +41,7 @@ var results = map[string]any{
 	"hold place": placedHold{}, "hold move": holds.Record{}, "hold release": holds.Record{}, "hold list": holdList{}, "hold show": shownHold{},
 	"quarantine list": quarantineList{}, "quarantine retry": changedRows{}, "quarantine forgive": changedRows{},
 	"clock": clocks{}, "clock accept": acceptance{}, "history": historyView{}, "history accept": acceptedHistory{},
-	"status": status.Status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": exported{}, "verify": verified{}, "version": versions{},
+	"status": status.Status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": export.Manifest{}, "verify": verified{}, "version": versions{},
 	"prove": proven{}, "report": reported{}, "keys list": keyList{}, "keys rotate": rotatedKeys{}, "keys destroy": destroyedKey{},
 	"uninstall": uninstalled{},
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"lapse/audit/export"
 	"lapse/audit/store"
 	"lapse/schemas"
 )
@@ -13,18 +14,13 @@ type evidenceSource interface {
 	// each passes every record of a topic, one partition after the other. A missing topic has no records.
 	each(ctx context.Context, topic string, take func(rec *schemas.Record) error) error
 	// topics are the names.
-	topicNames() exportedTopics
+	topicNames() export.Topics
 	// cut reports whether a topic has lost its beginning.
 	cut(ctx context.Context, topic string) (bool, error)
 }
 
 // topicSource reads from Kafka.
 type topicSource struct{ *consumer }
-
-func (s topicSource) topicNames() exportedTopics {
-	t := &s.settings.Topics
-	return exportedTopics{t.System, t.User, t.Log, t.Proofs}
-}
 
 func (s topicSource) partitions(ctx context.Context, topic string) ([]*partitionReader, error) {
 	readers, err := s.partitionsOf(ctx, topic)
@@ -63,12 +59,12 @@ func (s topicSource) each(ctx context.Context, topic string, take func(rec *sche
 }
 
 // folderSource reads an export.
-type folderSource struct{ files *exportFiles }
+type folderSource struct{ files *export.Reader }
 
-func (s *folderSource) topicNames() exportedTopics { return s.files.manifest.Topics }
+func (s *folderSource) topicNames() export.Topics { return s.files.Manifest.Topics }
 
 func (s *folderSource) cut(_ context.Context, topic string) (bool, error) {
-	for _, f := range s.files.manifest.Files {
+	for _, f := range s.files.Manifest.Files {
 		if f.Topic == topic && f.First > 0 {
 			return true, nil
 		}
@@ -77,9 +73,9 @@ func (s *folderSource) cut(_ context.Context, topic string) (bool, error) {
 }
 
 func (s *folderSource) each(ctx context.Context, topic string, take func(rec *schemas.Record) error) error {
-	for i := range s.files.manifest.Files {
-		if f := &s.files.manifest.Files[i]; f.Topic == topic {
-			if _, err := s.files.each(ctx, f, func(rec *schemas.Record, _ *exportedLines) error { return take(rec) }); err != nil {
+	for i := range s.files.Manifest.Files {
+		if f := &s.files.Manifest.Files[i]; f.Topic == topic {
+			if _, err := s.files.Each(ctx, f, func(rec *schemas.Record, _ int64) error { return take(rec) }); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"lapse/audit/export"
 	"lapse/internal/config"
 	"lapse/internal/yamldoc"
 	"lapse/replication"
@@ -52,13 +53,14 @@ func exitCode(err error) int {
 	var mistakes yamldoc.Errors
 	var identity *replication.IdentityError
 	var superuser *superuserError
+	var unusable *export.InputError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.Is(err, errNeedsPerson):
 		return exitPerson
 	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &mistakes),
-		errors.As(err, &identity), errors.As(err, &superuser), errors.Is(err, config.ErrNoKey), errors.Is(err, config.ErrNoBrokers),
+		errors.As(err, &identity), errors.As(err, &superuser), errors.As(err, &unusable), errors.Is(err, config.ErrNoKey), errors.Is(err, config.ErrNoBrokers),
 		errors.Is(err, schemas.ErrKeyTooShort):
 		return exitInvalid
 	default:

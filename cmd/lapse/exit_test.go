@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"lapse/audit/export"
 	"lapse/executor/guard"
 	"lapse/internal/config"
 	"lapse/internal/setup/access"
@@ -14,6 +15,7 @@ import (
 )
 
 func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
+	_, noExport := export.Open(t.Context(), t.TempDir())
 	for _, c := range []struct {
 		name string
 		err  error
@@ -26,6 +28,7 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 		{"told to stop", errSignalled, 1},
 		{"wrong usage", wrongUsage("no"), 2},
 		{"input that cannot be used", invalid(errors.New("no")), 2},
+		{"a folder that is no export", noExport, 2},
 		{"mistakes in lapse.yaml or in the policy file", yamldoc.Errors{}, 2},
 		{"a table that cannot be published", &replication.IdentityError{}, 2},
 		{"a missing key", config.ErrNoKey, 2},

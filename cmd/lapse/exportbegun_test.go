@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lapse/audit/export"
 )
 
 // wantGoneOn wants an export to be gone on with: with nothing new it is the same, byte for byte, whatever an interrupted one has left; and
@@ -13,11 +15,8 @@ import (
 func wantGoneOn(t *testing.T, m *machine, dir string) {
 	t.Helper()
 	before := contentOf(t, dir)
-	log := before[exportManifest]
-	manifest, err := readManifest(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := before[export.ManifestFile]
+	manifest := manifestOf(t, dir)
 	leave := func(name, text string) {
 		file, err := os.OpenFile(filepath.Join(dir, name), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 		if err == nil {
@@ -42,7 +41,7 @@ func wantGoneOn(t *testing.T, m *machine, dir string) {
 			t.Errorf("an export that was gone on with has another %s:\n%s\n%s", name, content, after[name])
 		}
 	}
-	if len(after) != len(before) || !bytes.Equal(log, after[exportManifest]) {
+	if len(after) != len(before) || !bytes.Equal(log, after[export.ManifestFile]) {
 		t.Errorf("an export that was gone on with has %d files, and had %d", len(after), len(before))
 	}
 	m.lapse("verify", "--dir", dir)
@@ -68,7 +67,7 @@ func wantGoneOn(t *testing.T, m *machine, dir string) {
 	// One that was interrupted before it had a manifest begins again.
 	interrupted := filepath.Join(t.TempDir(), "evidence")
 	m.lapse("events", "--export", interrupted)
-	if err := os.Remove(filepath.Join(interrupted, exportManifest)); err != nil {
+	if err := os.Remove(filepath.Join(interrupted, export.ManifestFile)); err != nil {
 		t.Fatal(err)
 	}
 	m.lapse("events", "--export", interrupted)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lapse/audit/evidence"
 	"lapse/internal/config"
 	"lapse/planner/database"
 	"lapse/schemas"
@@ -146,7 +147,7 @@ func (c *consumer) noneBefore(ctx context.Context, topic string, end time.Time) 
 func (c *consumer) logIsPast(ctx context.Context, end time.Time) error {
 	past := false
 	err := c.client.Backward(ctx, c.settings.Topics.Log, 0, -1, func(rec *schemas.Record, _ int64) (bool, error) {
-		if !isLogRecord(rec) {
+		if evidence.LogRecordIn(rec) == nil {
 			return true, nil
 		}
 		past = !rec.Time.Before(end)

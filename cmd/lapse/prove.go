@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"lapse/audit/evidence"
+	"lapse/audit/export"
 	"lapse/audit/rows"
 	"lapse/audit/tree"
 	"lapse/internal/config"
@@ -138,7 +139,7 @@ func (p *prover) hashKeys() {
 // open opens the sources.
 func (p *prover) open(ctx context.Context) (closes func(), err error) {
 	if p.dir != "" {
-		files, err := (&verifier{dir: p.dir}).files(ctx)
+		files, err := export.Open(ctx, p.dir)
 		var fault *tree.Fault
 		if errors.As(err, &fault) {
 			return nil, invalid(err)
@@ -147,7 +148,7 @@ func (p *prover) open(ctx context.Context) (closes func(), err error) {
 			return nil, err
 		}
 		p.source = &folderSource{files}
-		return files.close, nil
+		return files.Close, nil
 	}
 	if err := p.settings.RequireSink(); err != nil {
 		return nil, err

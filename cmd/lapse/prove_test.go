@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/audit/export"
 	"lapse/audit/rows"
 	"lapse/internal/config"
 	"lapse/internal/kafkatest"
@@ -115,17 +116,14 @@ func TestAnEventThatIsChangedWithTheManifestIsFound(t *testing.T) {
 	s.userDeletes(1, 6)
 	s.m.lapse("audit", "--once")
 	keys := filepath.Join(s.m.dir, "keys")
-	export := filepath.Join(t.TempDir(), "evidence")
-	s.m.lapse("events", "--export", export)
-	says(t, s.m.lapse("verify", "--dir", export), "each with the events that its record says", "needs the key named rows")
-	says(t, s.m.lapse("verify", "--dir", export, "--keys", keys), "and 36 events with their own")
-	manifest, err := readManifest(export)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Join(t.TempDir(), "evidence")
+	s.m.lapse("events", "--export", dir)
+	says(t, s.m.lapse("verify", "--dir", dir), "each with the events that its record says", "needs the key named rows")
+	says(t, s.m.lapse("verify", "--dir", dir, "--keys", keys), "and 36 events with their own")
+	manifest := manifestOf(t, dir)
 	for i := 1; i < len(manifest.Files); i++ {
 		of := manifest.Files[i]
-		former, err := os.ReadFile(filepath.Join(export, of.Name))
+		former, err := os.ReadFile(filepath.Join(dir, of.Name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,9 +137,9 @@ func TestAnEventThatIsChangedWithTheManifestIsFound(t *testing.T) {
 		if at < 0 {
 			continue
 		}
-		for what, change := range map[string]func(all []exportedRecord) []exportedRecord{
-			"removed": func(all []exportedRecord) []exportedRecord { return slices.Delete(all, at, at+1) },
-			"another row": func(all []exportedRecord) []exportedRecord {
+		for what, change := range map[string]func(all []export.Line) []export.Line{
+			"removed": func(all []export.Line) []export.Line { return slices.Delete(all, at, at+1) },
+			"another row": func(all []export.Line) []export.Line {
 				all[at].Value = bytes.ReplaceAll(all[at].Value, all[at].Key, []byte(`{"id":"999"}`))
 				all[at].Key = []byte(`{"id":"999"}`)
 				return all
@@ -150,29 +148,29 @@ func TestAnEventThatIsChangedWithTheManifestIsFound(t *testing.T) {
 			if of.Topic == manifest.Topics.Proofs && what != "removed" {
 				continue
 			}
-			all := make([]exportedRecord, len(lines))
+			all := make([]export.Line, len(lines))
 			for k := range lines {
 				if err := json.Unmarshal(lines[k], &all[k]); err != nil {
 					t.Fatal(err)
 				}
 			}
-			rewrite(t, export, *manifest, i, change(all))
-			said := s.m.exits(exitPerson, "verify", "--dir", export, "--keys", keys)
+			rewrite(t, dir, *manifest, i, change(all))
+			said := s.m.exits(exitPerson, "verify", "--dir", dir, "--keys", keys)
 			says(t, said, "does not verify: ")
-			if strings.Contains(said, exportManifest) || strings.Contains(said, "SHA-256") {
+			if strings.Contains(said, export.ManifestFile) || strings.Contains(said, "SHA-256") {
 				t.Errorf("%s, %s: it is found by the manifest alone: %s", of.Name, what, said)
 			}
-			rewrite(t, export, *manifest, i, nil)
-			if err := os.WriteFile(filepath.Join(export, of.Name), former, 0o600); err != nil {
+			rewrite(t, dir, *manifest, i, nil)
+			if err := os.WriteFile(filepath.Join(dir, of.Name), former, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	s.m.lapse("verify", "--dir", export, "--keys", keys)
+	s.m.lapse("verify", "--dir", dir, "--keys", keys)
 }
 
 // rewrite writes a file of an export and the manifest; without records the manifest alone, as it was.
-func rewrite(t *testing.T, dir string, manifest exported, file int, all []exportedRecord) {
+func rewrite(t *testing.T, dir string, manifest export.Manifest, file int, all []export.Line) {
 	t.Helper()
 	manifest.Files = slices.Clone(manifest.Files)
 	if all != nil {
@@ -180,11 +178,11 @@ func rewrite(t *testing.T, dir string, manifest exported, file int, all []export
 		of := &manifest.Files[file]
 		for i := range all {
 			all[i].Offset = of.First + int64(i)
-			line, err := unescaped(all[i])
+			line, err := all[i].Text()
 			if err != nil {
 				t.Fatal(err)
 			}
-			text.Write(append(line, '\n'))
+			text.Write(line)
 		}
 		sum := sha256.Sum256(text.Bytes())
 		of.Records, of.End, of.SHA256 = len(all), of.First+int64(len(all)), hex.EncodeToString(sum[:])
@@ -192,11 +190,7 @@ func rewrite(t *testing.T, dir string, manifest exported, file int, all []export
 			t.Fatal(err)
 		}
 	}
-	text, err := manifest.text()
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, exportManifest), text, 0o600)
-	}
-	if err != nil {
+	if err := manifest.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -22,7 +21,7 @@ func (p *prover) findCheckpoint(ctx context.Context) (err error) {
 		return err
 	}
 	if s, is := p.source.(*folderSource); is {
-		if p.signed, err = os.ReadFile(s.files.checkpointFile()); err != nil {
+		if p.signed, err = s.files.Checkpoint(); err != nil {
 			return invalid(err)
 		}
 		if p.newest, err = tree.Peek(p.signed); err != nil {
@@ -45,7 +44,7 @@ func (p *prover) findCheckpoint(ctx context.Context) (err error) {
 	if newest.of == nil {
 		return errors.New("the log has no checkpoint yet: the auditor signs it within half a minute, or at the end of a run")
 	}
-	p.signed, p.newest, p.log = newest.newest, newest.of, newest.key
+	p.signed, p.newest, p.log = newest.signed, newest.of, newest.key
 	return nil
 }
 
@@ -53,7 +52,7 @@ func (p *prover) findCheckpoint(ctx context.Context) (err error) {
 func (p *prover) leaves(ctx context.Context, take func(leaf int64, value []byte) error) error {
 	reader := tree.Reader{Tree: tree.New(p.log)}
 	return p.source.each(ctx, p.source.topicNames().Log, func(rec *schemas.Record) error {
-		if !isLogRecord(rec) || !reader.Take(rec) {
+		if evidence.LogRecordIn(rec) == nil || !reader.Take(rec) {
 			return nil
 		}
 		return take(reader.Tree.Size()-1, rec.Value)

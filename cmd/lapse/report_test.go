@@ -292,10 +292,7 @@ func (o *office) refused(from, to time.Time) {
 	says(o.t, o.m.exits(exitInvalid, "report", "--from", from.Format(time.RFC3339Nano), "--to", to.Format(time.RFC3339Nano), "--policy", "nobody"), `no policy "nobody" in the period`)
 	says(o.t, o.m.exits(exitInvalid, "report", "--month", "2026-13"), "want a month such as 2026-10")
 	says(o.t, o.m.exits(exitInvalid, "report", "--last", "1h", "-o", "report.pdf"), ".json, .html or .csv")
-	manifest, err := readManifest(filepath.Join(o.m.dir, "out"))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	manifest := manifestOf(o.t, filepath.Join(o.m.dir, "out"))
 	log := filepath.Join(o.m.dir, "out", manifest.Files[0].Name)
 	content, err := os.ReadFile(log)
 	if err != nil {

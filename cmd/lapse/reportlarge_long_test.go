@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/audit/export"
 	"lapse/audit/tree"
 	"lapse/schemas"
 )
@@ -56,7 +56,7 @@ func largeExport(t *testing.T, records int) (dir, public string) {
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	file, err := os.Create(filepath.Join(dir, exportName("large", 0)))
+	file, err := os.Create(filepath.Join(dir, export.FileName("large", 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,13 +93,9 @@ func largeExport(t *testing.T, records int) (dir, public string) {
 		t.Fatal(err)
 	}
 	public = key.Public()
-	e := &exported{Format: 1, Topics: exportedTopics{System: "s", User: "u", Log: "large", Proofs: "p"}, Tree: &exportedTree{Log: "app.example.com/large", PublicKey: &public}}
-	e.Files = []exportedFile{{Name: exportName("large", 0), Topic: "large", End: w.offset, Records: int(w.offset), SHA256: hex.EncodeToString(sum.Sum(nil))}}
-	text, err := e.text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, exportManifest), text, 0o600); err != nil {
+	e := &export.Manifest{Format: 1, Topics: export.Topics{System: "s", User: "u", Log: "large", Proofs: "p"}, Tree: &export.Tree{Log: "app.example.com/large", PublicKey: &public}}
+	e.Files = []export.File{{Name: export.FileName("large", 0), Topic: "large", End: w.offset, Records: int(w.offset), SHA256: hex.EncodeToString(sum.Sum(nil))}}
+	if err := e.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir, public
@@ -146,13 +142,9 @@ func (w *largeLog) beat() {
 }
 
 func (w *largeLog) line(value []byte, headers []schemas.Header) {
-	line := exportedRecord{Offset: w.offset, Time: w.at, Value: value}
-	for _, h := range headers {
-		line.Headers = append(line.Headers, exportedHeader{h.Key, h.Value})
-	}
-	text, err := json.Marshal(line)
+	text, err := export.LineOf(&schemas.Record{Time: w.at, Headers: headers, Value: value}, w.offset).Text()
 	if err == nil {
-		_, err = w.to.Write(append(text, '\n'))
+		_, err = w.to.Write(text)
 	}
 	if err != nil {
 		w.t.Fatal(err)

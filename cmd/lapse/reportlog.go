@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"lapse/audit/evidence"
+	"lapse/audit/export"
 	"lapse/audit/report"
 	"lapse/audit/tree"
 	"lapse/audit/verify"
@@ -50,17 +52,17 @@ func (r *reporter) openReported(ctx context.Context, v *verified) (log *reported
 }
 
 func (r *reporter) openReportedFolder(ctx context.Context, v *verified) (*reportedLog, error) {
-	files, err := r.files(ctx)
+	files, err := export.Open(ctx, r.dir)
 	if err != nil {
 		return nil, err
 	}
-	of := &files.manifest.Files[0]
-	log := &reportedLog{name: files.manifest.Tree.Log, place: of.Name, close: files.close}
-	if log.verifier, err = r.verifier.key(files.manifest, v); err != nil {
+	of := &files.Manifest.Files[0]
+	log := &reportedLog{name: files.Manifest.Tree.Log, place: of.Name, close: files.Close}
+	if log.verifier, err = r.verifier.key(files.Manifest.Tree, v); err != nil {
 		return nil, err
 	}
 	log.each = func(ctx context.Context, take func(rec *schemas.Record, offset, end int64) error) error {
-		_, err := files.each(ctx, of, func(rec *schemas.Record, lines *exportedLines) error { return take(rec, lines.offset, of.End) })
+		_, err := files.Each(ctx, of, func(rec *schemas.Record, offset int64) error { return take(rec, offset, of.End) })
 		return err
 	}
 	return log, nil
@@ -121,7 +123,7 @@ func (l *reportedLog) pass(ctx context.Context, step string, take taker, signed 
 	defer far.end()
 	err := l.each(ctx, func(rec *schemas.Record, offset, end int64) error {
 		far.at(step, int(offset)+1, int(end))
-		record := logRecordIn(rec) // an unreadable record is another writer's
+		record := evidence.LogRecordIn(rec) // an unreadable record is another writer's
 		leaf, err := stream.Record(rec, offset, record != nil)
 		if err != nil || leaf < 0 {
 			return err

@@ -1,22 +1,17 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 
-	"lapse/audit/evidence"
-	"lapse/audit/folder"
+	"lapse/audit/export"
 	"lapse/audit/tree"
 	"lapse/audit/verify"
 	"lapse/internal/config"
@@ -181,90 +176,66 @@ func (v *verifier) run(ctx context.Context) error {
 
 // check checks everything. After a fault it still fills in what it found before.
 func (v *verifier) check(ctx context.Context, result *verified) error {
-	files, err := v.files(ctx)
+	files, err := export.Open(ctx, v.dir)
 	if err != nil {
 		return err
 	}
-	defer files.close()
-	manifest := files.manifest
-	key, err := v.key(manifest, result)
+	defer files.Close()
+	key, err := v.key(files.Manifest.Tree, result)
 	if err != nil {
 		return err
 	}
 	far := v.progress("record")
 	defer far.end()
-	checked := &tree.Folder{Files: os.DirFS(files.treeDir()), Growing: files.sink != nil, Verifier: key, Progress: func(done, size int64) { far.at("verifying", int(done), int(size)) }}
-	all, before, err := v.elsewhere(checked, files.sink != nil, result)
+	checked := &tree.Folder{Verifier: key, Progress: func(done, size int64) { far.at("verifying", int(done), int(size)) }}
+	all, before, err := v.elsewhere(checked, files.KeepsTopics(), result)
 	if err != nil {
 		return err
 	}
-	lost := map[string]evidence.Reach{}
-	if err := files.goOn(before, checked, lost, result); err != nil {
-		return err
-	}
-	checked.Entry = func(leaf int64, entry []byte) error {
-		if bytes.HasPrefix(entry, []byte(`{"kind":"gap"`)) {
-			lostIn(entry, lost)
-		}
-		return files.entry(leaf, entry)
-	}
-	of, err := checked.Verify(ctx)
+	from, err := files.Resume(before)
 	if err != nil {
 		return err
 	}
-	result.Log, result.Records, result.Root, result.Checkpoints = of.Origin, of.Size, of.Root.String(), 1+of.Former+of.Known
-	result.seen(of.Seen, of.Cosigned)
-	if t := manifest.Tree; files.sink == nil && (t.Log != of.Origin || t.Records != of.Size || t.Root != result.Root || !t.under(of.By)) {
-		return &tree.Fault{File: exportManifest, Leaf: -1, What: "it names another tree than the checkpoint, or another key"}
+	if from > 0 {
+		result.NotChecked = append(result.NotChecked,
+			fmt.Sprintf("the first %s, and their events: a former verification found nothing in them, as --known says", counted(uint64(from), "record")))
 	}
-	if files.sink == nil {
-		if err := errors.Join(files.former(), v.others(manifest)); err != nil {
-			return err
-		}
+	of, later, err := files.Tree(ctx, checked)
+	if of != nil {
+		result.Log, result.Records, result.Root, result.Checkpoints = of.Origin, of.Size, of.Root.String(), 1+of.Former+of.Known
+		result.seen(of.Seen, of.Cosigned)
 	}
-	later, err := files.rest()
 	if err != nil {
 		return err
 	}
-	if v.save != "" {
-		files.below = of.Size
+	files.Keep = v.save != ""
+	if err := v.account(ctx, files, far, result); err != nil {
+		return err
 	}
-	if err := v.account(ctx, files, lost, far, result); err != nil {
-		return cmp.Or(files.alone(ctx), err)
-	}
-	result.Events = files.events
 	if later > 0 {
 		result.NotChecked = append(result.NotChecked, fmt.Sprintf("%s of the log after the checkpoint: no one has signed them yet", counted(uint64(later), "record")))
 	}
 	if err := v.askWitnesses(ctx, tree.CheckpointFile, all, of.Signed, result); err != nil || v.save == "" {
 		return err
 	}
-	return files.save(v.save, of.Signed)
+	return files.Save(v.save, of.Signed)
 }
 
 // account compares the export's events with the log.
-func (v *verifier) account(ctx context.Context, files *exportFiles, lost map[string]evidence.Reach, far *progress, result *verified) error {
+func (v *verifier) account(ctx context.Context, files *export.Reader, far *progress, result *verified) error {
 	keys, err := v.rowsKeys()
 	if err != nil {
 		return err
 	}
-	account, err := files.account(ctx, keys, lost, func(leaf int64) { far.at("counting events of", int(leaf)+1, int(result.Records)) })
+	account, err := files.Account(ctx, keys, func(leaf int64) { far.at("counting events of", int(leaf)+1, int(result.Records)) })
 	if err != nil {
 		return err
 	}
+	result.Events = account.Events
 	result.Transactions, result.Rooted, result.Opened = account.Transactions, account.Rooted, account.Opened
-	result.NotChecked = append(result.NotChecked, notCounted(account)...)
-	result.dated(&files.clock)
+	result.NotChecked = append(result.NotChecked, notCounted(account.Account)...)
+	result.dated(&account.Clock)
 	return nil
-}
-
-// files opens the files of an export, or of a folder that keeps topics.
-func (v *verifier) files(ctx context.Context) (*exportFiles, error) {
-	if folder.Is(v.dir) {
-		return openSink(ctx, v.dir)
-	}
-	manifest, err := readManifest(v.dir)
-	return &exportFiles{dir: v.dir, manifest: manifest}, err
 }
 
 // rowsKeys reads the months' keys, if the user named their folder.
@@ -276,8 +247,8 @@ func (v *verifier) rowsKeys() (schemas.EpochKeys, error) {
 	return keys, invalid(err)
 }
 
-// key is the log's public key.
-func (v *verifier) key(manifest *exported, result *verified) (note.Verifier, error) {
+// key is the log's public key; of is what the export says of its tree.
+func (v *verifier) key(of *export.Tree, result *verified) (note.Verifier, error) {
 	text := v.public
 	if content, err := os.ReadFile(text); text != "" && err == nil {
 		text = string(content)
@@ -289,12 +260,12 @@ func (v *verifier) key(manifest *exported, result *verified) (note.Verifier, err
 				return nil, err
 			}
 			if keys != nil {
-				key, err := keys(manifest.Tree.Log)
+				key, err := keys(of.Log)
 				if err != nil {
-					return nil, &tree.Fault{File: exportManifest, Leaf: -1, What: err.Error()}
+					return nil, &tree.Fault{File: export.ManifestFile, Leaf: -1, What: err.Error()}
 				}
 				for _, one := range key.All() {
-					if manifest.Tree.PublicKey != nil && one.Public() == *manifest.Tree.PublicKey {
+					if of.PublicKey != nil && one.Public() == *of.PublicKey {
 						key = one // the log may still be under a former key
 					}
 				}
@@ -304,10 +275,10 @@ func (v *verifier) key(manifest *exported, result *verified) (note.Verifier, err
 		}
 	}
 	if text == "" {
-		if manifest.Tree.PublicKey == nil {
+		if of.PublicKey == nil {
 			return nil, wrongUsage("the export names no key: give the log's with --public-key")
 		}
-		text = *manifest.Tree.PublicKey
+		text = *of.PublicKey
 		result.NotChecked = append(result.NotChecked, "whose key this is: it was taken from the export itself; compare it with what the log's owner has published")
 	}
 	result.PublicKey = strings.TrimSpace(text)
@@ -316,24 +287,6 @@ func (v *verifier) key(manifest *exported, result *verified) (note.Verifier, err
 		return nil, invalid(fmt.Errorf("the public key: %w: want NAME+HASH+KEY, as the auditor logs it at each start, or a file with it", err))
 	}
 	return key, nil
-}
-
-// others looks for files that do not belong to the export.
-func (v *verifier) others(manifest *exported) error {
-	known := map[string]bool{exportManifest: true}
-	for _, f := range manifest.Files {
-		known[f.Name] = true
-	}
-	return filepath.WalkDir(v.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(v.dir, path)
-		if name = filepath.ToSlash(name); err == nil && !known[name] && !tree.IsTree(name) {
-			err = &tree.Fault{File: name, Leaf: -1, What: "the export has no such file"}
-		}
-		return err
-	})
 }
 
 // print prints the result as text.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/audit/export"
 	"lapse/audit/tree"
 )
 
@@ -18,10 +19,7 @@ import (
 // changed in it to be found in its place.
 func wantVerified(t *testing.T, m *machine, dir string) {
 	t.Helper()
-	manifest, err := readManifest(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := manifestOf(t, dir)
 	if manifest.Tree == nil || manifest.Tree.PublicKey == nil || manifest.Tree.Records < 4 {
 		t.Fatalf("the export has the tree %+v", manifest.Tree)
 	}
@@ -66,38 +64,12 @@ func wantFound(t *testing.T, dir, public string) {
 			swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
 			changed["two lines swapped"] = bytes.Join(swapped, nil)
 		}
-		if name != exportManifest {
+		if name != export.ManifestFile {
 			changed["the file removed"] = nil
 		}
 		found(t, dir, name, public, changed)
 	}
 	found(t, dir, "readme", public, map[string][]byte{"a file more": []byte("x")})
-}
-
-// Who made the folder may want the reader's memory: a gigabyte without a line's end, which takes no room on disk, is not read to its end.
-func TestALineThatIsTooLongForARecordIsFoundAndNotRead(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, name := range []string{exportManifest, "log.jsonl"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(filepath.Join(dir, name), 1<<30); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var fault *tree.Fault
-	if _, err := readManifest(dir); !errors.As(err, &fault) || !strings.Contains(fault.What, "larger than any manifest") {
-		t.Errorf("of the manifest it says %v", err)
-	}
-	lines, err := (&exportFiles{dir: dir}).open(&exportedFile{Name: "log.jsonl"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lines.close()
-	if _, err := lines.next(); !errors.As(err, &fault) || fault.File != "log.jsonl" || !strings.Contains(fault.What, "line 1 is longer") {
-		t.Errorf("of the line it says %v", err)
-	}
 }
 
 // found wants each content of a file to be found, in that file; nil: the file is removed.
@@ -116,7 +88,7 @@ func found(t *testing.T, dir, name, public string, contents map[string][]byte) {
 		v := &verifier{app: &app{env: func(string) (string, bool) { return "", false }}, dir: dir, public: public}
 		err = v.check(t.Context(), &verified{})
 		var fault *tree.Fault
-		if !errors.As(err, &fault) || fault.File != name && !(name == exportManifest) {
+		if !errors.As(err, &fault) || fault.File != name && !(name == export.ManifestFile) {
 			t.Errorf("%s, %s: it says %v", name, what, err)
 		}
 	}

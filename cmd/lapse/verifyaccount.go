@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"lapse/audit/evidence"
 	"lapse/audit/store"
 	"lapse/audit/tree"
 	"lapse/audit/verify"
@@ -64,7 +65,7 @@ func (o *logVerifier) account(ctx context.Context, log *partitionReader, events 
 	far := o.progress("record")
 	defer far.end()
 	err = o.topics.each(ctx, log, func(rec *schemas.Record, offset int64) error {
-		record := logRecordIn(rec)
+		record := evidence.LogRecordIn(rec)
 		if record == nil || !leaves.Take(rec) {
 			return nil
 		}
@@ -117,4 +118,23 @@ func (o *logVerifier) located(err error) error {
 	default:
 		return &tree.Fault{File: d.Name, Leaf: d.Leaf, What: fmt.Sprintf("offset %d: %s", d.Line, d.What)}
 	}
+}
+
+// notCounted lists what the account could not check.
+func notCounted(a *verify.Account) (open []string) {
+	add := func(n int, what, why string) {
+		if n > 0 {
+			open = append(open, fmt.Sprintf("%s: %s", counted(n, what), why))
+		}
+	}
+	add(a.Forgotten, "transaction", "some or all of their events are no longer in the topics")
+	add(a.Unrooted, "transaction", "their commitments are no longer in the proof store, and they do not come to their root without it")
+	add(a.Rootless, "transaction", "they name a month whose key was destroyed, and commit to none of their rows")
+	add(a.Hidden, "event", "their keys are hidden, too long, or typed: they were counted, and not held against their commitments")
+	add(a.TakenBack, "event", "a rewind says that they never happened, and the log has no record of them")
+	add(a.Beyond, "event", "they come after the log's last record")
+	if a.Keys == nil {
+		open = append(open, "the rows of events against their commitments: that needs the key named rows (--keys)")
+	}
+	return open
 }

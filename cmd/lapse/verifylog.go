@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lapse/audit/evidence"
+	"lapse/audit/export"
 	"lapse/audit/tree"
 	"lapse/audit/verify"
 	witnesses "lapse/audit/witness"
@@ -134,15 +135,15 @@ func (o *logVerifier) begin(ctx context.Context) error {
 func (o *logVerifier) newestNote(ctx context.Context) ([]byte, error) {
 	bounded, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
-	x, err := o.topics.newestCheckpoint(bounded, -1)
+	newest, err := o.topics.newestCheckpoint(bounded, -1)
 	if err != nil {
 		return nil, err
 	}
-	if x.of == nil {
+	if newest.of == nil {
 		return nil, invalid(fmt.Errorf("%s has no checkpoint yet: an auditor writes one within half a minute", o.settings.Topics.Log))
 	}
-	o.key = x.key
-	return x.newest, nil
+	o.key = newest.key
+	return newest.signed, nil
 }
 
 // publicKey is the public key that the user named, or that of the available key.
@@ -155,7 +156,7 @@ func (o *logVerifier) publicKey(origin string, signed []byte) (note.Verifier, er
 		o.result.PublicKey = by.Public()
 		return by.Verifier(), nil
 	}
-	public, err := o.verifier.key(&exported{Tree: &exportedTree{Log: origin}}, o.result)
+	public, err := o.verifier.key(&export.Tree{Log: origin}, o.result)
 	if err == nil && o.key != nil && !slices.ContainsFunc(o.key.All(), func(k *tree.Key) bool { return k.Public() == o.result.PublicKey }) {
 		o.key = nil // another log's
 	}
@@ -188,7 +189,7 @@ func (o *logVerifier) readLog(ctx context.Context, l *partitionReader) (*tree.St
 	defer far.end()
 	err = o.topics.each(ctx, l, func(rec *schemas.Record, offset int64) error {
 		far.at("reading the log:", int(offset-from), int(l.end-from))
-		record := logRecordIn(rec) // an unreadable record is another writer's
+		record := evidence.LogRecordIn(rec) // an unreadable record is another writer's
 		leaf, err := o.stream.Record(rec, offset, record != nil)
 		if err != nil || leaf < 0 {
 			return err

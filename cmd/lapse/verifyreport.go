@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/note"
 
+	"lapse/audit/export"
 	"lapse/audit/report"
 	"lapse/audit/report/page"
 	"lapse/audit/tree"
@@ -226,7 +227,7 @@ func (c *reportChecker) publicKey() (note.Verifier, error) {
 		c.result.PublicKey = key.Public()
 		return key.Verifier(), nil
 	}
-	return c.verifier.key(&exported{Tree: &exportedTree{Log: c.log}}, c.result)
+	return c.verifier.key(&export.Tree{Log: c.log}, c.result)
 }
 
 // compare makes the report again from the log, if there is one.

@@ -62,11 +62,7 @@ policies:
 		t.Fatal(err)
 	}
 	p.elsewhere = &machine{t: t, bin: m.bin, dir: t.TempDir(), env: []string{"HOME=" + t.TempDir()}}
-	manifest, err := readManifest(filepath.Join(m.dir, "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.public = *manifest.Tree.PublicKey
+	p.public = *manifestOf(t, filepath.Join(m.dir, "out")).Tree.PublicKey
 	return p
 }
 

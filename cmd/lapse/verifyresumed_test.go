@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/audit/export"
 	"lapse/audit/folder"
 	"lapse/audit/tree"
 	"lapse/schemas"
@@ -99,7 +102,7 @@ func TestAStateOfAFormerVerificationHidesNothingAfterIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var left verifiedExport
+	var left export.State
 	if err := json.Unmarshal(whole, &left); err != nil {
 		t.Fatal(err)
 	}
@@ -149,36 +152,39 @@ func TestAStateOfAFormerVerificationHidesNothingAfterIt(t *testing.T) {
 		check(fmt.Sprintf("byte %d flipped", at), flipped)
 	}
 	// Of somebody who makes the sum again.
-	changes := map[string]func(e *verifiedExport){
-		"a later leaf":          func(e *verifiedExport) { e.Leaf, e.Within = e.Leaf+256, e.Within+256 },
-		"later within its tile": func(e *verifiedExport) { e.Within += 20 },
-		"another route": func(e *verifiedExport) {
+	changes := map[string]func(e *export.State){
+		"a later leaf":          func(e *export.State) { e.Leaf, e.Within = e.Leaf+256, e.Within+256 },
+		"later within its tile": func(e *export.State) { e.Within += 20 },
+		"another route": func(e *export.State) {
 			e.Route = bytes.Replace(e.Route, []byte(`"spanner"`), []byte(`"debezium"`), 1)
 		},
-		"no route":                         func(e *verifiedExport) { e.Route = json.RawMessage("{}") },
-		"another checkpoint":               func(e *verifiedExport) { e.Note = strings.Replace(e.Note, "\n40", "\n41", 1) },
-		"without the log's file":           func(e *verifiedExport) { e.Files = e.Files[1:] },
-		"a file that nobody has":           func(e *verifiedExport) { e.Files[1].Name = "../" + e.Files[1].Name },
-		"a place before the file's begin":  func(e *verifiedExport) { e.Files[1].Bytes = -1 },
-		"a place beyond the file":          func(e *verifiedExport) { e.Files[1].Bytes = 1 << 40 },
-		"a hash that is none":              func(e *verifiedExport) { e.Files[1].Hash = []byte("x") },
-		"a hash of something else":         func(e *verifiedExport) { e.Files[1].Hash = bytes.Clone(e.Files[2].Hash) },
-		"an offset of something else":      func(e *verifiedExport) { e.Files[1].Offset++ },
-		"lines of something else":          func(e *verifiedExport) { e.Files[1].Lines++ },
-		"a file read less":                 func(e *verifiedExport) { e.Files[7].linePosition = linePosition{Offset: -1} },
-		"topics that lost all they had":    func(e *verifiedExport) { e.Lost = map[string]string{"user": "x"} },
-		"a place that goes on from no one": func(e *verifiedExport) { e.Leaf = -1 },
+		"no route":                         func(e *export.State) { e.Route = json.RawMessage("{}") },
+		"another checkpoint":               func(e *export.State) { e.Note = strings.Replace(e.Note, "\n40", "\n41", 1) },
+		"without the log's file":           func(e *export.State) { e.Files = e.Files[1:] },
+		"a file that nobody has":           func(e *export.State) { e.Files[1].Name = "../" + e.Files[1].Name },
+		"a place before the file's begin":  func(e *export.State) { e.Files[1].Bytes = -1 },
+		"a place beyond the file":          func(e *export.State) { e.Files[1].Bytes = 1 << 40 },
+		"a hash that is none":              func(e *export.State) { e.Files[1].Hash = []byte("x") },
+		"a hash of something else":         func(e *export.State) { e.Files[1].Hash = bytes.Clone(e.Files[2].Hash) },
+		"an offset of something else":      func(e *export.State) { e.Files[1].Offset++ },
+		"lines of something else":          func(e *export.State) { e.Files[1].Lines++ },
+		"a file read less":                 func(e *export.State) { f := &e.Files[7]; f.Offset, f.Lines, f.Bytes, f.Hash = -1, 0, 0, nil },
+		"topics that lost all they had":    func(e *export.State) { e.Lost = map[string]string{"user": "x"} },
+		"a place that goes on from no one": func(e *export.State) { e.Leaf = -1 },
 	}
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
-		var e verifiedExport
+		var e export.State
 		if err := json.Unmarshal(whole, &e); err != nil {
 			t.Fatal(err)
 		}
 		changes[name](&e)
-		var err error
-		if e.Sum, err = e.sum(); err != nil {
+		e.Sum = ""
+		plain, err := json.Marshal(&e)
+		if err != nil {
 			t.Fatal(err)
 		}
+		sum := sha256.Sum256(plain)
+		e.Sum = hex.EncodeToString(sum[:])
 		text, err := json.Marshal(&e)
 		if err != nil {
 			t.Fatal(err)
@@ -188,12 +194,13 @@ func TestAStateOfAFormerVerificationHidesNothingAfterIt(t *testing.T) {
 }
 
 // asSink writes an export into a folder that keeps topics, with its tree.
-func asSink(t *testing.T, export string) (dir string) {
+func asSink(t *testing.T, exported string) (dir string) {
 	t.Helper()
-	manifest, err := readManifest(export)
+	files, err := export.Open(t.Context(), exported)
 	if err != nil {
 		t.Fatal(err)
 	}
+	manifest := files.Manifest
 	partitions := map[string]int{}
 	for _, f := range manifest.Files {
 		partitions[f.Topic]++
@@ -207,10 +214,9 @@ func asSink(t *testing.T, export string) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := &exportFiles{dir: export, manifest: manifest}
 	var last uint64
 	for i := range manifest.Files {
-		_, err := files.each(t.Context(), &manifest.Files[i], func(rec *schemas.Record, _ *exportedLines) error {
+		_, err := files.Each(t.Context(), &manifest.Files[i], func(rec *schemas.Record, _ int64) error {
 			for {
 				number, ok := p.Append(*rec)
 				if last = max(last, number); ok {

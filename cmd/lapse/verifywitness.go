@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lapse/audit/export"
 	"lapse/audit/tree"
 	witnesses "lapse/audit/witness"
 )
@@ -100,7 +101,7 @@ func (v *verifier) verifyWitnesses(result *verified) (all []witnesses.Witness, k
 
 // elsewhere uses what others know of the log in a folder: checkpoints that the user kept, and witnesses. published says that the folder is
 // a sink's.
-func (v *verifier) elsewhere(checked *tree.Folder, published bool, result *verified) (all []witnesses.Witness, before *verifiedExport, err error) {
+func (v *verifier) elsewhere(checked *tree.Folder, published bool, result *verified) (all []witnesses.Witness, before *export.State, err error) {
 	if checked.Known, before, err = v.takeExportKnown(); err != nil {
 		return nil, nil, err
 	}
@@ -112,6 +113,25 @@ func (v *verifier) elsewhere(checked *tree.Folder, published bool, result *verif
 	}
 	checked.Quorum = 0
 	result.NotChecked = append(result.NotChecked, "cosignatures: the checkpoints that a folder of topics publishes have none; lapse verify without --dir finds them in the log")
+	return all, before, nil
+}
+
+// takeExportKnown reads the files of --known for an export. before is the saved state, if one of the files is one.
+func (v *verifier) takeExportKnown() (all [][]byte, before *export.State, err error) {
+	for _, name := range v.known {
+		notes, err := knownNotes(name)
+		if err != nil {
+			return nil, nil, invalid(err)
+		}
+		all = append(all, notes...)
+		state, err := export.ReadState(name)
+		if err != nil {
+			return nil, nil, invalid(err)
+		}
+		if state != nil {
+			before = state
+		}
+	}
 	return all, before, nil
 }
 

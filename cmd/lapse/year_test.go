@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -17,9 +16,9 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/audit/evidence"
+	"lapse/audit/export"
 	"lapse/audit/rows"
 	"lapse/audit/tree"
-	"lapse/internal/durable"
 	"lapse/internal/evidencetest"
 	"lapse/replication"
 	"lapse/schemas"
@@ -27,7 +26,7 @@ import (
 
 // yearFile is a partition's file.
 type yearFile struct {
-	of   exportedFile
+	of   export.File
 	to   *bufio.Writer
 	file *os.File
 	sum  hash.Hash
@@ -96,7 +95,7 @@ func newYear(t *testing.T, dir, log string) *year {
 }
 
 func (y *year) file(topic string, partition int32) {
-	y.files = append(y.files, &yearFile{of: exportedFile{Name: exportName(topic, partition), Topic: topic, Partition: partition}})
+	y.files = append(y.files, &yearFile{of: export.File{Name: export.FileName(topic, partition), Topic: topic, Partition: partition}})
 }
 
 func (y *year) create(f *yearFile) {
@@ -113,9 +112,9 @@ func (y *year) append(f *yearFile, rec *schemas.Record) {
 		y.keep(f, rec)
 		return
 	}
-	line, err := unescaped(lineOf(rec, int64(f.of.Records)))
+	line, err := export.LineOf(rec, int64(f.of.Records)).Text()
 	if err == nil {
-		_, err = f.to.Write(append(line, '\n'))
+		_, err = f.to.Write(line)
 	}
 	if err != nil {
 		y.t.Fatal(err)
@@ -220,7 +219,7 @@ func (y *year) transaction(cause evidence.Cause, table string, size int, claim *
 // close writes the tree and the manifest, and returns the log's public key.
 func (y *year) close() string {
 	t := y.t
-	manifest := &exported{Format: 1, Topics: exportedTopics{System: "system", User: "user", Log: "log", Proofs: "proofs"}}
+	manifest := &export.Manifest{Format: 1, Topics: export.Topics{System: "system", User: "user", Log: "log", Proofs: "proofs"}}
 	for _, f := range y.files {
 		if err := f.to.Flush(); err != nil {
 			t.Fatal(err)
@@ -231,49 +230,43 @@ func (y *year) close() string {
 		f.of.End, f.of.SHA256 = int64(f.of.Records), hex.EncodeToString(f.sum.Sum(nil))
 		manifest.Files = append(manifest.Files, f.of)
 	}
-	lines, err := (&exportFiles{dir: y.dir}).open(&manifest.Files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lines.close()
 	newest := y.notes[len(y.notes)-1]
-	export, err := tree.NewExport(y.dir, newest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range y.notes[:len(y.notes)-1] {
-		if err := export.Former(one); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for {
-		rec, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !rec.IsFence() {
-			if err := export.Add(rec.Value); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := export.Close(); err != nil {
-		t.Fatal(err)
-	}
 	of, err := tree.Peek(newest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	public := y.key.Public()
-	manifest.Tree = &exportedTree{Log: of.Origin, Records: of.Size, Root: of.Root.String(), Former: export.FormerSum(), PublicKey: &public}
-	text, err := manifest.text()
-	if err == nil {
-		err = durable.Write(filepath.Join(y.dir, exportManifest), text)
+	manifest.Tree = &export.Tree{Log: of.Origin, Records: of.Size, Root: of.Root.String(), PublicKey: &public}
+	if err := manifest.Write(y.dir); err != nil { // to be read by export.Open; it has no sum of the former checkpoints yet
+		t.Fatal(err)
 	}
+	files, err := export.Open(t.Context(), y.dir)
 	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := tree.NewExport(y.dir, newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range y.notes[:len(y.notes)-1] {
+		if err := to.Former(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = files.Each(t.Context(), &manifest.Files[0], func(rec *schemas.Record, _ int64) error {
+		if rec.IsFence() {
+			return nil
+		}
+		return to.Add(rec.Value)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	manifest.Tree.Former = to.FormerSum()
+	if err := manifest.Write(y.dir); err != nil {
 		t.Fatal(err)
 	}
 	return public

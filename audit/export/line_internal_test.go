@@ -1,6 +1,7 @@
-package main
+package export
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -13,7 +14,7 @@ import (
 
 // slowLine reads a line as encoding/json does.
 func slowLine(text []byte) (*schemas.Record, int64, bool) {
-	var line exportedRecord
+	var line Line
 	if json.Unmarshal(text, &line) != nil {
 		return nil, 0, false
 	}
@@ -32,7 +33,7 @@ func TestALineThatIsScannedIsTheOneThatJSONReads(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "headers") {
 			rec.Headers = append(rec.Headers, schemas.Header{Key: rapid.StringN(0, 8, -1).Draw(t, "name"), Value: value("header")})
 		}
-		text, err := unescaped(lineOf(rec, rapid.Int64Range(0, 1<<40).Draw(t, "offset")))
+		text, err := unescaped(LineOf(rec, rapid.Int64Range(0, 1<<40).Draw(t, "offset")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func TestALineThatIsScannedIsTheOneThatJSONReads(t *testing.T) {
 // sameLine wants a line that is scanned to be what encoding/json reads.
 func sameLine(t interface{ Errorf(string, ...any) }, text []byte) {
 	want, offset, read := slowLine(text)
-	s := &lineScanner{}
+	s := &scanner{}
 	for range 2 { // the second time with the names of the first
 		got, at, ok := s.scan(append([]byte(nil), text...))
 		if !ok {
@@ -63,15 +64,36 @@ func sameLine(t interface{ Errorf(string, ...any) }, text []byte) {
 // What lapse itself writes is scanned, or nothing is gained.
 func TestALineOfAnEventIsScanned(t *testing.T) {
 	t.Parallel()
-	text, err := unescaped(lineOf(&schemas.Record{
+	text, err := unescaped(LineOf(&schemas.Record{
 		Key: []byte(`{"id":"42"}`), Value: []byte(`{"table":"public.sessions","keys":[{"id":"42"}]}`), Time: time.Now(),
 		Headers: []schemas.Header{{Key: "lapse-op", Value: []byte("delete")}, {Key: "lapse-root", Value: []byte{}}},
 	}, 7))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, offset, ok := (&lineScanner{}).scan(append(text, '\n'))
+	rec, offset, ok := (&scanner{}).scan(append(text, '\n'))
 	if !ok || offset != 7 || rec.Header("lapse-op") != "delete" || string(rec.Key) != `{"id":"42"}` {
 		t.Errorf("scanned %v: %+v at %d", ok, rec, offset)
 	}
+}
+
+func TestWhatIsExportedIsReadBackAsItWas(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := content(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
+		if rapid.Bool().Draw(t, "text") {
+			b = content(rapid.String().Draw(t, "characters"))
+		}
+		if rapid.IntRange(0, 9).Draw(t, "nothing") == 0 {
+			b = nil
+		}
+		text, err := unescaped(Line{Value: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Line
+		if err := json.Unmarshal(text, &back); err != nil || !bytes.Equal(back.Value, b) || (back.Value == nil) != (b == nil) {
+			t.Fatalf("%q is written as %s and read as %q (%v)", b, text, back.Value, err)
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package main
+package export
 
 import (
 	"context"
@@ -19,38 +19,36 @@ import (
 	"lapse/schemas"
 )
 
-// sinkFolder reads a folder that keeps topics like an export: its segments in place of the partitions' files, and the tree that the
+// sink reads a folder that keeps topics like an export: its segments in place of the partitions' files, and the tree that the
 // auditor publishes. Both may grow while it reads.
-type sinkFolder struct {
-	ctx    context.Context //nolint:containedctx // one command's; the tree's verification calls back without a context
+type sink struct {
 	dir    string
 	client *folder.Client
-	topics exportedTopics
+	topics Topics
 	ends   map[string]map[int32]int64 // the ends of the partitions of events according to the log's last word
 }
 
-// openSink identifies the topics of a folder: the log begins with its origin, and the log's routes name the other topics.
-func openSink(ctx context.Context, dir string) (*exportFiles, error) {
-	s := &sinkFolder{ctx: ctx, dir: dir, client: folder.NewClient(dir)}
-	signed, err := os.ReadFile(filepath.Join(dir, folder.TreeDir, tree.CheckpointFile))
+// manifest identifies the topics of a folder: the log begins with its origin, and the log's routes name the other topics.
+func (s *sink) manifest(ctx context.Context) (*Manifest, error) {
+	signed, err := os.ReadFile(filepath.Join(s.dir, folder.TreeDir, tree.CheckpointFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, invalid(fmt.Errorf("%s: the log has no checkpoint yet: nobody can verify it", dir))
+		return nil, invalid("%s: the log has no checkpoint yet: nobody can verify it", s.dir)
 	}
 	if err != nil {
 		return nil, err
 	}
 	of, err := tree.Peek(signed)
 	if err != nil {
-		return nil, exportFault(filepath.Join(folder.TreeDir, tree.CheckpointFile), -1, "it does not verify: %v", err)
+		return nil, fault(filepath.Join(folder.TreeDir, tree.CheckpointFile), -1, "it does not verify: %v", err)
 	}
-	e := &exported{Tree: &exportedTree{Log: of.Origin}}
-	if err := s.findLog(e); err != nil {
+	m := &Manifest{Tree: &Tree{Log: of.Origin}}
+	if err := s.findLog(ctx, m); err != nil {
 		return nil, err
 	}
-	if e.Topics.Proofs, err = s.findProofs(e.Topics); err != nil {
+	if m.Topics.Proofs, err = s.findProofs(ctx, m.Topics); err != nil {
 		return nil, err
 	}
-	for _, topic := range []string{e.Topics.System, e.Topics.User, e.Topics.Proofs} {
+	for _, topic := range []string{m.Topics.System, m.Topics.User, m.Topics.Proofs} {
 		if topic == "" {
 			continue
 		}
@@ -59,27 +57,27 @@ func openSink(ctx context.Context, dir string) (*exportFiles, error) {
 			return nil, s.fault(topic, err)
 		}
 		for partition, b := range bounds {
-			e.Files = append(e.Files, exportedFile{Name: sinkName(topic, partition), Topic: topic, Partition: int32(partition), First: b.First})
+			m.Files = append(m.Files, File{Name: sinkName(topic, partition), Topic: topic, Partition: int32(partition), First: b.First})
 		}
 	}
-	return &exportFiles{dir: dir, manifest: e, sink: s}, nil
+	return m, nil
 }
 
 // findProofs finds the topic of commitments, which no log record names. There is none if nothing was committed to.
-func (s *sinkFolder) findProofs(known exportedTopics) (string, error) {
+func (s *sink) findProofs(ctx context.Context, known Topics) (string, error) {
 	topics, err := os.ReadDir(filepath.Join(s.dir, "topics"))
 	if err != nil {
 		return "", err
 	}
 	for _, topic := range topics {
 		name := topic.Name()
-		bounds, err := s.client.Offsets(s.ctx, name)
+		bounds, err := s.client.Offsets(ctx, name)
 		if err != nil || len(bounds) != 1 || name == known.System || name == known.User || name == known.Log {
 			continue
 		}
 		reader := s.client.Reader(name, 0, bounds[0].First, bounds[0].End)
 		for {
-			rec, _, err := reader.Next(s.ctx)
+			rec, _, err := reader.Next(ctx)
 			if errors.Is(err, io.EOF) {
 				break
 			}
@@ -102,20 +100,20 @@ func sinkName(topic string, partition int) string {
 }
 
 // findLog finds the topic that begins like a log, and its first route.
-func (s *sinkFolder) findLog(e *exported) error {
+func (s *sink) findLog(ctx context.Context, m *Manifest) error {
 	topics, err := os.ReadDir(filepath.Join(s.dir, "topics"))
 	if err != nil {
 		return err
 	}
 	for _, topic := range topics {
 		name := topic.Name()
-		bounds, err := s.client.Offsets(s.ctx, name)
+		bounds, err := s.client.Offsets(ctx, name)
 		if err != nil || len(bounds) == 0 {
 			continue // not a topic
 		}
 		reader, first := s.client.Reader(name, 0, bounds[0].First, bounds[0].End), true
 		for {
-			rec, _, err := reader.Next(s.ctx)
+			rec, _, err := reader.Next(ctx)
 			if errors.Is(err, io.EOF) {
 				break
 			}
@@ -133,21 +131,21 @@ func (s *sinkFolder) findLog(e *exported) error {
 			if record.Kind == evidence.KindRoute {
 				route, err := record.Routing()
 				if err != nil {
-					return exportFault(sinkName(name, 0), -1, "the log's first route cannot be read: %v", err)
+					return fault(sinkName(name, 0), -1, "the log's first route cannot be read: %v", err)
 				}
-				e.Topics = exportedTopics{System: route.System.Name, User: route.User.Name, Log: name}
-				e.Files = []exportedFile{{Name: sinkName(name, 0), Topic: name}}
-				s.topics, s.ends = e.Topics, map[string]map[int32]int64{route.System.Name: {}, route.User.Name: {}}
+				m.Topics = Topics{System: route.System.Name, User: route.User.Name, Log: name}
+				m.Files = []File{{Name: sinkName(name, 0), Topic: name}}
+				s.topics, s.ends = m.Topics, map[string]map[int32]int64{route.System.Name: {}, route.User.Name: {}}
 				return nil
 			}
 		}
 	}
-	return exportFault("topics", -1, "none of them begins as a log does")
+	return fault("topics", -1, "none of them begins as a log does")
 }
 
 // open begins or continues to read a partition, up to its present end.
-func (s *sinkFolder) open(of *exportedFile, from *verifiedFile) (*exportedLines, error) {
-	bounds, err := s.client.Offsets(s.ctx, of.Topic)
+func (s *sink) open(ctx context.Context, of *File, from *fileState) (*lines, error) {
+	bounds, err := s.client.Offsets(ctx, of.Topic)
 	if err == nil && int(of.Partition) >= len(bounds) {
 		err = &store.MissingError{Topic: of.Topic}
 	}
@@ -160,8 +158,8 @@ func (s *sinkFolder) open(of *exportedFile, from *verifiedFile) (*exportedLines,
 		first = from.Offset + 1
 	}
 	reader := s.client.Reader(of.Topic, of.Partition, first, b.End)
-	return &exportedLines{of: of, offset: first - 1, stored: func() (*schemas.Record, int64, error) {
-		rec, offset, err := reader.Next(s.ctx)
+	return &lines{of: of, offset: first - 1, stored: func() (*schemas.Record, int64, error) {
+		rec, offset, err := reader.Next(ctx)
 		if err != nil {
 			return nil, 0, s.fault(of.Topic, err)
 		}
@@ -171,7 +169,7 @@ func (s *sinkFolder) open(of *exportedFile, from *verifiedFile) (*exportedLines,
 
 // said keeps the ends of the topics from a log record that states them: a partition whose last records were cut off looks as if they had
 // never existed.
-func (s *sinkFolder) said(rec *schemas.Record) {
+func (s *sink) said(rec *schemas.Record) {
 	if s == nil || !rec.IsFence() || len(rec.Value) == 0 {
 		return
 	}
@@ -187,34 +185,26 @@ func (s *sinkFolder) said(rec *schemas.Record) {
 }
 
 // checkEnd checks that a partition of events has all records that the log states.
-func (s *sinkFolder) checkEnd(of *exportedFile, last int64) error {
+func (s *sink) checkEnd(of *File, last int64) error {
 	if s == nil {
 		return nil
 	}
 	if said := s.ends[of.Topic][of.Partition]; last+1 < said {
-		return exportFault(of.Name, -1, "it ends with offset %d, and the log says that it had come to %d", last, said-1)
+		return fault(of.Name, -1, "it ends with offset %d, and the log says that it had come to %d", last, said-1)
 	}
 	return nil
 }
 
 // fault turns an error about a file into a fault; it returns other errors unchanged.
-func (s *sinkFolder) fault(topic string, err error) error {
+func (s *sink) fault(topic string, err error) error {
 	var broken *folder.CorruptError
 	var missing *store.MissingError
 	switch {
 	case errors.As(err, &broken):
 		name, _ := filepath.Rel(s.dir, broken.Path)
-		return exportFault(filepath.ToSlash(name), -1, "%s", broken.Why)
+		return fault(filepath.ToSlash(name), -1, "%s", broken.Why)
 	case errors.As(err, &missing):
-		return exportFault("topics/"+topic, -1, "it is missing")
+		return fault("topics/"+topic, -1, "it is missing")
 	}
 	return err
-}
-
-// treeDir is the folder of the tree's files.
-func (x *exportFiles) treeDir() string {
-	if x.sink != nil {
-		return filepath.Join(x.dir, folder.TreeDir)
-	}
-	return x.dir
 }

@@ -1,4 +1,4 @@
-package main
+package export
 
 import (
 	"bytes"
@@ -10,15 +10,15 @@ import (
 	"lapse/schemas"
 )
 
-// lineScanner parses lines of an export in the form that lapse writes, without encoding/json, which takes four times as long: a year has a
+// scanner parses lines of an export in the form that lapse writes, without encoding/json, which takes four times as long: a year has a
 // hundred million lines. It leaves any other form to encoding/json.
-type lineScanner struct {
+type scanner struct {
 	evidence.Scanner
 	names map[string]string // header names: few, and repeated in every line
 }
 
 // scan parses a line and keeps references into it. ok is false if encoding/json must parse the line. scan does not change text.
-func (s *lineScanner) scan(text []byte) (rec *schemas.Record, offset int64, ok bool) {
+func (s *scanner) scan(text []byte) (rec *schemas.Record, offset int64, ok bool) {
 	if bytes.IndexByte(text, '\\') >= 0 || bytes.Contains(text, []byte(`{"base64":`)) {
 		text = bytes.Clone(text) // escapes are decoded in place
 	}
@@ -57,7 +57,7 @@ func (s *lineScanner) scan(text []byte) (rec *schemas.Record, offset int64, ok b
 	return rec, offset, !s.Bad && (len(s.Rest) == 0 || string(s.Rest) == "\n")
 }
 
-func (s *lineScanner) number() int64 {
+func (s *scanner) number() int64 {
 	n := 0
 	for n < len(s.Rest) && s.Rest[n] >= '0' && s.Rest[n] <= '9' {
 		n++
@@ -70,7 +70,7 @@ func (s *lineScanner) number() int64 {
 	return number
 }
 
-func (s *lineScanner) name() string {
+func (s *scanner) name() string {
 	text := s.text()
 	name, known := s.names[string(text)]
 	if !known {
@@ -84,7 +84,7 @@ func (s *lineScanner) name() string {
 }
 
 // text parses a string, an object with base64, or null. It leaves escapes other than quotes, backslashes and line ends to encoding/json.
-func (s *lineScanner) text() []byte {
+func (s *scanner) text() []byte {
 	if s.Bad || s.Has(`null`) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (s *lineScanner) text() []byte {
 	return s.quoted()
 }
 
-func (s *lineScanner) quoted() []byte {
+func (s *scanner) quoted() []byte {
 	if !s.Has(`"`) {
 		s.Bad = true
 		return nil
