@@ -166,6 +166,10 @@ declare
   node      record;
   rest      record;
 begin
+  -- A foreign key has triggers on the table that it refers to, or on its partitions.
+  if exists (select from pg_class c where c.oid = root and c.relkind = 'r' and not c.relhastriggers) then
+    return null;
+  end if;
   -- An edge is a foreign key as it was written: between tables, or partitions of them.
   with recursive k as materialized (
     select c.oid, c.conrelid, c.confrelid, c.conkey, c.confkey, c.conpfeqop,
