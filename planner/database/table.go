@@ -24,7 +24,11 @@ type Table struct {
 	System      bool
 	Owner       string
 	OwnerOID    uint32
+	Triggers    bool // it has triggers, or had some
 }
+
+// ReferredTo is false if certainly no foreign key refers to the table: each has triggers there. A partition may be referred to by itself.
+func (t *Table) ReferredTo() bool { return t.Kind != "r" || t.Triggers }
 
 const tableSQL = `
 	select c.oid, format('%I.%I', n.nspname, c.relname), c.relkind::text, c.relpersistence::text,
@@ -34,7 +38,7 @@ const tableSQL = `
 	       c.relkind = 'r' and not c.relispartition
 	         and exists (select from pg_inherits i where c.oid in (i.inhparent, i.inhrelid)),
 	       n.nspname in ('pg_catalog', 'information_schema', 'lapse') or n.nspname like 'pg\_toast%',
-	       pg_get_userbyid(c.relowner), c.relowner
+	       pg_get_userbyid(c.relowner), c.relowner, c.relhastriggers
 	  from pg_class c
 	  join pg_namespace n on n.oid = c.relnamespace
 	 where n.nspname = $1 and c.relname = $2`
@@ -120,6 +124,9 @@ func (t *Table) unfit() string {
 
 // FindLeaves returns the relations that hold the table's rows.
 func FindLeaves(ctx context.Context, q Querier, t *Table) (leaves []Relation, problems []string, err error) {
+	if t.Kind == "r" {
+		return []Relation{{OID: t.OID, Name: t.Name}}, nil, nil
+	}
 	all, err := Collect[Leaf](ctx, q, LeavesSQL, t.OID)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the partitions of %s: %w", t.Name, err)

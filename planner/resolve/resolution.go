@@ -40,12 +40,13 @@ type resolution struct {
 	p  *policyfile.Policy
 	r  *Resolved
 
-	entry    *Entry // nil: not read
-	fit      Fit
-	quiet    Quiet
-	problems policyfile.Problems
-	warnings []string
-	trusted  []record.TrustedCode
+	entry      *Entry // nil: not read
+	fit        Fit
+	quiet      Quiet
+	referredTo bool // foreign keys may refer to the table
+	problems   policyfile.Problems
+	warnings   []string
+	trusted    []record.TrustedCode
 }
 
 func (s *resolution) complain(key, problem string) {

@@ -76,7 +76,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if err != nil || !fit {
 		return err
 	}
-	r.TableOID, r.TableOwner, r.Definition.Table, r.Definition.TableOwner = t.OID, t.Owner, t.Name, t.OwnerOID
+	r.TableOID, r.TableOwner, r.Definition.Table, r.Definition.TableOwner, s.referredTo = t.OID, t.Owner, t.Name, t.OwnerOID, t.ReferredTo()
 	for _, step := range []func(context.Context, *database.Table) error{
 		s.columns, s.soft, s.where, s.meanings, s.relations, s.action, s.evidence, s.moves,
 	} {
@@ -127,11 +127,15 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	if r.Definition.Soft != nil {
 		return nil // a soft action deletes nothing, by cascade or otherwise
 	}
-	children, err := index.Unindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
-	if err != nil {
-		return err
+	var children, blocking []string
+	if s.referredTo {
+		if children, err = index.Unindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades); err != nil {
+			return err
+		}
+		if blocking, err = database.FindBlocking(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades); err != nil {
+			return err
+		}
 	}
-	blocking, err := database.FindBlocking(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
 	r.Warnings = append(append(r.Warnings, children...), blocking...)
 	r.Around = &index.Around{Cascades: r.Cascades, Warnings: slices.Concat(pace, children, blocking)}
 	if prefix == index.AdvisedPrefix && len(r.Leaves) == 1 { // a plan names indexes for the largest leaf
@@ -143,7 +147,7 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 				j.Name, r.Definition.Table))
 		}
 	}
-	return err
+	return nil
 }
 
 // columns finds the columns that the expiry reads.
@@ -181,7 +185,7 @@ func (s *resolution) relations(ctx context.Context, t *database.Table) error {
 	}
 	r.Published = []database.Relation{{OID: t.OID, Name: t.Name}}
 	var loops []string
-	if r.Definition.Soft == nil {
+	if r.Definition.Soft == nil && s.referredTo {
 		if loops, err = s.cascades(ctx, t, oids); err != nil {
 			return err
 		}
