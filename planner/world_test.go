@@ -315,5 +315,10 @@ func wantState(t testing.TB, err error, state string) {
 
 // surveyInForce counts all.
 func surveyInForce(ctx context.Context, conn *pgx.Conn, p *record.InForce, at time.Time) (*survey.Survey, error) {
-	return survey.Ask{At: at}.InForce(ctx, conn, p)
+	over, err := pgx.ConnectConfig(ctx, conn.Config())
+	if err != nil {
+		return nil, err
+	}
+	defer database.Close(over)
+	return survey.Ask{At: at, Over: over}.InForce(ctx, conn, p)
 }

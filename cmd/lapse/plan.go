@@ -145,14 +145,18 @@ func (c *surveyor) run(ctx context.Context) error {
 }
 
 func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
-	conn, _, err := c.openInstalled(ctx, c.settings, session{
-		command: "lapse plan", to: c.settings.Database.Executor, role: c.settings.Roles.Executor, with: c.patience(),
-	})
+	as := session{command: "lapse plan", to: c.settings.Database.Executor, role: c.settings.Roles.Executor, with: c.patience()}
+	over, _, err := c.openInstalled(ctx, c.settings, as)
+	if err != nil {
+		return nil, err
+	}
+	defer database.Close(over)
+	conn, err := c.open(ctx, c.settings, as)
 	if err != nil {
 		return nil, err
 	}
 	defer database.Close(conn)
-	policies, err := record.LoadInForce(ctx, conn)
+	policies, err := record.LoadInForce(ctx, over)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +173,9 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 			continue
 		}
 		c.far.at("counting", i+1, len(policies))
-		s, err := c.ask().InForce(ctx, conn, &policies[i])
+		ask := c.ask()
+		ask.Over = over
+		s, err := ask.InForce(ctx, conn, &policies[i])
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +185,8 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 		if waiting == nil {
 			continue
 		}
-		next, err := survey.Ask{At: s.At, AtMost: c.ask().AtMost}.InForce(ctx, conn, waiting)
+		ask.At = s.At
+		next, err := ask.InForce(ctx, conn, waiting)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -133,9 +134,12 @@ type Ask struct {
 	// AtMost is how far to count. A larger number, or one that takes longer to count than the session's statement_timeout, is an estimate.
 	// Zero counts everything, however long it takes.
 	AtMost int64
+	// Over is another session like the one that counts, for all that InForce reads beside the count. It need not be cleaned, and so plans its
+	// statements once for many policies; nil: the session that counts.
+	Over *pgx.Conn
 }
 
-// InForce surveys a policy that is applied, through its survey function: this session itself reads and plans nothing of the table. conn is a session
+// InForce surveys a policy that is applied, through its survey function: no session itself reads or plans anything of the table. conn is a session
 // with the executor's rights. It takes no lock that writers wait for, and none on partitions that cannot hold due rows, and changes nothing. It
 // yields to sessions that wait to change the table: then the number of due rows is an estimate, or missing if an exact count was asked for.
 //
@@ -148,15 +152,16 @@ func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *record.InForce) (*S
 	if outdated := p.Outdated(); outdated != nil && p.Trouble == "" {
 		s.survey.Trouble = outdated.Error()
 	}
+	over := cmp.Or(a.Over, conn)
 	pinned := func(work func(q database.Querier) error) error {
-		return database.Pinned(ctx, conn, func(tx pgx.Tx) error { return work(tx) })
+		return database.Pinned(ctx, over, func(tx pgx.Tx) error { return work(tx) })
 	}
-	err := s.run(ctx, conn, pinned, func(at time.Time, to extent) (*found, error) {
+	err := s.run(ctx, over, pinned, func(at time.Time, to extent) (*found, error) {
 		return callInForce(ctx, conn, &p.Definition, at, to)
 	})
 	if err == nil && s.refused {
 		var blind *record.RowSecurityError
-		if blind, err = p.BehindRowSecurity(ctx, conn); blind != nil {
+		if blind, err = p.BehindRowSecurity(ctx, over); blind != nil {
 			s.survey.Trouble = blind.Error()
 		}
 	}
