@@ -59,7 +59,7 @@ func digestOf(t testing.TB, w *work) schemas.Digest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared, err := schemas.BatchFunctions(roles)
+	shared, _, err := schemas.RunFunctions(roles)
 	if err != nil {
 		t.Fatal(err)
 	}

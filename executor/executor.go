@@ -102,6 +102,8 @@ type Executor struct {
 
 	progress sync.Mutex // one call of Config.Progress at a time
 
+	opened *batch.Session // that the first worker to connect takes; nil: it has
+
 	seeding sync.Mutex
 	seeded  bool // the counters began with the totals on record
 
@@ -146,6 +148,28 @@ func New(c Config) (*Executor, error) {
 	}
 	e.guards = newGuards(guard.All(c.Limits.Guards, c.AuditorAwaits), c.State, e.log, e.metrics)
 	return e, nil
+}
+
+// Open opens the session of the first worker to connect. The caller may check over its connection, before Run or Once and not later, that the
+// database is the one to delete from. If it is not, the caller closes the connection.
+func (e *Executor) Open(ctx context.Context) (*pgx.Conn, error) {
+	e.opened.Close()
+	go e.catalog.Prepare() // while the server answers
+	s, err := batch.Open(ctx, e.config.Database, e.config.Limits.BatchTime, e.config.Limits.answerTime)
+	e.opened = s
+	if err != nil {
+		return nil, err
+	}
+	return s.Control, nil
+}
+
+// takeOpened returns the session of Open, nil if another worker has taken it.
+func (e *Executor) takeOpened() *batch.Session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.opened
+	e.opened = nil
+	return s
 }
 
 // Metrics returns the executor's measurements.
@@ -193,6 +217,7 @@ func (e *Executor) schedule(ctx context.Context, g goal) error {
 	}
 	workers.Wait()
 	signOff(all)
+	e.takeOpened().Close()
 	reached := false
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, ErrStopping) {

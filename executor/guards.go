@@ -210,6 +210,13 @@ func (g *guards) crowded(now time.Time) bool {
 	return g.facts != nil && now.Sub(g.seen) < crowdedLasts && g.facts.Crowded()
 }
 
+// unaudited reports whether the last reading showed that no audit is required.
+func (g *guards) unaudited() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.facts != nil && g.facts.Unaudited()
+}
+
 // begin resets the time of the last reading: an executor that begins has blindTime for its first.
 func (g *guards) begin(now time.Time) {
 	g.mu.Lock()

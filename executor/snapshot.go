@@ -33,6 +33,9 @@ func (e *Executor) CountDue(ctx context.Context) {
 
 // takeSnapshots takes the snapshots that are due. A policy that cannot be counted does not affect the others.
 func (e *Executor) takeSnapshots(ctx context.Context) error {
+	if e.guards.unaudited() {
+		return nil // lapse.begin_snapshot would begin none
+	}
 	session, err := batch.Connect(ctx, e.config.Database, e.holder+"/snapshots", e.config.Limits.BatchTime, 2*snapshotTime)
 	if err != nil {
 		return err

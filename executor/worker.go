@@ -137,7 +137,7 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 			return ErrStopping
 		}
 		w.close() // one of its connections may still be there
-		s, err := batch.Connect(ctx, w.config.Database, w.holder+"/"+strconv.Itoa(w.number), w.config.Limits.BatchTime, w.config.Limits.answerTime)
+		s, err := w.open(ctx)
 		if err == nil {
 			w.session = s
 			w.guards.setBackend(w.number, s.Batches.PgConn().PID())
@@ -163,6 +163,15 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// open takes the session that was opened for the first worker, or opens one.
+func (w *worker) open(ctx context.Context) (*batch.Session, error) {
+	holder := w.holder + "/" + strconv.Itoa(w.number)
+	if s := w.takeOpened(); !s.Mute() {
+		return s, s.Complete(holder)
+	}
+	return batch.Connect(ctx, w.config.Database, holder, w.config.Limits.BatchTime, w.config.Limits.answerTime)
 }
 
 // unconnected says, and reports, that no worker has a session. It returns an error where that is not waited out.

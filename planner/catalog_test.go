@@ -65,7 +65,7 @@ func TestTheCatalogHasExactlyTheFunctionsOfTheTexts(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
-		shared, err := schemas.BatchFunctions(testRoles)
+		shared, _, err := schemas.RunFunctions(testRoles)
 		must(t, err)
 		names := make([]string, 0, len(shared))
 		for _, f := range shared {
@@ -114,7 +114,7 @@ func TestTheFunctionsOfAnInstallationWithOddRolesAreThoseOfTheTexts(t *testing.T
 		})
 		must(t, runSQL(conn, `drop schema lapse cascade`))
 		must(t, catalog.Install(t.Context(), conn, site.Options{Roles: roles}))
-		shared, err := schemas.BatchFunctions(roles)
+		shared, _, err := schemas.RunFunctions(roles)
 		must(t, err)
 		got := catalogFunctions(t, conn, ".")
 		got = slices.DeleteFunc(got, func(f schemas.Function) bool {

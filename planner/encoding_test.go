@@ -64,7 +64,7 @@ func TestADatabaseInLatin1IsLikeAnyOther(t *testing.T) {
 		want, err := functions.Of(&p.Definition, testRoles)
 		must(t, err)
 		wantFunctions(t, catalogFunctions(t, w.admin, fmt.Sprintf("_%d_%d$", p.ID, p.Version)), want)
-		shared, err := schemas.BatchFunctions(testRoles)
+		shared, _, err := schemas.RunFunctions(testRoles)
 		must(t, err)
 		var names []string
 		for i := range shared {

@@ -176,22 +176,28 @@ func CatalogFunctions(roles Roles) ([]Function, error) {
 	return all, nil
 }
 
-// BatchFunctions returns the functions of the newest catalog that every batch runs, by name.
-func BatchFunctions(roles Roles) ([]Function, error) { return named(batchFunctions, roles) }
-
-// LookFunctions returns the functions of the newest catalog that every look runs, by name.
-func LookFunctions(roles Roles) ([]Function, error) { return named(lookFunctions, roles) }
-
-func named(names []string, roles Roles) ([]Function, error) {
+// RunFunctions returns the functions of the newest catalog that every batch runs, and those that every look runs, by name.
+func RunFunctions(roles Roles) (batches, looks []Function, err error) {
 	all, err := CatalogFunctions(roles)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		batches, err = named(batchFunctions, all)
 	}
-	all = slices.DeleteFunc(all, func(f Function) bool { return !slices.Contains(names, f.Name) })
-	if len(all) != len(names) {
-		return nil, fmt.Errorf("the migrations have %d of %d functions that are run", len(all), len(names))
+	if err == nil {
+		looks, err = named(lookFunctions, all)
 	}
-	return all, nil
+	return batches, looks, err
+}
+
+func named(names []string, all []Function) (found []Function, err error) {
+	for _, f := range all {
+		if slices.Contains(names, f.Name) {
+			found = append(found, f)
+		}
+	}
+	if len(found) != len(names) {
+		return nil, fmt.Errorf("the migrations have %d of %d functions that are run", len(found), len(names))
+	}
+	return found, nil
 }
 
 // Digest is a digest of functions, in the given order. A claim uses it to say what ran.

@@ -82,7 +82,7 @@ func TestALayoutThatIsNotOursIsRefused(t *testing.T) {
 
 func TestEveryFunctionOfABatchIsInTheMigrations(t *testing.T) {
 	t.Parallel()
-	all, err := schemas.BatchFunctions(schemas.RolesFor("lapse_"))
+	all, _, err := schemas.RunFunctions(schemas.RolesFor("lapse_"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestWhatALookCallsIsCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	looks, err := schemas.LookFunctions(roles)
+	_, looks, err := schemas.RunFunctions(roles)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func (a *app) auditorLogin(ctx context.Context, s *config.Settings, once bool) (
 	if err != nil {
 		return nil, err
 	}
-	installed, err := a.awaitInstallation(ctx, s, s.Database.Auditor, s.Roles.Auditor, once)
+	installed, err := a.awaitInstallation(ctx, s, session{command: "lapse", to: s.Database.Auditor, role: s.Roles.Auditor}, once)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ ten seconds; a pass that the signal interrupts exits with 1, and the next pass c
 			return err
 		}
 		defer done()
-		installed, err := a.awaitInstallation(cmd.Context(), s, s.Database.Executor, s.Roles.Executor, once)
+		installed, err := a.awaitInstallation(cmd.Context(), s, sessionOf(s, e), once)
 		if err != nil {
 			return err
 		}
@@ -113,6 +113,11 @@ func (a *app) newExecutor(s *config.Settings, awaits func() string) (e *executor
 	}
 	e, err = executor.New(c)
 	return e, done, err
+}
+
+// sessionOf is the executor's first session.
+func sessionOf(s *config.Settings, e *executor.Executor) session {
+	return session{command: "lapse executor", to: s.Database.Executor, role: s.Roles.Executor, connect: e.Open}
 }
 
 // memoryOf is where an executor with this connection remembers its database; nil if the audit does that.

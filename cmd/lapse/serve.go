@@ -42,7 +42,7 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 	parts := []part{executorPart(executor)}
 	ready := []readiness{{"executor", executor.Ready, executor.Paused}}
 	measured := executor.Metrics().Collectors()
-	installed, err := a.awaitInstallation(ctx, s, s.Database.Executor, s.Roles.Executor, false)
+	installed, err := a.awaitInstallation(ctx, s, sessionOf(s, executor), false)
 	if err != nil {
 		return err
 	}

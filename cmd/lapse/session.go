@@ -26,9 +26,10 @@ const connectTimeout = 10 * time.Second
 type session struct {
 	command   string // application_name, unless the connection string has one
 	to        config.ConnString
-	role      string            // "" for the login itself
-	superuser bool              // accepts a superuser's login: for superuserCommands
-	with      map[string]string // further settings
+	role      string                                   // "" for the login itself
+	superuser bool                                     // accepts a superuser's login: for superuserCommands
+	with      map[string]string                        // further settings
+	connect   func(context.Context) (*pgx.Conn, error) // nil: as configOf says
 }
 
 // configOf configures a session. Each connection is checked before use: see admit.
@@ -66,7 +67,10 @@ func (a *app) open(ctx context.Context, s *config.Settings, w session) (*pgx.Con
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, parsed)
+	if w.connect == nil {
+		w.connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, parsed) }
+	}
+	conn, err := w.connect(ctx)
 	if err != nil {
 		return nil, a.canceled(ctx, s, w, &connectError{session: w, login: parsed.User, cause: err, unsaid: a.unsaid(w.to)})
 	}
@@ -179,15 +183,15 @@ func passing(err error) bool {
 	}
 }
 
-// awaitInstallation reads the installation over its own connection. It serves commands that run until they are stopped: unless impatient, it
-// waits for a server that is down or starting.
-func (a *app) awaitInstallation(
-	ctx context.Context, s *config.Settings, c config.ConnString, role string, impatient bool,
-) (*site.Installation, error) {
+// awaitInstallation reads the installation over a connection of its own, or over the one that w.connect makes, which stays open. It serves commands
+// that run until they are stopped: unless impatient, it waits for a server that is down or starting.
+func (a *app) awaitInstallation(ctx context.Context, s *config.Settings, w session, impatient bool) (*site.Installation, error) {
 	for pause := (backoff.Backoff{Min: 250 * time.Millisecond, Max: 10 * time.Second}); ; {
-		conn, installed, err := a.openInstalled(ctx, s, session{command: "lapse", to: c, role: role})
+		conn, installed, err := a.openInstalled(ctx, s, w)
 		if err == nil {
-			database.Close(conn)
+			if w.connect == nil {
+				database.Close(conn)
+			}
 			return installed, nil
 		}
 		if impatient || !passing(err) {

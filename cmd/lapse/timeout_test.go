@@ -24,16 +24,11 @@ func TestATimeoutThatEndsEachStatementIsNamed(t *testing.T) {
 			if _, err := conn.Exec(t.Context(), alter+" set statement_timeout = 1"); err != nil {
 				t.Fatal(err)
 			}
-			for _, args := range [][]string{{"status"}, {"run", "--once"}} {
-				cmd := exec.CommandContext(t.Context(), m.bin, args...)
-				cmd.Dir, cmd.Env = m.dir, m.env
-				said, err := cmd.CombinedOutput()
-				if err == nil {
-					continue // a fast machine
-				}
-				if !strings.Contains(string(said), "statement_timeout is set to 1,") || !strings.Contains(string(said), alter+" reset statement_timeout") {
-					t.Errorf("after %s, lapse %s says:\n%s", alter, strings.Join(args, " "), said)
-				}
+			cmd := exec.CommandContext(t.Context(), m.bin, "status") // the executor's sessions have their own
+			cmd.Dir, cmd.Env = m.dir, m.env
+			said, err := cmd.CombinedOutput()
+			if err != nil && (!strings.Contains(string(said), "statement_timeout is set to 1,") || !strings.Contains(string(said), alter+" reset statement_timeout")) {
+				t.Errorf("after %s, lapse status says:\n%s", alter, said) // without an error the machine is fast
 			}
 			if _, err := conn.Exec(t.Context(), alter+" reset statement_timeout"); err != nil {
 				t.Fatal(err)

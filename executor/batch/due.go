@@ -15,7 +15,7 @@ import (
 
 // FunctionsToFind builds the functions that a look of a policy version runs.
 func FunctionsToFind(p *record.InForce, c *Catalog) (*Program, error) {
-	return programWith(p, c, c.looks, functions.DueFunction(p.ID, p.Version))
+	return programWith(p, c, func(s *shared) []schemas.Function { return s.looks }, functions.DueFunction(p.ID, p.Version))
 }
 
 // Search is a look at the table of one policy, with the functions that it runs and the marks of leaves that it skips.

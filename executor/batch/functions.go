@@ -44,34 +44,39 @@ type versions struct {
 // Catalog has the functions that all policies' programs share. They are read from the migrations once: each reading would
 // stay in memory. Safe for concurrent use.
 type Catalog struct {
-	roles          schemas.Roles
-	batches, looks func() ([]schemas.Function, error)
+	roles schemas.Roles
+	read  func() (shared, error)
 }
+
+// shared are the functions that all batches run, and all looks.
+type shared struct{ batches, looks []schemas.Function }
 
 // NewCatalog returns the catalog of an installation with these roles.
 func NewCatalog(roles schemas.Roles) *Catalog {
-	return &Catalog{
-		roles:   roles,
-		batches: sync.OnceValues(func() ([]schemas.Function, error) { return schemas.BatchFunctions(roles) }),
-		looks:   sync.OnceValues(func() ([]schemas.Function, error) { return schemas.LookFunctions(roles) }),
-	}
+	return &Catalog{roles, sync.OnceValues(func() (s shared, err error) {
+		s.batches, s.looks, err = schemas.RunFunctions(roles)
+		return s, err
+	})}
 }
+
+// Prepare reads the functions, so that the first program need not. Its error is that of the program too.
+func (c *Catalog) Prepare() { _, _ = c.read() }
 
 // auditors are the functions that the auditor's login may call too. They only read.
 var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble", "lapse.system_identifier", "lapse.timeline"}
 
 // FunctionsToDelete builds the functions that batches of a policy version run.
 func FunctionsToDelete(p *record.InForce, c *Catalog) (*Program, error) {
-	return programWith(p, c, c.batches, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
+	return programWith(p, c, func(s *shared) []schemas.Function { return s.batches }, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
 }
 
 // FunctionsToDrop builds the functions that drop a partition.
 func FunctionsToDrop(p *record.InForce, c *Catalog) (*Program, error) {
-	return programWith(p, c, c.batches, functions.DropFunction(p.ID, p.Version))
+	return programWith(p, c, func(s *shared) []schemas.Function { return s.batches }, functions.DropFunction(p.ID, p.Version))
 }
 
 // programWith builds a program of the policy's own functions with these names (the first is the one called) and those of the catalog's that they call.
-func programWith(p *record.InForce, c *Catalog, called func() ([]schemas.Function, error), names ...string) (*Program, error) {
+func programWith(p *record.InForce, c *Catalog, called func(*shared) []schemas.Function, names ...string) (*Program, error) {
 	roles := c.roles
 	all, err := functions.Of(&p.Definition, roles)
 	if err != nil {
@@ -81,11 +86,11 @@ func programWith(p *record.InForce, c *Catalog, called func() ([]schemas.Functio
 	for _, name := range names {
 		own = append(own, all[slices.IndexFunc(all, func(f schemas.Function) bool { return f.Name == name })])
 	}
-	shared, err := called()
+	catalog, err := c.read()
 	if err != nil {
 		return nil, err
 	}
-	return newProgram(own, shared, func(name, grantee string) bool {
+	return newProgram(own, called(&catalog), func(name, grantee string) bool {
 		switch slices.Index(names, name) {
 		case 0:
 			return grantee == roles.Owner || grantee == roles.Executor || grantee == own[0].Owner

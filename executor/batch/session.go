@@ -55,26 +55,64 @@ type Session struct {
 	// committing is true while a COMMIT has no answer. No cancel request is sent then: if the COMMIT waits for a synchronous standby, a
 	// cancel request would end that wait, and the batch would be durable on one server only.
 	committing atomic.Bool
+	// opening receives how the opening of Batches ended, once; nil: it was received.
+	opening chan error
 }
 
 // Connect opens a session that takes leases as holder. A batch that takes far longer than batchTime is ended. answer bounds the wait
 // for each answer; 0 means answerTime.
 func Connect(ctx context.Context, config *pgx.ConnConfig, holder string, batchTime, answer time.Duration) (*Session, error) {
+	s, err := Open(ctx, config, batchTime, answer)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Complete(holder)
+}
+
+// Open opens Control, and begins to open Batches. The session may be used when Complete has returned nil, and Control before.
+func Open(ctx context.Context, config *pgx.ConnConfig, batchTime, answer time.Duration) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	s := &Session{holder: holder}
-	if err := s.open(ctx, config, batchTime, cmp.Or(answer, answerTime)); err != nil {
+	s := &Session{opening: make(chan error, 1)}
+	batches, err := s.open(ctx, config, batchTime, cmp.Or(answer, answerTime))
+	if err != nil {
+		cancel()
+		s.opening = nil
 		s.Close()
 		return nil, err
 	}
+	go func() {
+		defer cancel()
+		var err error
+		s.Batches, err = pgx.ConnectConfig(ctx, batches)
+		s.opening <- err
+	}()
 	return s, nil
 }
 
-func (s *Session) open(ctx context.Context, config *pgx.ConnConfig, batchTime, answer time.Duration) (err error) {
+// Complete waits until Batches is open, and lets the session take leases as holder. If it returns an error, the session is closed.
+func (s *Session) Complete(holder string) error {
+	s.holder = holder
+	err := s.opened()
+	if err != nil {
+		s.Close()
+	}
+	return err
+}
+
+// opened waits until the opening of Batches has ended.
+func (s *Session) opened() (err error) {
+	if s.opening != nil {
+		err, s.opening = <-s.opening, nil
+	}
+	return err
+}
+
+// open opens Control, and returns how to open Batches.
+func (s *Session) open(ctx context.Context, config *pgx.ConnConfig, batchTime, answer time.Duration) (batches *pgx.ConnConfig, err error) {
 	config = config.Copy()
 	config.DialFunc = s.dialer(config.DialFunc, answer)
 	if s.Control, err = pgx.ConnectConfig(ctx, withParameters(config, controlSettings())); err != nil {
-		return err
+		return nil, err
 	}
 	var system, deadlock int64
 	var version int
@@ -84,19 +122,18 @@ func (s *Session) open(ctx context.Context, config *pgx.ConnConfig, batchTime, a
 		  from pg_control_system() c, pg_database d
 		 where d.datname = current_database()`).Scan(&system, &s.oid, &deadlock, &version, &s.started)
 	if err != nil {
-		return fmt.Errorf("identify the database: %w", err)
+		return nil, fmt.Errorf("identify the database: %w", err)
 	}
 	if version >= withTransactionTimeout { // its statements have a bound; before that version the parameter would be refused
 		if _, err := s.Control.Exec(ctx, "set transaction_timeout = 0"); err != nil {
-			return fmt.Errorf("set transaction_timeout: %w", err)
+			return nil, fmt.Errorf("set transaction_timeout: %w", err)
 		}
 	}
 	s.system = uint64(system)
 	s.lockTime, s.statementTime = lockTime(time.Duration(deadlock)*time.Millisecond), statementTime(batchTime)
-	batches := withParameters(config, batchSettings(s.lockTime, s.statementTime, version))
+	batches = withParameters(config, batchSettings(s.lockTime, s.statementTime, version))
 	batches.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no statement has a name
-	s.Batches, err = pgx.ConnectConfig(ctx, batches)
-	return err
+	return batches, nil
 }
 
 // controlSettings and batchSettings are the startup parameters of the two connections, in addition to schemas.SessionSettings. RESET
@@ -190,6 +227,7 @@ func (s *Session) Close() {
 	if s == nil {
 		return
 	}
+	_ = s.opened()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	for _, conn := range []*pgx.Conn{s.Batches, s.Control} {

@@ -125,9 +125,12 @@ func (f *Facts) Of(system uint64, database uint32, started time.Time) bool {
 	return f.seen.System == strconv.FormatUint(system, 10) && f.seen.Database == database && f.seen.Started.Equal(started)
 }
 
+// Unaudited reports whether there is an installation that requires no audit.
+func (f *Facts) Unaudited() bool { return f.installed && !f.required }
+
 // Compare compares the database with what an executor remembers of it, if no audit is required. The caller recalled m before the reading.
 func (f *Facts) Compare(m *state.Recalled) {
-	if f.installed && !f.required && !f.standby {
+	if f.Unaudited() && !f.standby {
 		f.strays, f.blind = m.Compare(&f.seen)
 	}
 }

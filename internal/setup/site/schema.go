@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -133,6 +134,8 @@ const schemaSQL = `
 // the system catalog and the installed version, so no foreign code runs. Afterwards only a role that can become the schema's owner can
 // plant code: no other role can create in it.
 func CheckSchema(ctx context.Context, q database.Querier, roles schemas.Roles) (there bool, err error) {
+	expected := sync.OnceValues(func() ([]schemas.Function, error) { return schemas.CatalogFunctions(roles) })
+	go func() { _, _ = expected() }() // while the server answers
 	rows, err := q.Query(ctx, schemaSQL, roles.Owner, roles.DeleterPrefix)
 	if err != nil {
 		return false, fmt.Errorf("check schema lapse: %w", err)
@@ -150,12 +153,12 @@ func CheckSchema(ctx context.Context, q database.Querier, roles schemas.Roles) (
 	case found[0].Owner != roles.Owner || len(found[0].Foreign) > 0:
 		return true, &SchemaError{Owner: found[0].Owner, Want: roles.Owner, Foreign: found[0].Foreign}
 	}
-	return true, checkFunctions(ctx, q, roles)
+	return true, checkFunctions(ctx, q, roles, expected)
 }
 
 // checkFunctions compares the functions of the catalog's owner with the migrations' texts. It skips a catalog of another version, which is
 // refused or upgraded before any of its functions is called. The batches that call the deleters' functions compare those.
-func checkFunctions(ctx context.Context, q database.Querier, roles schemas.Roles) error {
+func checkFunctions(ctx context.Context, q database.Querier, roles schemas.Roles, read func() ([]schemas.Function, error)) error {
 	// A login that may not read the version, as before its first init, checks again later as the catalog's owner.
 	var readable bool
 	err := q.QueryRow(ctx, `select coalesce(has_table_privilege(to_regclass('lapse.installation'), 'select'), false)`).Scan(&readable)
@@ -173,7 +176,7 @@ func checkFunctions(ctx context.Context, q database.Querier, roles schemas.Roles
 	if version != schemas.Version {
 		return nil
 	}
-	expected, err := schemas.CatalogFunctions(roles)
+	expected, err := read()
 	if err != nil {
 		return err
 	}
