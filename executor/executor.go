@@ -203,7 +203,6 @@ func (e *Executor) schedule(ctx context.Context, g goal) error {
 		e.pass.begin(passTime)
 	} else {
 		e.pass.begin(0)
-		e.seeded = true // nobody reads the counters of a pass
 	}
 	s := newScheduler(g, e.memory, e.now)
 	errs, all := make([]error, e.config.Limits.Workers), make([]*worker, e.config.Limits.Workers)
