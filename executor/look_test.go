@@ -74,7 +74,7 @@ func TestALookByAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 			"the caller's rights":  {"alter function " + signature + " security invoker", "alter function " + signature + " security definer"},
 			"for everybody":        {"grant execute on function " + signature + " to public", "revoke execute on function " + signature + " from public"},
 			"a setting":            {"alter function " + signature + " set row_security = on", "alter function " + signature + " set row_security = off"},
-			"checks that see less": {rewrite("lapse.familiar", "where e.signature = ", "where true or e.signature = "), rewrite("lapse.familiar", "where true or e.signature = ", "where e.signature = ")},
+			"checks that see less": {rewrite("lapse.familiar", "if e.signature = ", "if true or e.signature = "), rewrite("lapse.familiar", "if true or e.signature = ", "if e.signature = ")},
 		} {
 			db.Exec(t, change[0])
 			s, err := e.Once(t.Context(), []schemas.PolicyName{"p"})

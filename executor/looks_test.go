@@ -124,7 +124,7 @@ func TestLooksTogetherByAFunctionThatIsNotOursAreNotMade(t *testing.T) {
 		for what, change := range map[string][2]string{
 			"the caller's rights":  {"alter function " + signature + " security invoker", "alter function " + signature + " security definer"},
 			"for everybody":        {"grant execute on function " + signature + " to public", "revoke execute on function " + signature + " from public"},
-			"checks that see less": {rewrite("lapse.familiar", "where e.signature = ", "where true or e.signature = "), rewrite("lapse.familiar", "where true or e.signature = ", "where e.signature = ")},
+			"checks that see less": {rewrite("lapse.familiar", "if e.signature = ", "if true or e.signature = "), rewrite("lapse.familiar", "if true or e.signature = ", "if e.signature = ")},
 		} {
 			db.Exec(t, change[0])
 			var searches []batch.Search

@@ -57,11 +57,11 @@ func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 		"for everybody to call":        "grant execute on function " + signature + " to public",
 		"for the table's owner":        "grant execute on function " + signature + " to " + appRole,
 		"a second of its name":         "create function lapse.delete_1_1(lapse.claim, bytea, lapse.work, int) returns int language sql as 'select 1'",
-		"look that does not look":      rewrite("lapse.check_leaf", "select * into found_so from lapse.familiar", "return; select * into found_so from lapse.familiar"),
+		"look that does not look":      rewrite("lapse.check_leaf", "found_so := lapse.familiar", "return; found_so := lapse.familiar"),
 		"enter that lets everybody in": rewrite("lapse.enter", "clock_timestamp() then", "clock_timestamp() and false then"),
 		"record that writes nothing":   rewrite("lapse.record", "return lapse.tally_of(", "return null; return lapse.tally_of("),
 		"leave that does not count":    rewrite("lapse.leave", "went is distinct from leave.deleted", "false"),
-		"familiar with everything":     rewrite("lapse.familiar", "where e.signature = ", "where true or e.signature = "),
+		"familiar with everything":     rewrite("lapse.familiar", "if e.signature = ", "if true or e.signature = "),
 		"intruders that sees nothing":  rewrite("lapse.intruders", "return query", "return; return query"),
 		"all in another schema":        schemaInPlace,
 		"enter for everybody":          "grant execute on function lapse.enter(lapse.claim, lapse.work, int, int, int, bytea) to public",
@@ -175,6 +175,8 @@ func TestAFunctionThatIsChangedWithinABatchRollsItBack(t *testing.T) {
 		"for others to call it":  "grant execute on function lapse.delete_1_1(lapse.claim, bytea, lapse.work) to app;",
 		"to write in what finds": "alter function lapse.find_1_1(lapse.claim, lapse.work, lapse.place) volatile;",
 		"for others to find":     "grant execute on function lapse.find_1_1(lapse.claim, lapse.work, lapse.place) to app;",
+		"into two of its name":   "create function lapse.find_1_1(int) returns int language sql as 'select 1';",
+		"into another schema":    "create schema other; alter function lapse.strayed(lapse.claim, lapse.tally, oid[]) set schema other;",
 	} {
 		t.Run(name, func(t *testing.T) {
 			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

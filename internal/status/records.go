@@ -107,7 +107,7 @@ func readRuns(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyName, mo
 // readAsides counts the shards that runs put aside.
 func readAsides(ctx context.Context, conn *pgx.Conn) (map[uuid.UUID]*Aside, error) {
 	rows, err := conn.Query(ctx, `
-		select s.run, count(*), coalesce(array_agg(distinct s.sqlstate) filter (where s.sqlstate is not null), '{}'), min(s.retry_at)
+		select s.run, count(*), coalesce(array_agg(distinct s.sqlstate::text) filter (where s.sqlstate is not null), '{}'), min(s.retry_at)
 		  from lapse.shard s
 		 where s.aside and not s.done
 		 group by s.run

@@ -125,20 +125,24 @@ end
 $lapse$;
 comment on function lapse.signature is 'Digest of the catalog''s row versions of these relations, functions, operators and types.';
 
--- familiar returns the newest entry of a leaf if nothing that was checked has changed; otherwise no row.
-create function lapse.familiar(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
+-- familiar returns the newest entry of a leaf if nothing that was checked has changed; otherwise nulls.
+create function lapse.familiar(policy int, version int, leaf oid, out name text, out touched oid[], out signature bytea) returns record
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
+declare
+  e record;
 begin
-  return query
-  select e.name, e.touched, e.signature
-    from (select x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types
-            from lapse.examined x
-           where x.policy_id = familiar.policy and x.version = familiar.version and x.leaf = familiar.leaf
-           order by x.id desc
-           limit 1) e
-   where e.signature = lapse.signature(e.relations, e.parents, e.functions, e.operators, e.types);
+  select x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types into e
+    from lapse.examined x
+   where x.policy_id = familiar.policy and x.version = familiar.version and x.leaf = familiar.leaf
+   order by x.id desc
+   limit 1;
+  if e.signature = lapse.signature(e.relations, e.parents, e.functions, e.operators, e.types) then
+    name := e.name;
+    touched := e.touched;
+    signature := e.signature;
+  end if;
 end
 $lapse$;
 comment on function lapse.familiar is 'The entry of a leaf, if nothing that was checked has changed since.';
@@ -272,7 +276,7 @@ begin
   end if;
   perform lapse.follow_holds();
   fresh := array(select l.leaf from unnest(acquaint.leaves) l(leaf)
-                  where not exists (select from lapse.familiar(acquaint.policy, acquaint.version, l.leaf)));
+                  where (select f.signature from lapse.familiar(acquaint.policy, acquaint.version, l.leaf) f) is null);
   if fresh <> '{}' then
     perform lapse.keep(acquaint.policy, acquaint.version, fresh);
   end if;

@@ -73,8 +73,18 @@ comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were 
 --
 -- The batches' own transactions count in the shards what a run did. When shards are removed, the run keeps their counts, so that its totals
 -- are right even if it ends early: after another version, or after a partition was dropped.
--- A batch updates its shard's row twice, and PostgreSQL would evaluate every check each time, also of columns that no update changes: checks
--- cost more than the update. So counters have none. Texts and bytes that a call of a login can reach are bounded.
+-- A batch updates its shard's row twice, and PostgreSQL would read and evaluate every check each time, also of columns that no update changes:
+-- checks cost more than the update. A domain's check is evaluated where a value is assigned. So texts and bytes that a call of a login can reach
+-- have domains, and counters have nothing.
+create domain lapse.holder as text check (octet_length(value) <= 300);
+comment on domain lapse.holder is 'Name of a worker.';
+create domain lapse.sqlstate as text check (octet_length(value) = 5);
+comment on domain lapse.sqlstate is 'A SQLSTATE.';
+create domain lapse.edge as text[] check (pg_column_size(value) <= 1048576);
+comment on domain lapse.edge is 'A place where a slice begins or ends.';
+create domain lapse.seen as bytea check (octet_length(value) = 32);
+comment on domain lapse.seen is 'A signature.';
+
 create table lapse.shard (
   id           bigint generated always as identity primary key,
   run          uuid not null references lapse.run on delete cascade,
@@ -82,7 +92,7 @@ create table lapse.shard (
   version      int not null,
   leaf         oid not null,
   cutoff       timestamptz not null,
-  holder       text check (octet_length(holder) <= 300),
+  holder       lapse.holder,
   term         bigint not null default 0,
   lease_until  timestamptz,
   entered      xid8,
@@ -96,10 +106,10 @@ create table lapse.shard (
   aside        boolean not null default false,
   tries        int not null default 0,
   retry_at     timestamptz,
-  sqlstate     text check (octet_length(sqlstate) = 5),
+  sqlstate     lapse.sqlstate,
   slice        int not null default 0 check (slice >= 0),
-  lower        text[] check (pg_column_size(lower) <= 1048576),
-  upper        text[] check (pg_column_size(upper) <= 1048576),
+  lower        lapse.edge,
+  upper        lapse.edge,
   modulus      int,
   remainder    int,
   residual     boolean not null default false,
@@ -107,7 +117,7 @@ create table lapse.shard (
   in_heap      boolean not null default false,
   full_at      timestamptz,
   left_some    boolean not null default false,
-  seen         bytea check (octet_length(seen) = 32),
+  seen         lapse.seen,
   batches      bigint not null default 0,
   cascaded     bigint not null default 0,
   refreshed    bigint not null default 0,

@@ -196,24 +196,28 @@ comment on column lapse.batch_result.finished_at is 'When.';
 -- pin restores the settings of the function that calls it. Code of the table's owner may have run in the statement before (a function in an
 -- index, a check, a cast), and its settings outlast the calling function's SET clause: another search_path would change what the text of the
 -- next statement means, another time zone which rows are due. Only SET, which names no function and no operator, is safe until the search
--- path is set. pin must not have a SET clause of its own. To set the abbreviations of time zones reads a file each time.
+-- path is set. After that the others are compared first, since ten SETs cost five times as much. pin must not have a SET clause of its own.
 create function lapse.pin() returns void
 language plpgsql
 as $lapse$
 begin
   set local search_path = pg_catalog, pg_temp;
-  set local timezone = 'UTC';
-  set local datestyle = 'ISO, YMD';
-  set local intervalstyle = 'postgres';
-  set local extra_float_digits = 1;
-  set local standard_conforming_strings = on;
-  set local quote_all_identifiers = off;
-  set local transform_null_equals = off;
-  set local array_nulls = on;
-  set local bytea_output = hex;
-  set local row_security = off;
-  if current_setting('timezone_abbreviations') <> 'Default' then
-    set local timezone_abbreviations = 'Default';
+  if current_setting('timezone') <> 'UTC' or current_setting('datestyle') <> 'ISO, YMD' or current_setting('intervalstyle') <> 'postgres'
+     or current_setting('extra_float_digits') <> '1' or current_setting('standard_conforming_strings') <> 'on'
+     or current_setting('quote_all_identifiers') <> 'off' or current_setting('transform_null_equals') <> 'off'
+     or current_setting('array_nulls') <> 'on' or current_setting('bytea_output') <> 'hex' or current_setting('row_security') <> 'off'
+     or current_setting('timezone_abbreviations') <> 'Default' then
+    set local timezone = 'UTC';
+    set local datestyle = 'ISO, YMD';
+    set local intervalstyle = 'postgres';
+    set local extra_float_digits = 1;
+    set local standard_conforming_strings = on;
+    set local quote_all_identifiers = off;
+    set local transform_null_equals = off;
+    set local array_nulls = on;
+    set local bytea_output = hex;
+    set local row_security = off;
+    set local timezone_abbreviations = 'Default'; -- reads a file
   end if;
 end
 $lapse$;
@@ -226,7 +230,7 @@ as $lapse$
 declare
   gate  record;
   shard record;
-  slot  record;
+  audit record;
   leaf  text;
   fault text;
   low   timestamptz;
@@ -252,6 +256,7 @@ begin
   lock table lapse.gate in row share mode;
   select g.version, g.state, g.hold_version, i.slot, i.audit_required, coalesce(i.doubted, 0) as doubted,
          (select h.halted from lapse.halt h order by h.id desc limit 1) as halted,
+         (select d.oid from pg_database d where d.datname = current_database()) as database,
          h.number as history, h.timeline as history_timeline, h.system_identifier as history_system
     into gate
     from lapse.gate g, lapse.installation i, (select * from lapse.history n order by n.number desc limit 1) h
@@ -267,7 +272,7 @@ begin
   end if;
 
   if claim.xid is distinct from pg_current_xact_id() or claim.started_at is distinct from now()
-     or claim.database_oid is distinct from (select d.oid from pg_database d where d.datname = current_database()) then
+     or claim.database_oid is distinct from gate.database then
     raise exception 'the claim is of another transaction or database' using errcode = 'LP009';
   end if;
   if claim.history is distinct from gate.history or claim.timeline is distinct from lapse.timeline() then
@@ -286,18 +291,21 @@ begin
     raise exception 'the row limit is not between 1 and %', enter.largest using errcode = 'LP004';
   end if;
   if gate.audit_required then
-    select s.database, s.wal_status into slot from pg_replication_slots s where s.slot_name = gate.slot;
-    if slot.database is distinct from current_database() or slot.wal_status is not distinct from 'lost' then
+    select s.datoid, s.wal_status,
+           exists (
+             select from lapse.heartbeat b
+              where b.at between clock_timestamp() - interval '2 minutes' and clock_timestamp() + interval '2 minutes'
+                and b.history = claim.history and b.timeline = claim.timeline and b.server_start = pg_postmaster_start_time()
+                and b.database_oid = claim.database_oid and b.id > gate.doubted) as here
+      into audit
+      from pg_get_replication_slots() s
+     where s.slot_name = gate.slot;
+    if audit.datoid is distinct from gate.database or audit.wal_status is not distinct from 'lost' then
       raise exception 'replication slot % is not there, so that nobody would see what is deleted', gate.slot
         using errcode = 'LP015';
     end if;
     -- An auditor that checked this server as it is, lately. What the database says of itself proves nothing after a restore.
-    if not exists (
-      select from lapse.heartbeat b
-       where b.at between clock_timestamp() - interval '2 minutes' and clock_timestamp() + interval '2 minutes'
-         and b.history = claim.history and b.timeline = claim.timeline and b.server_start = pg_postmaster_start_time()
-         and b.database_oid = claim.database_oid and b.id > gate.doubted
-    ) then
+    if not audit.here then
       raise exception 'the auditor has not said within two minutes that it reads this server in this history'
         using errcode = 'LP020';
     end if;
@@ -312,14 +320,12 @@ begin
    where s.id = work.shard and s.holder = work.holder and s.term = work.term and s.lease_until > clock_timestamp()
      and s.policy_id = enter.policy and s.version = enter.version and s.run = claim.run and s.leaf = claim.target
      and s.cutoff = claim.cutoff and not s.done and not s.aside and s.entered is distinct from pg_current_xact_id()
-  returning case when s.in_heap = coalesce(work.shape in ('heap', 'heap pick'), false) then s.cursor end as cursor, s.pass, s.lower, s.upper, s.modulus, s.remainder into shard;
+  returning case when s.in_heap = coalesce(work.shape in ('heap', 'heap pick'), false) then s.cursor end as cursor, s.pass, s.lower::text[] as lower, s.upper::text[] as upper, s.modulus, s.remainder into shard;
   if not found then
     raise exception 'the lease on shard % is lost, or the shard is not of this claim', work.shard using errcode = 'LP007';
   end if;
-  select format('%I.%I', n.nspname, c.relname) into leaf
-    from pg_class c join pg_namespace n on n.oid = c.relnamespace
-   where c.oid = claim.target;
-  if leaf is null then
+  leaf := claim.target::regclass; -- with its schema, since no user's table is in pg_catalog
+  if leaf = claim.target::text then
     raise exception 'relation % is gone', claim.target using errcode = 'LP005';
   end if;
   perform lapse.check_caller(enter.policy, enter.version, enter.proof); -- what check_leaf returns says which rows are held
@@ -348,8 +354,8 @@ begin
   if not found or not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'no batch was entered in this transaction' using errcode = 'LP018';
   end if;
-  select * into found_so from lapse.familiar(shard.policy_id, shard.version, claim.target);
-  if not found then
+  found_so := lapse.familiar(shard.policy_id, shard.version, claim.target);
+  if found_so.signature is null then
     select * into found_so from lapse.keep(shard.policy_id, shard.version, array[claim.target]);
   end if;
   if found_so.name is distinct from check_leaf.leaf then
@@ -424,7 +430,11 @@ begin
               select r.relation from lapse.enforced_holds() e join lapse.hold_relation r on r.hold = e.hold) r(relation)
        where r.relation <> all (t.relations));
   end if;
-  t.deleted := array(select coalesce(pg_stat_get_xact_tuples_deleted(r.oid), 0) from unnest(t.relations) with ordinality r(oid, n) order by r.n);
+  if cardinality(t.relations) = 1 then
+    t.deleted := array[coalesce(pg_stat_get_xact_tuples_deleted(claim.target), 0)];
+  else
+    t.deleted := array(select coalesce(pg_stat_get_xact_tuples_deleted(r.oid), 0) from unnest(t.relations) with ordinality r(oid, n) order by r.n);
+  end if;
   t.updated := coalesce(pg_stat_get_xact_tuples_updated(claim.target), 0);
   return t;
 end
@@ -464,23 +474,28 @@ begin
   end if;
   if leave.picked > 0 then
     -- Somebody may have added a foreign key or a partition below what the batch had locked, and rows went along that were not asked about.
-    if shard.seen is not null and not exists (
-      select from lapse.familiar(shard.policy_id, shard.version, claim.target) f where f.signature = shard.seen) then
+    if shard.seen is not null and (lapse.familiar(shard.policy_id, shard.version, claim.target)).signature is distinct from shard.seen then
       raise exception 'the relations that foreign keys reach were changed while the batch ran' using errcode = 'LP002';
     end if;
-    select coalesce(sum(n.went) filter (where n.oid = claim.target), 0),
-           coalesce(sum(n.went) filter (where n.oid <> claim.target), 0),
-           coalesce(jsonb_object_agg(n.oid::text, n.went) filter (where n.went > 0), '{}')
-      into went, along, counts
-      from (select b.oid, case when not shard.soft then coalesce(pg_stat_get_xact_tuples_deleted(b.oid), 0) - b.deleted
-                               when b.oid = claim.target then coalesce(pg_stat_get_xact_tuples_updated(b.oid), 0) - (leave.before).updated
-                               else 0 end as went
-              from unnest((leave.before).relations, (leave.before).deleted) b(oid, deleted)
-             where b.oid = any (claim.target || claim.cascades)) n;
+    -- The target is the first of the relations, and what cascades reach follows.
+    went := case when shard.soft then coalesce(pg_stat_get_xact_tuples_updated(claim.target), 0) - (leave.before).updated
+                 else coalesce(pg_stat_get_xact_tuples_deleted(claim.target), 0) - (leave.before).deleted[1] end;
+    if went > 0 then
+      counts := jsonb_build_object(claim.target::text, went);
+    end if;
+    if claim.cascades <> '{}' and not shard.soft then
+      select coalesce(sum(n.went), 0), counts || coalesce(jsonb_object_agg(n.oid::text, n.went) filter (where n.went > 0), '{}')
+        into along, counts
+        from (select b.oid, coalesce(pg_stat_get_xact_tuples_deleted(b.oid), 0) - b.deleted as went
+                from unnest((leave.before).relations, (leave.before).deleted) b(oid, deleted)
+               where b.oid = any (claim.cascades) and b.oid <> claim.target) n;
+    end if;
     if shard.soft and coalesce(pg_stat_get_xact_tuples_deleted(claim.target), 0) is distinct from (leave.before).deleted[1] then
       raise exception 'rows were deleted from relation % where a column is set', claim.target using errcode = 'LP008';
     end if;
-    strayed := lapse.strayed(claim, leave.before, leave.locked);
+    if cardinality((leave.before).relations) > 1 then
+      strayed := lapse.strayed(claim, leave.before, leave.locked);
+    end if;
     if strayed is not null then
       raise exception '%', strayed using errcode = 'LP024';
     end if;

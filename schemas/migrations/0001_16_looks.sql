@@ -259,7 +259,7 @@ begin
     )
     select tree.relation from tree
      where not exists (select from pg_inherits i where i.inhparent = tree.relation)
-       and not exists (select from lapse.familiar(inspect.policy, inspect.version, tree.relation)));
+       and (select f.signature from lapse.familiar(inspect.policy, inspect.version, tree.relation) f) is null);
   -- Of a leaf that is as it was when it was checked, the answer is known.
   if ends = '{}' then
     return root;
@@ -290,8 +290,8 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may call this', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  select f.name into known from lapse.familiar(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) f;
-  kept := found;
+  known := lapse.familiar(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf);
+  kept := known.signature is not null;
   -- Most leaves have none of these, and a function that finds out costs more than to look here. So does the question of who asks: it is left out
   -- where the answer is that nothing is known of any row.
   select exists (select from lapse.hold) as held,
