@@ -34,6 +34,7 @@ const (
 	SQLStateUndefinedObject          = "42704"
 	SQLStateDuplicateSchema          = "42P06"
 	SQLStateDuplicateObject          = "42710"
+	SQLStateAmbiguousFunction        = "42725"
 	SQLStateUndefinedFunction        = "42883"
 	SQLStateUndefinedTable           = "42P01"
 	SQLStateInvalidColumnReference   = "42P10"

@@ -171,27 +171,21 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(quarantined, 0), coalesce(locker, 0) from `+functions.DeleteFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.MAC(key), a.Lease, s.holder, o)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
-	batch.Queue(beforeCommit, begun.functions.at, a.functions.names)
+	batch.Queue(beforeCommit, begun.functions.at, a.functions.regprocs)
 	began := time.Now()
 	answers := s.Batches.SendBatch(ctx, batch)
-	versions, held := "", false
 	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, nil, &counts, &done.PassOver, &done.Quarantined, &done.Locker)
 	if err == nil {
 		_, err = answers.Exec()
 	}
 	if err == nil {
-		err = answers.QueryRow().Scan(&versions, &held)
+		err = begun.functions.confirm(answers.QueryRow())
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return Result{}, fmt.Errorf("delete a batch: %w", err)
-	case versions != begun.functions.text:
-		return Result{}, ErrFunctionsChanged
-	case held:
-		return Result{}, ErrCursorLeft
 	}
 	done.Work, done.First = time.Since(began), s.planned != a.functions
 	s.planned = a.functions

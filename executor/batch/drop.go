@@ -56,15 +56,14 @@ func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, 
 	batch.Queue(`select dropped, rows, coalesce(why, '') from `+functions.DropFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.DropMAC(key), a.Lease, s.holder, Order{Limit: 1})...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
-	batch.Queue(beforeCommit, begun.functions.at, a.functions.names)
+	batch.Queue(beforeCommit, begun.functions.at, a.functions.regprocs)
 	answers := s.Batches.SendBatch(ctx, batch)
-	var dropped, held bool
-	versions := ""
+	var dropped bool
 	for _, ask := range []func() error{
 		func() error { _, err := answers.Exec(); return err },
 		func() error { return answers.QueryRow().Scan(&dropped, &done.Deleted, &why) },
 		func() error { _, err := answers.Exec(); return err },
-		func() error { return answers.QueryRow().Scan(&versions, &held) },
+		func() error { return begun.functions.confirm(answers.QueryRow()) },
 	} {
 		if err == nil {
 			err = ask()
@@ -76,10 +75,6 @@ func (s *Session) callDrop(ctx context.Context, a *Assignment, key schemas.Key, 
 	switch {
 	case err != nil:
 		return Result{}, "", fmt.Errorf("drop a partition: %w", err)
-	case versions != begun.functions.text:
-		return Result{}, "", ErrFunctionsChanged
-	case held:
-		return Result{}, "", ErrCursorLeft
 	case dropped != (why == "") || dropped != (done.Deleted > 0):
 		return Result{}, "", &CountsError{fmt.Sprintf("a partition of %d rows was dropped: %t", done.Deleted, dropped)}
 	}

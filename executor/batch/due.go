@@ -53,16 +53,17 @@ func (s *Session) FindAllDue(ctx context.Context, searches []Search) ([]run.Look
 	for i := range searches {
 		programs[i] = searches[i].Functions
 	}
-	equal, names := together(programs)
+	equal, regprocs := together(programs)
 	if equal == nil {
 		return nil, ErrFunctionsChanged
 	}
 	var found string
-	if err := s.Control.QueryRow(ctx, `select concat(array_agg(v.version)) from `+functionVersions, equal.at, names).Scan(&found); err != nil {
-		return nil, fmt.Errorf("ask about the functions: %w", err)
-	}
-	if found != equal.text {
+	err := s.Control.QueryRow(ctx, `select `+functionVersions, equal.at, regprocs).Scan(&found)
+	if unnamed(err) || err == nil && found != equal.text {
 		return nil, ErrFunctionsChanged
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask about the functions: %w", err)
 	}
 	return s.find(ctx, searches)
 }

@@ -58,10 +58,13 @@ func (s *Session) begin(ctx context.Context, a *Assignment) (Start, error) {
 // statement's plan, since nobody's code runs there. What changes afterwards is refused by the deletion function or found before COMMIT.
 func (s *Session) ask(ctx context.Context, f *Program) (known Start, err error) {
 	equal, found := f.equal(), ""
-	err = s.Control.QueryRow(ctx, `select `+presentHistory+`, concat(array_agg(v.version)) from `+functionVersions, equal.at, f.names).
+	err = s.Control.QueryRow(ctx, `select `+presentHistory+`, `+functionVersions, equal.at, f.regprocs).
 		Scan(&known.history, &known.timeline, &found)
 	if found == equal.text {
 		known.functions = equal
+	}
+	if unnamed(err) { // compare says which
+		err = s.Control.QueryRow(ctx, `select `+presentHistory).Scan(&known.history, &known.timeline)
 	}
 	if err != nil {
 		return known, fmt.Errorf("ask about the functions: %w", err)
