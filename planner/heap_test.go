@@ -170,7 +170,7 @@ func TestNoStatementOfABatchReadsTheEndOfTheIndexToBePlanned(t *testing.T) {
 			w.do("select pg_current_xact_id()")
 		}
 		for what, statement := range map[string]string{
-			"find":   d.EdgeSelect("shop.sessions") + " and " + parts["After"].(string) + " order by 1 limit 11",
+			"find":   d.EdgeSelect("shop.sessions", "$1", "$2") + " and " + parts["After"].(string) + " order by 1 limit 11",
 			"pick":   searchOf(&d, "shop.sessions") + " and " + parts["After"].(string) + " order by 2 limit 11",
 			"delete": "delete from only shop.sessions as t where " + exact + " and " + within + " and " + parts["Through"].(string),
 		} {
@@ -227,7 +227,7 @@ func TestTheStatementsOfEachShapeReadTheirPartOfTheTable(t *testing.T) {
 		inTie, after, by := parts["InTie"].(string), parts["After"].(string), parts["By"].(string)
 		heap := d.HeapSelect("shop.sessions", "$1", "$2", own)
 		all := []struct{ name, sql string }{
-			{"find the last value of a range", d.EdgeSelect("shop.sessions") + " and " + after + " order by " + by + " limit $4 + 1"},
+			{"find the last value of a range", d.EdgeSelect("shop.sessions", "$1", "$2") + " and " + after + " order by " + by + " limit $4 + 1"},
 			{"find a range", searchOf(&d, "shop.sessions") + " and " + after + " order by " + by + " limit $4 + 1"},
 			{"delete a range", deletion + narrow + parts["Through"].(string) + " and " + after},
 			{"find in a tie of few", heap + narrow + inTie + " and t.ctid > $5 order by t.ctid limit $4"},

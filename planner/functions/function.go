@@ -183,8 +183,12 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 		"PickSelect": strings.NewReplacer(atMark, "' || rows_at || '", ownMark, "' || own || '").Replace(onLeaf(d.pickSelect(at, leafMark, narrow, "$1", "$2", self), "place.leaf")),
 		"HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
 		"PickTail":   d.PickTail(looks), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
-		"LastFound": d.lastFound("d"), "Edge": d.places("e", "::text"), "EdgeTail": d.PickTail("1 offset " + looks + " - 1"), "EdgeSelect": onLeaf(d.EdgeSelect(leafMark), "place.leaf"), "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"), "Floor": floor,
+		"LastFound": d.lastFound("d"), "Edge": d.places("e", "::text"), "EdgeTail": d.PickTail("1 offset " + looks + " - 1"), "EdgeSelect": onLeaf(d.EdgeSelect(leafMark, "$1", "$2"), "place.leaf"), "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"), "Floor": floor,
 	})
+	facts["EdgeKept"] = ""
+	if d.certain() && d.LowWater("") != nil {
+		facts["EdgeKept"] = d.EdgeSelect(d.Table, "claim.cutoff", "bound") + "\n   and " + d.Order()[0].SQL + " > " + unknown("after_1")
+	}
 	if remove, err = fill("delete.sql.tmpl", facts); err != nil {
 		return "", "", err
 	}

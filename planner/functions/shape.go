@@ -64,8 +64,8 @@ func (d *Definition) HeapSelect(leaf, cutoff, bound, own string) string {
 }
 
 // EdgeSelect is the SELECT of the candidates' values: an index with the order answers it without the table. The DELETE restates the rest.
-func (d *Definition) EdgeSelect(leaf string) string {
-	narrow, _ := d.narrowAbove("$1", "$2")
+func (d *Definition) EdgeSelect(leaf, cutoff, bound string) string {
+	narrow, _ := d.narrowAbove(cutoff, bound)
 	return fmt.Sprintf("select %s\n  from %s\n where %s", d.orderAs(), d.Condition().Candidates("only "+leaf), cmp.Or(narrow, "true"))
 }
 

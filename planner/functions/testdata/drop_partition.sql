@@ -153,7 +153,7 @@ $lapse$;
 +   and t.tableoid = place.leaf and coalesce(t."at" <= bound and t."at" >= '4713-01-01 BC', false)
 +   and t."at" >= '4713-01-01 BC'
 + order by t."at"
-@@ lapse.find_9_2, in place of d2cc34fb
+@@ lapse.find_9_2, in place of a01d8d18
 1+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 10+  places  timestamp without time zone[];
 +  last_1  timestamp without time zone;
@@ -163,6 +163,11 @@ $lapse$;
 +                  when place.cursor is null and place.low is not null then ' and t."at" > (select ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone)' else ' and t."at" >= ''4713-01-01 BC''' end;
 2+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
+1+    if not picks and place.leaf = 'public.events' and kept = '' and after_1 is not null then
+1+select t."at" as k1
+3+ where t."at" <= (select bound)
++   and t."at" > (select after_1)
++ order by t."at" limit work.row_limit + 1
 1+' || case when picks then 'select t.ctid as at, t."at" as k1
 2+ where t."at" <= (select $2)
 +   and t.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)' else 'select t."at" as k1

@@ -33,7 +33,7 @@
 +   and t.tableoid = place.leaf and case when t."at" between -210863520000 and bound then to_timestamp(t."at") + interval '00:00:00' <= cutoff else false end
 +   and t."at" >= (-210863520000)::bigint
 + order by t."at"
-@@ lapse.find_1_2, in place of d2cc34fb
+@@ lapse.find_1_2, in place of 4504ef15
 1+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
 10+  places  integer[];
 +  last_1  integer;
@@ -43,6 +43,11 @@
 +                  when place.cursor is null and place.low is not null then ' and t."at" > (select ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint)' else ' and t."at" >= (-210863520000)::bigint' end;
 2+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
 +    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
+1+    if not picks and place.leaf = 'shop.logins' and kept = '' and after_1 is not null then
+1+select t."at" as k1
+3+ where t."at" <= (select bound)
++   and t."at" > (select after_1)
++ order by t."at" limit work.row_limit + 1
 1+' || case when picks then 'select t.ctid as at, t."at" as k1
 2+ where t."at" <= (select $2)
 +   and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' else 'select t."at" as k1

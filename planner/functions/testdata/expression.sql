@@ -28,7 +28,7 @@
 +   and t.tableoid = place.leaf and case when (COALESCE(t."seen", 'infinity'::timestamp with time zone)) between '4713-01-01 BC' and cutoff then true else false end
 +   and (COALESCE(t."seen", 'infinity'::timestamp with time zone)) >= '4713-01-01 BC'
 + order by (COALESCE(t."seen", 'infinity'::timestamp with time zone))
-@@ lapse.find_7_1, in place of c0e3d721
+@@ lapse.find_7_1, in place of 45194adb
 1+  bound   timestamp with time zone := claim.cutoff;
 6+  places  timestamp with time zone[];
 +  last_1  timestamp with time zone;
@@ -36,6 +36,10 @@
 +  after_1 timestamp with time zone := place.cursor[1];
 +  after   text := case when place.cursor[1] is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > (select $11)'
 +                  when place.cursor is null and place.low is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > (select ' || quote_literal((place.low)::timestamp with time zone) || '::timestamp with time zone)' else ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''' end;
+1+select (COALESCE(t."seen", 'infinity'::timestamp with time zone)) as k1
+3+ where (COALESCE(t."seen", 'infinity'::timestamp with time zone)) <= (select bound)
++   and (COALESCE(t."seen", 'infinity'::timestamp with time zone)) > (select after_1)
++ order by (COALESCE(t."seen", 'infinity'::timestamp with time zone)) limit work.row_limit + 1
 1+' || case when picks then 'select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1
 2+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= (select $2)
 +   and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end' else 'select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1

@@ -213,6 +213,7 @@ $lapse$;
 create function lapse.find_1_3(claim lapse.claim, work lapse.work, place lapse.place) returns lapse.aim
 language plpgsql stable
 as $lapse$
+#variable_conflict use_variable
 declare
   aim     lapse.aim;
   bound   timestamp with time zone := claim.cutoff - interval '30 days';
@@ -252,6 +253,15 @@ begin
   if shape in ('range', 'pick') and (aim.after[2] is null or aim.after[2] = '(4294967294,65535)') then
     aim.found_by := case when picks then 'row' else 'place' end;
     -- The first due rows in the order, and one more than fits: no value is cut at the edge.
+    if not picks and place.leaf = 'public.sessions' and kept = '' and slice = '' and after_1 is not null then
+      select array_agg(d.k1) into places from ( -- not put together, so PostgreSQL keeps its plan
+select t."last_seen" as k1
+  from only public.sessions as t
+ where t."last_seen" <= (select bound)
+   and t."last_seen" > (select after_1)
+ order by t."last_seen" limit work.row_limit + 1
+) d;
+    else
     execute 'select ' || rows_at || ', array_agg(d.k1) from (
 ' || case when picks then 'select t.ctid as at, t."last_seen" as k1
   from only ' || place.leaf || ' as t
@@ -262,6 +272,7 @@ begin
  order by t."last_seen" limit $4 + 1
 ) d'
       into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+    end if;
     perform lapse.pin();
     aim.counted := coalesce(cardinality(places), 0);
     if aim.counted > work.row_limit then

@@ -5,17 +5,18 @@
 1+    else 't."last_seen" <= (select $2) and t."last_seen" <= (select $10)' || after end;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-@@ lapse.find_8_1, in place of 4f488c36
+@@ lapse.find_8_1, in place of 5df0f386
+1-
 4-
 2+  if num_nonnulls(place.lower, place.upper) > 0 then
 +    raise exception 'the shard is a range, and the policy has hash slices' using errcode = 'LP007';
-6+    -- The first due rows in the order, of so many candidates and no more, and one more than fits: no value is cut at the edge.
+15+    -- The first due rows in the order, of so many candidates and no more, and one more than fits: no value is cut at the edge.
 +    execute 'select ' || rows_at || ', array_agg(d.k1) from (select s.* from (
 +' || 'select t.ctid as at, t."last_seen" as k1,
 +       t.tableoid = $3 and case when $8 is null then true else (hashtextextended(coalesce((t."it''s")::text, '''') collate "C", hashtextextended(coalesce((t."tenant")::text, '''') collate "C", 0)) & 9223372036854775807) % $8 = $9 end and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false) as due
 2+ where t."last_seen" <= (select $2)' || kept || after || '
 + order by t."last_seen" limit $4 * greatest(8, 2 * coalesce($8, 1))) s where s.due limit $4 + 1
-1+      into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
+2+      into aim.rows_at, places using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 0+    else -- of so many candidates; or there are no more
 +      execute 'select t."last_seen" as k1
 +  from only ' || place.leaf || ' as t
