@@ -175,8 +175,6 @@ func TestAFunctionThatIsChangedWithinABatchRollsItBack(t *testing.T) {
 		"for others to call it":  "grant execute on function lapse.delete_1_1(lapse.claim, bytea, lapse.work) to app;",
 		"to write in what finds": "alter function lapse.find_1_1(lapse.claim, lapse.work, lapse.place) volatile;",
 		"for others to find":     "grant execute on function lapse.find_1_1(lapse.claim, lapse.work, lapse.place) to app;",
-		"into two of its name":   "create function lapse.find_1_1(int) returns int language sql as 'select 1';",
-		"into another schema":    "create schema other; alter function lapse.strayed(lapse.claim, lapse.tally, oid[]) set schema other;",
 	} {
 		t.Run(name, func(t *testing.T) {
 			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -93,3 +93,34 @@ func TestACommitThatIsRefusedBeginsNothing(t *testing.T) {
 		}
 	})
 }
+
+// What was asked before the COMMIT of the batch before is asked again before this one's.
+func TestAFunctionThatChangesAfterItWasAskedAboutRollsTheBatchBack(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"another text":         "alter function lapse.ways volatile",
+		"another name":         "alter function lapse.ways rename to others",
+		"a second of its name": "create function lapse.ways(int) returns int language sql as 'select 1'",
+		"another schema":       "create schema other; alter function lapse.ways set schema other",
+	} {
+		t.Run(name, func(t *testing.T) {
+			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+				w := open(t, db, 20)
+				if _, _, err := w.Delete(t.Context(), w.a, testKey, Order{Limit: 10, Follows: ever}); err != nil || w.Ahead == nil {
+					t.Fatalf("%v, begun ahead: %t", err, w.Ahead != nil)
+				}
+				db.Exec(t, change)
+				if _, _, err := w.Delete(t.Context(), w.a, testKey, Order{Limit: 10}); !errors.Is(err, ErrFunctionsChanged) {
+					t.Errorf("got %v, want that a function was changed", err)
+				}
+				var tampered *TamperedError
+				if _, _, err := w.Delete(t.Context(), w.a, testKey, Order{Limit: 10}); !errors.As(err, &tampered) {
+					t.Errorf("got %v, want which function it is", err)
+				}
+				if left := one[int](t, db, "select count(*) from sessions"); left != 10 {
+					t.Errorf("%d rows are left, want ten", left)
+				}
+			})
+		})
+	}
+}
