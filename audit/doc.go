@@ -31,7 +31,7 @@
 //	start.go            what a start must write first
 //	rows/               commitments to single rows, and what receipts are made of; rows.go hands it the events
 //	tree/               the log's Merkle tree, its checkpoints and its export: see its doc.go; checkpoint.go signs it
-//	verify/, export/    whether each record is there once; an export of the topics, and how it is verified: lapse events and lapse verify use them
+//	verify/, export/    whether each record is there once; an export of the topics, and how it is verified, for lapse events, verify, prove and report
 //	database.go         its calls over a connection for SQL: beat, doubt, alarm, probe
 //	heartbeat.go        heartbeats, and whether they come back; probe.go and lag.go whether the server is read
 //

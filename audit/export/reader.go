@@ -21,7 +21,7 @@ import (
 // Reader reads an export, or a folder that keeps topics. Verification is Resume, if a former one is continued, then Tree, Account, and Save. A
 // difference from what the log's key has signed is a *tree.Fault. Not safe for concurrent use.
 type Reader struct {
-	// Manifest is the export's, or says as much of a folder that keeps topics: which it has, and no ends.
+	// Manifest is the export's, and for a folder that keeps topics it has names and first offsets, and no ends, counts or checksums.
 	Manifest *Manifest
 	// Keep says that Account keeps what Save writes.
 	Keep bool
