@@ -15,7 +15,7 @@ import (
 const beatInterval = 10 * time.Second
 
 // beats keeps, outside of a database without an audit, what shows that it was restored: see package state. Not safe for concurrent
-// use: only one reading of the facts beats at a time.
+// use: the guards let one goroutine beat at a time.
 type beats struct {
 	folder *state.Folder // nil: no beats are written
 	log    *slog.Logger

@@ -50,7 +50,7 @@
 // looks at most one each time the policies are listed; the next turn is that of the policy that has waited longest. A turn ends when the run is over, when
 // all its workers together have used up its share of rows and time, or when something blocks it. If no policy is due, a free worker helps
 // with a turn whose run has another shard. What a policy's workers learn they share (memory.go), in parts: programs.go, pauses.go,
-// sizing.go, locks.go, run.go, quiet.go. A batch that a row resists is cut down to that row by search.go.
+// sizing.go, locks.go, runmemory.go, quiet.go. A batch that a row resists is cut down to that row by search.go.
 //
 // A shard is a slice of a leaf: all of it, a range of its order or a hash part (schemas/migrations/0001_09_runs.sql).
 // Before a run is opened, ranges.go decides into which ranges to cut its leaves, and which leaves to read in the order of their files. The

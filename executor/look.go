@@ -62,7 +62,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	return nil, turnFinished, nil
 }
 
-// foresee compares the functions of look and batches in one reading, if none of them was compared before.
+// foresee compares the functions of look and batches in one reading, as far as they were not compared before.
 func (w *worker) foresee(ctx context.Context, m *policyMemory) error {
 	looks, err := m.programs.looks()
 	if err != nil {

@@ -28,7 +28,11 @@ const (
 // It returns what it did, and an error if it did less than it was asked: a *guard.Refusal if nothing may be deleted at all,
 // an error for each policy that was stopped, ErrStopping if ctx ended first.
 func (e *Executor) Once(ctx context.Context, now []schemas.PolicyName) (Summary, error) {
-	return e.once(ctx, &onceGoal{Executor: e, names: now, begun: e.now(), looks: true})
+	o := &onceGoal{Executor: e, names: now, begun: e.now(), looks: true}
+	if !e.opened.Mute() {
+		o.answered = o.begun // to what the caller has checked
+	}
+	return e.once(ctx, o)
 }
 
 func (e *Executor) once(ctx context.Context, o *onceGoal) (Summary, error) {
@@ -108,7 +112,7 @@ func (o *onceGoal) refuse(policies []record.InForce, a *guard.Answer) {
 	}
 }
 
-// lastWords say for each target why it was stopped, or that it was not.
+// lastLines says for each target why it was stopped, or that it was not.
 func (o *onceGoal) lastLines() []reportLine {
 	lines := o.refused
 	for _, t := range o.targets {

@@ -27,6 +27,9 @@ func TestAPassTakesTheSessionThatWasOpenedForIt(t *testing.T) {
 			if !conn.IsClosed() {
 				t.Error("the session that was opened is still open: nobody took it")
 			}
+			eventually(t, "the server has no session of it", func() bool {
+				return one[int](t, db, "select count(*) from pg_stat_activity where datname = current_database() and application_name like 'lapse%'") == 0
+			})
 			if left := one[int](t, db, "select count(*) from sessions"); left != 5 {
 				t.Errorf("%d rows are left, want 5", left)
 			}

@@ -168,9 +168,11 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 // open takes the session that was opened for the first worker, or opens one.
 func (w *worker) open(ctx context.Context) (*batch.Session, error) {
 	holder := w.holder + "/" + strconv.Itoa(w.number)
-	if s := w.takeOpened(); !s.Mute() {
-		return s, s.Complete(holder)
+	s := w.takeOpened()
+	if !s.Mute() {
+		return s, s.Complete(ctx, holder)
 	}
+	s.Close()
 	return batch.Connect(ctx, w.config.Database, holder, w.config.Limits.BatchTime, w.config.Limits.answerTime)
 }
 

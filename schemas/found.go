@@ -15,7 +15,7 @@ type FoundFunction struct {
 	// domains. A call of any other function would run more than its text.
 	Plain    bool
 	Grantees []string // the roles that may call it
-	// Place and Version identify the row version that all of this was read from, but for the names of roles and of the language: any change to
+	// Place and Version identify the row version that all of this was read from, but for the names of roles, of the language and of types: any change to
 	// the function makes another one.
 	Place   pgtype.TID
 	Version string // oid and xmin: VACUUM FULL puts rows elsewhere with their xmin

@@ -97,12 +97,12 @@ func (w *Writer) From(topic string, partition int32, first int64) int64 {
 	return first
 }
 
-// Partition writes a partition's file, or continues the export's; of names it, and its bounds. reader reads it from From on to its end. The file is durable
-// when Partition returns.
+// Partition writes a partition's file, or continues the export's; of names it, and its bounds. reader reads it from From on to its end. The file is on disk
+// when Partition returns, its name when Close does.
 func (w *Writer) Partition(ctx context.Context, of File, reader store.Reader) (err error) {
 	of.Name = FileName(of.Topic, of.Partition)
 	var each func(*schemas.Record) error
-	if of.Topic == w.manifest.Topics.Log {
+	if of.Topic == w.manifest.Topics.Log && of.Partition == 0 {
 		each = w.tree.take
 	}
 	sum := sha256.New()

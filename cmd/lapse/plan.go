@@ -153,9 +153,10 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 	defer database.Close(over)
 	conn, err := c.open(ctx, c.settings, as)
 	if err != nil {
-		return nil, err
+		conn = over // slower: the session is cleaned for each count
+	} else {
+		defer database.Close(conn)
 	}
-	defer database.Close(conn)
 	policies, err := record.LoadInForce(ctx, over)
 	if err != nil {
 		return nil, err

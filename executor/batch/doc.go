@@ -3,7 +3,8 @@
 //
 // # Order
 //
-//	Connect            one connection that takes leases, one for batches         session.go, patience.go
+//	Open, Complete     one connection that takes leases, one for batches         session.go, patience.go
+//	Foresee            compares functions before a batch needs them               functions.go
 //	FunctionsToDelete  functions that batches of a version run; their digest      functions.go
 //	Session.Acquire    the lease of a shard: no other worker works on it          lease.go
 //	Assign             what its batches put in their claims                        batch.go

@@ -57,6 +57,7 @@ type Session struct {
 	committing atomic.Bool
 	// opening receives how the opening of Batches ended, once; nil: it was received.
 	opening chan error
+	giveUp  context.CancelFunc // ends that opening
 }
 
 // Connect opens a session that takes leases as holder. A batch that takes far longer than batchTime is ended. answer bounds the wait
@@ -66,13 +67,13 @@ func Connect(ctx context.Context, config *pgx.ConnConfig, holder string, batchTi
 	if err != nil {
 		return nil, err
 	}
-	return s, s.Complete(holder)
+	return s, s.Complete(ctx, holder)
 }
 
 // Open opens Control, and begins to open Batches. The session may be used when Complete has returned nil, and Control before.
 func Open(ctx context.Context, config *pgx.ConnConfig, batchTime, answer time.Duration) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	s := &Session{opening: make(chan error, 1)}
+	s := &Session{opening: make(chan error, 1), giveUp: cancel}
 	batches, err := s.open(ctx, config, batchTime, cmp.Or(answer, answerTime))
 	if err != nil {
 		cancel()
@@ -89,9 +90,10 @@ func Open(ctx context.Context, config *pgx.ConnConfig, batchTime, answer time.Du
 	return s, nil
 }
 
-// Complete waits until Batches is open, and lets the session take leases as holder. If it returns an error, the session is closed.
-func (s *Session) Complete(holder string) error {
+// Complete waits until Batches is open or ctx ends, and lets the session take leases as holder. If it returns an error, the session is closed.
+func (s *Session) Complete(ctx context.Context, holder string) error {
 	s.holder = holder
+	defer context.AfterFunc(ctx, s.giveUp)()
 	err := s.opened()
 	if err != nil {
 		s.Close()
@@ -227,7 +229,10 @@ func (s *Session) Close() {
 	if s == nil {
 		return
 	}
-	_ = s.opened()
+	if s.opening != nil {
+		s.giveUp()
+		_ = s.opened()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	for _, conn := range []*pgx.Conn{s.Batches, s.Control} {

@@ -163,7 +163,7 @@ func (e *Entry) fill(s *record.Spec, d *functions.Definition) {
 	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.Ranged(), 0, d.Digest()
 }
 
-// CheckArithmetic writes the functions' text once, and lets PostgreSQL compute the bound from its clock once, so that neither can first fail
+// CheckArithmetic writes the functions' text, unless their digest shows that it can be written, and lets PostgreSQL compute the bound from its clock once, so that neither can first fail
 // when rows are to be deleted. It returns the problem and its key.
 func CheckArithmetic(ctx context.Context, db database.DB, v *record.Version) (key, problem string, err error) {
 	err = expiry.Attempt(ctx, db, func(tx pgx.Tx) (err error) {

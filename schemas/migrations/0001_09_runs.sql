@@ -75,7 +75,7 @@ comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were 
 -- are right even if it ends early: after another version, or after a partition was dropped.
 -- A batch updates its shard's row twice, and PostgreSQL would read and evaluate every check each time, also of columns that no update changes:
 -- checks cost more than the update. A domain's check is evaluated where a value is assigned. So texts and bytes that a call of a login can reach
--- have domains, and counters have nothing.
+-- have domains, counters have nothing, and two checks of slices are cheap.
 create domain lapse.holder as text check (octet_length(value) <= 300);
 comment on domain lapse.holder is 'Name of a worker.';
 create domain lapse.sqlstate as text check (octet_length(value) = 5);
