@@ -208,7 +208,7 @@ func (w *work) callForged(t *testing.T, function string, change func(*schemas.Cl
 	change(&c)
 	_, err = tx.Exec(ctx, "select "+function+`(row($1::text, $2::oid, $3::int, $4::int, $5::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int,
 		$11::uuid, $12::timestamptz, $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea,
-		row($18::bigint, $19::bigint, $20::text, $21::int, null, false, false)::lapse.work)`,
+		row($18::bigint, $19::bigint, $20::text, $21::int, null, false, false, null, null)::lapse.work)`,
 		system, c.DatabaseOID, c.History, c.Timeline, c.XID, c.StartedAt, c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff,
 		c.HoldVersion, c.Target, c.Cascades, c.Functions[:], c.MAC(schemas.Key("stolen nothing")), w.a.Shard, w.a.Term, w.holder+"/0", limit)
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 
 // deleteSome deletes one batch of as many rows as the limits leave, and then waits as long as the guards ask for.
 func (w *worker) deleteSome(ctx, work context.Context, t *turn, a *batch.Assignment, answer *guard.Answer) (turnEnd, error) {
-	limit, end, err := w.allow(work, t, a.Lease, t.memory.sizing.limit(t.policy))
+	order := t.memory.sizing.next(t.policy, w.pace.share(t.policy), w.config.Limits.BatchTime)
+	granted, end, err := w.allow(work, t, a.Lease, order.Limit)
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}
-	done, end, err := w.batch(work, t, a, limit, answer.Verdict == guard.Go)
+	done, end, err := w.batch(work, t, a, order, granted, answer.Verdict == guard.Go)
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}
@@ -27,7 +28,7 @@ func (w *worker) deleteSome(ctx, work context.Context, t *turn, a *batch.Assignm
 	case used:
 		return turnMore, nil
 	}
-	w.slowDown(ctx, t, answer, done.Took)
+	w.slowDown(ctx, t, answer, done.Took-done.Slept)
 	return turnGoesOn, nil
 }
 
@@ -51,15 +52,15 @@ func (w *worker) slowDown(ctx context.Context, t *turn, a *guard.Answer, took ti
 	w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, string(a.Reason)).Add(time.Since(begun).Seconds())
 }
 
-// batch deletes one batch of at most limit rows and learns from it. The turn goes on if the batch is durable, or if a smaller one is to
+// batch deletes one batch of at most the granted rows and learns from it. The turn goes on if the batch is durable, or if a smaller one is to
 // be tried at once; then the result is empty.
-func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit int, unslowed bool) (batch.Result, turnEnd, error) {
+func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, o batch.Order, granted int, unslowed bool) (batch.Result, turnEnd, error) {
 	p, m := t.policy, t.memory
+	o = m.sizing.order(a.Lease, p, o, granted)
 	if paced(p) {
-		defer w.takeTime(ctx, p)()
+		defer w.takeTime(ctx, p, &o)()
 	}
 	name, table := string(p.Name), p.TableName
-	o := m.sizing.order(a.Lease, p, limit)
 	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(o.Limit))
 	began := w.now()
 	ticket := w.guards.memory.Unconfirmed.Draw()
@@ -77,8 +78,9 @@ func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit 
 	if errors.As(err, &unknown) {
 		return batch.Result{}, turnMore, w.unanswered(ctx, t, &done, unknown)
 	}
-	w.giveRowsBack(ctx, t, a.Lease, limit-int(done.Deleted))
+	w.giveRowsBack(ctx, t, a.Lease, granted-int(done.Deleted))
 	if err != nil {
+		w.batchSlept = time.Duration(float64(w.now().Sub(began)) * o.Pause / (1 + o.Pause)) // nobody has said
 		end, err := w.failed(ctx, t, a, o, err)
 		return batch.Result{}, end, err
 	}
@@ -88,7 +90,8 @@ func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, limit 
 	if done.Locker > 0 {
 		w.rowsLocked(ctx, m, done.Locker)
 	}
-	done.Took = w.now().Sub(began)
+	done.Took, w.batchSlept = w.now().Sub(began), done.Slept
+	w.metrics.throttled.WithLabelValues(name, table, throttlePace).Add(done.Slept.Seconds())
 	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.Took.Seconds())
 	m.through(p, a.Shard, o, &done, w.config.Limits.BatchTime)
 	w.count(t, &done)

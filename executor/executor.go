@@ -59,8 +59,8 @@ type Limits struct {
 	// Workers is how many shards this process works on at once, each over two connections of its own. Default 2: while one worker waits
 	// for its batch's answer, the other works on the next policy.
 	Workers int
-	// BatchTime is the time that a batch should take at unlimited pace. Default 200 ms: a session that wants one of the batch's rows waits
-	// about that long. At gentle pace gentleWork counts.
+	// BatchTime is the time that a batch should take, at gentle pace with its pauses. Default 200 ms: a session that wants one of the batch's rows
+	// waits about that long.
 	BatchTime time.Duration
 	// Guards are the limits beyond which guards slow batches down or stop them.
 	Guards guard.Limits

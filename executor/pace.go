@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/internal/backoff"
 	"lapse/planner/policyfile"
 	"lapse/planner/record"
@@ -15,8 +16,8 @@ import (
 	"lapse/schemas"
 )
 
-// An application feels deletion through how often its transactions meet a batch: if one transaction in a hundred does, its 99th percentile
-// changes. So at gentle pace most of the time belongs to the application, if there is one. The constants come from bench/pace.
+// An application feels deletion through how often its transactions meet a batch's portion: if one transaction in a hundred does, its 99th
+// percentile changes. So at gentle pace most of the time belongs to the application, if there is one. The constants come from bench/pace.
 const (
 	// gentleShare is the share of the time in which batches at gentle pace may run; quietShare is that share while no other session is
 	// active.
@@ -44,7 +45,7 @@ const throttlePace = "pace"
 //     time runs for that share. After a batch each worker pauses until its part is kept, or for longestGentlePause or longestSharePause. A share is split evenly among all workers, of
 //     all executors on this database, that have a shard of its policies. Once in factsInterval pace counts the workers of other
 //     processes. After each gentle batch it looks whether other sessions are active in any database, unless looks take too long.
-//   - Two batches of one process do not run side by side, unless one lasts longer than gentleLane. Batches of two processes may.
+//   - Two batches of one portion do not run side by side in one process, unless one lasts longer than gentleLane. Others may.
 //
 // It ignores policies at unlimited pace. Safe for concurrent use.
 type pace struct {
@@ -238,7 +239,8 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, t *turn) error {
 	if w.batchOf.Limits.PaceShare() > 0 {
 		longest = longestSharePause
 	}
-	until := w.batchEnded.Add(time.Duration(float64(w.batchTook) * (1/w.pace.share(w.batchOf) - 1)))
+	worked := w.batchTook - w.batchSlept
+	until := w.batchEnded.Add(time.Duration(float64(worked)*(1/w.pace.share(w.batchOf)-1)) - w.batchSlept)
 	length := min(until.Sub(w.now()), longest)
 	w.batchOf = nil
 	if length > 0 {
@@ -248,10 +250,15 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, t *turn) error {
 	return nil
 }
 
-// takeTime begins a batch that shares the time. The returned function ends it.
-func (w *worker) takeTime(ctx context.Context, p *record.InForce) (end func()) {
-	leave := w.pace.enter(ctx)
+// takeTime begins a batch that shares the time. The returned function ends it. A batch of several portions is mostly pauses: it waits for no other,
+// and none waits for it.
+func (w *worker) takeTime(ctx context.Context, p *record.InForce, o *batch.Order) (end func()) {
+	leave := func() {}
+	if o.Portions < 2 {
+		leave = w.pace.enter(ctx)
+	}
 	began := w.now()
+	w.batchSlept = 0
 	return func() {
 		leave()
 		w.batchOf, w.batchEnded = p, w.now()

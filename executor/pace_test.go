@@ -27,7 +27,7 @@ const restBatch = 10 * time.Millisecond
 
 func (r *resting) config(c *Config) {
 	began := time.Now()
-	c.Limits.Workers = 1
+	c.Limits.Workers, c.Limits.BatchTime = 1, inOnePortion
 	c.Clock = func() time.Time {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -41,6 +41,9 @@ func (r *resting) pass(d time.Duration) {
 	defer r.mu.Unlock()
 	r.ahead += d
 }
+
+// inOnePortion is so short that no batch has several portions, whose pauses no test can replace.
+const inOnePortion = time.Nanosecond
 
 // sleep stands in for the pause's.
 func (r *resting) sleep(_ context.Context, d time.Duration) error {

@@ -39,15 +39,15 @@ func (s shapes) next(shard int64, usual string) (shape string, careful bool) {
 	return usual, false
 }
 
-// blocked records that a batch failed that was not careful.
-func (s shapes) blocked(shard int64) {
+// blocked records that a batch of so many portions failed that was not careful.
+func (s shapes) blocked(shard int64, portions int) {
 	d := s[shard]
 	if d == nil {
 		d = &detour{}
 		s[shard] = d
 	}
 	d.long = min(max(2*d.long, 1), mostPicks)
-	d.left = d.long
+	d.left = max(d.long, (portions+singlePortion-1)/singlePortion) // as many as get over the batch
 }
 
 // through records a durable batch.

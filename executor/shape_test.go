@@ -25,7 +25,7 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 	next := func(n int) string { // the shapes of n batches that get through
 		var got []string
 		for range n {
-			o := m.sizing.order(shard(1), p, 100)
+			o := m.sizing.order(shard(1), p, batch.Order{Limit: 100}, 100)
 			if o.Careful != (o.Shape == functions.PicksInstead(o.Shape)) {
 				t.Errorf("a %s batch is careful: %v", o.Shape, o.Careful)
 			}
@@ -34,7 +34,9 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 		}
 		return strings.Join(got, " ")
 	}
-	block := func() bool { return m.sizing.blocked(1, m.sizing.order(shard(1), p, 100), locked) }
+	block := func() bool {
+		return m.sizing.blocked(1, m.sizing.order(shard(1), p, batch.Order{Limit: 100}, 100), locked)
+	}
 	if got := next(2); got != "range range" {
 		t.Errorf("at first %s", got)
 	}
@@ -55,10 +57,10 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 			t.Fatal("nothing")
 		}
 	}
-	if got := m.sizing.order(shard(1), p, 100).Shape; got != functions.ShapeRange {
+	if got := m.sizing.order(shard(1), p, batch.Order{Limit: 100}, 100).Shape; got != functions.ShapeRange {
 		t.Errorf("after %d picks: %s", mostPicks, got)
 	}
-	if m.sizing.order(shard(2), p, 100).Shape != functions.ShapeRange || m.sizing.size.rows != 100 {
+	if m.sizing.order(shard(2), p, batch.Order{Limit: 100}, 100).Shape != functions.ShapeRange || m.sizing.size.rows != 100 {
 		t.Error("another shard, or the size of batches, knows of it")
 	}
 	if m.sizing.blocked(1, batch.Order{Careful: true}, locked) || m.sizing.blocked(1, batch.Order{StepOver: true}, locked) || m.sizing.size.rows != 100 {

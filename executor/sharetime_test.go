@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner/record"
 	"lapse/schemas"
@@ -158,7 +159,7 @@ func TestAPauseIsThatOfThePolicyWhoseBatchItFollows(t *testing.T) {
 		}{
 			{gentle, all, restBatch}, {all, gentle, 0}, {gentle, gentle, restBatch}, {all, hundredth, 0}, {hundredth, all, 999 * restBatch},
 		} {
-			end := w.takeTime(t.Context(), step.batch)
+			end := w.takeTime(t.Context(), step.batch, &batch.Order{})
 			r.pass(restBatch)
 			end()
 			before := r.ahead
@@ -168,6 +169,15 @@ func TestAPauseIsThatOfThePolicyWhoseBatchItFollows(t *testing.T) {
 			if got := r.ahead - before; got != step.want {
 				t.Errorf("between a batch at pace %q and one at %q it rested for %v, want %v", step.batch.Limits.Pace, step.next.Limits.Pace, got, step.want)
 			}
+		}
+		// Of a batch that paused between its portions only the work counts, and its pauses count as pauses.
+		end := w.takeTime(t.Context(), gentle, &batch.Order{Portions: 2})
+		r.pass(restBatch)
+		end()
+		w.batchSlept = restBatch / 4
+		before := r.ahead
+		if err := w.waitAfterBatch(t.Context(), t.Context(), &turn{policy: gentle, memory: newPolicyMemory(gentle, nil)}); err != nil || r.ahead-before != restBatch/2 {
+			t.Errorf("after a batch with pauses it rested for %v: %v", r.ahead-before, err)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 // firstBatch is the size of a policy's first batch in a process: small, because nothing is known of its table.
 const firstBatch = 50
 
-// batchSize finds the size of a batch that takes about the wanted time. From one batch to the next the size at most grows to the double, or
+// batchSize finds the size of a batch, or of a portion where batches share the time, that takes about the wanted time. From one batch to the next it at most doubles, or
 // at unlimited pace to four times as many rows, and at most halves.
 type batchSize struct {
 	rows  int // 0: not known
@@ -57,12 +57,12 @@ func (b *batchSize) learn(limit int, full bool, took, wanted time.Duration) {
 }
 
 // learnGentle is learn for a policy at gentle pace, where wanted is the time of the rows alone. The fixed cost of a batch is left out,
-// because smaller batches would only pay it more often. work is the time of the deletion function's call.
-func (b *batchSize) learnGentle(limit int, full bool, work, wanted time.Duration) {
-	if !full || work <= 0 {
+// because smaller batches would only pay it more often.
+func (b *batchSize) learnGentle(limit int, took, wanted time.Duration) {
+	if took <= 0 {
 		return
 	}
-	b.cost.add(limit, work)
+	b.cost.add(limit, took)
 	base := min(b.rows, probeShare*limit) // a probe is no base for the next size
 	rows := wanted.Seconds() / b.cost.perRow(base)
 	if b.given > gentleStart {

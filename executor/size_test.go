@@ -6,13 +6,16 @@ import (
 	"time"
 )
 
+// wantedTime is what the rows of a batch are to take here.
+const wantedTime = 2 * time.Millisecond
+
 // batchesOf lets a size find itself on a server where a batch takes so long, and returns the last forty sizes, without those that are tried for the sake of the line.
 func batchesOf(took func(rows int) time.Duration, batches, largest int) []int {
 	var b batchSize
 	var sizes []int
 	for range batches {
 		rows := b.nextGentle(largest)
-		b.learnGentle(rows, true, took(rows), gentleWork)
+		b.learnGentle(rows, took(rows), wantedTime)
 		if b.given%probeEvery != 0 {
 			sizes = append(sizes, rows)
 		}
@@ -71,12 +74,12 @@ func TestASizeThatWasHalvedToOneRowGrowsAgain(t *testing.T) {
 	var b batchSize
 	for range 300 {
 		rows := b.nextGentle(5000)
-		b.learnGentle(rows, true, 5*time.Millisecond+time.Duration(rows)*10*time.Microsecond, gentleWork)
+		b.learnGentle(rows, 5*time.Millisecond+time.Duration(rows)*10*time.Microsecond, wantedTime)
 	}
 	b.halve(2)
 	for range 150 {
 		rows := b.nextGentle(5000)
-		b.learnGentle(rows, true, 5*time.Millisecond+time.Duration(rows)*10*time.Microsecond, gentleWork)
+		b.learnGentle(rows, 5*time.Millisecond+time.Duration(rows)*10*time.Microsecond, wantedTime)
 	}
 	if b.rows < 100 {
 		t.Errorf("it is %d rows, want about 200", b.rows)
@@ -107,7 +110,7 @@ func TestAPolicysFirstBatchesAreSmallAndABatchIsAtMostTwiceOrFourTimesTheFormer(
 		if n < probeEvery-1 && g > 2*formerG || u > 4*formerU { // then a probe, and after it the size that it was tried for
 			t.Errorf("batch %d is %d rows after %d, or %d after %d", n, g, formerG, u, formerU)
 		}
-		gentle.learnGentle(g, true, time.Nanosecond, gentleWork)
+		gentle.learnGentle(g, time.Nanosecond, wantedTime)
 		unlimited.learn(u, true, time.Nanosecond, 200*time.Millisecond)
 		formerG, formerU = g, u
 	}

@@ -11,17 +11,29 @@ import (
 	"lapse/schemas"
 )
 
-// paced reports whether a policy's batches share the time: they are small, and each is followed by a pause.
+// paced reports whether a policy's batches share the time: their rows are found and deleted in portions, and each is followed by a pause.
 func paced(p *record.InForce) bool { return p.Limits.Pace != policyfile.PaceUnlimited }
 
-// gentleWork is the time of a batch's rows at gentle pace: see batchSize.learnGentle.
-const gentleWork = 2 * time.Millisecond
+const (
+	// portionWork is the time of a portion's rows: see batchSize.learnGentle. An application meets one portion of a worker at a time.
+	portionWork = 800 * time.Microsecond
+	// leastPause is the least pause after a portion, in times of the portion, unless the worker's part of the time asks for less. What is missing of that part
+	// follows after the batch.
+	leastPause = 4
+	// mostPortions bounds what a batch has to do over if it fails.
+	mostPortions = 10
+	// singlePortion is how many times as many rows the only portion of a batch has, since what the batch costs beside them is paid for these alone.
+	singlePortion = 4
+)
 
 // sizing decides how many rows a policy's next batch on a shard has, and how it finds them. It only affects speed: another process starts
 // over. Safe for concurrent use.
 type sizing struct {
 	mu       sync.Mutex
-	size     batchSize
+	size     batchSize         // of a portion, for a policy that shares the time
+	portion  time.Duration     // that a portion of the last batch took, with its part of what the batch costs beside; 0: not known
+	single   bool              // batches of this run end after one portion
+	last     int               // the size of the last batch
 	searches map[int64]*search // by shard: the searches for a row that resists
 	shapes   shapes
 }
@@ -32,40 +44,57 @@ func (s *sizing) forget() {
 	defer s.mu.Unlock()
 	clear(s.shapes)
 	clear(s.searches)
+	s.single = false
 }
 
-// limit returns the size of the next batch.
-func (s *sizing) limit(p *record.InForce) int {
+// next returns the order of the next batch, before its rows are granted. share is the worker's part of the time, span how long a batch with its
+// pauses may last: what a batch costs beside its rows is paid once for all its portions.
+func (s *sizing) next(p *record.InForce, share float64, span time.Duration) batch.Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if paced(p) {
-		return s.size.nextGentle(p.Batch)
+	if !paced(p) {
+		return batch.Order{Limit: s.size.next(p.Batch)}
 	}
-	return s.size.next(p.Batch)
+	rows := s.size.nextGentle(p.Batch)
+	if s.portion == 0 {
+		return batch.Order{Limit: rows}
+	}
+	times, pause := float64(span)/float64(s.portion), 1/share-1
+	portions := min(int(times/(1+min(pause, leastPause))), mostPortions, p.Batch/rows)
+	if portions < 2 || s.single {
+		return batch.Order{Limit: min(singlePortion*rows, p.Batch)}
+	}
+	return batch.Order{Limit: portions * rows, Portions: portions, Pause: min(pause, times/float64(portions)-1)}
 }
 
-// rows returns the current size of batches.
+// rows returns the size of the last batch.
 func (s *sizing) rows() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.size.rows
+	return s.last
 }
 
-// order returns the order of the next batch on a shard: at most limit rows. The shard is a whole leaf or a slice of one.
-func (s *sizing) order(l *batch.Lease, p *record.InForce, limit int) batch.Order {
+// order completes the order of the next batch, which was granted so many rows, for a shard: a whole leaf or a slice of one. A batch that is careful, or
+// searches for a row, has one portion.
+func (s *sizing) order(l *batch.Lease, p *record.InForce, o batch.Order, granted int) batch.Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	usual := p.Definition.Shapes()[0]
 	if l.InHeap && usual == functions.ShapeRange {
 		usual = functions.ShapeHeap
 	}
-	o := batch.Order{Limit: limit}
 	o.Shape, o.Careful = s.shapes.next(l.Shard, usual)
-	search := s.searches[l.Shard]
-	if search == nil {
-		return o
+	search, portion := s.searches[l.Shard], o.Portion()
+	if portions := granted / portion; portions > 1 && search == nil && !o.Careful {
+		o.Limit, o.Portions = portions*portion, portions
+	} else {
+		o.Limit, o.Portions, o.Pause = min(granted, singlePortion*portion), 0, 0
 	}
-	if search.among == 0 && search.step >= limit && limit > 1 {
+	s.last = o.Limit
+	switch {
+	case search == nil:
+		return o
+	case search.among == 0 && search.step >= o.Limit && o.Limit > 1:
 		delete(s.searches, l.Shard)
 		return o
 	}
@@ -90,7 +119,9 @@ func (s *sizing) through(p *record.InForce, shard int64, o batch.Order, done *ba
 	case !paced(p):
 		s.size.learn(o.Limit, full, done.Took, wanted)
 	case !done.First:
-		s.size.learnGentle(o.Limit, full, done.Work, min(gentleWork, wanted))
+		s.portion = done.Work / time.Duration(max(done.Portions, 1))
+		s.single = s.single || o.Portions > 1 && done.Portions == 1 && full
+		s.size.learnGentle(o.Portion(), done.Portion, min(portionWork, wanted))
 	}
 	return searched
 }
@@ -108,7 +139,7 @@ func (s *sizing) blocked(shard int64, o batch.Order, err error) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shapes.blocked(shard)
+	s.shapes.blocked(shard, o.Portions)
 	return true
 }
 
@@ -122,7 +153,7 @@ func (s *sizing) search(shard int64, failed int, slow bool) (already bool) {
 	}
 	s.searches[shard].failed(failed, slow)
 	if slow {
-		s.size.halve(failed)
+		s.size.halve(min(failed, s.size.rows))
 	}
 	return already
 }

@@ -93,7 +93,7 @@ func TestSlowStretchesThePauseBetweenBatchesAndIsCounted(t *testing.T) {
 		const slowdown = 5
 		e, log := guarded(t, db, newSaying("", guard.Answer{
 			Verdict: guard.Slow, Slowdown: slowdown, Refusal: guard.Refusal{Reason: "a_test", Detail: "tired", Fix: "rest"},
-		}))
+		}), func(c *Config) { c.Limits.BatchTime = inOnePortion })
 		if s := once(t, e); only(t, s).Deleted != 200 {
 			t.Errorf("the pass did %+v", only(t, s))
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/executor/batch"
 	"lapse/executor/guard"
 	"lapse/internal/pgtest"
 )
@@ -49,7 +50,7 @@ func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 		"batch": func(t *testing.T, w *worker, run *work, _ *holder) {
 			turn := newTurn(run.policy, w.memory(run.policy))
 			turn.opened(&run.run, 1000, time.Now().Add(time.Hour))
-			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch, true); err != nil || end != turnGoesOn {
+			if _, end, err := w.batch(t.Context(), turn, run.a, batch.Order{Limit: run.policy.Batch}, run.policy.Batch, true); err != nil || end != turnGoesOn {
 				t.Fatalf("the batch ended with %v, %v", end, err)
 			}
 		},
@@ -60,11 +61,11 @@ func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 			}
 			turn := newTurn(run.policy, w.memory(run.policy))
 			turn.opened(&run.run, 1000, w.now().Add(time.Hour))
-			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch, true); err != nil || end != turnGoesOn || !w.session.BegunAhead() {
+			if _, end, err := w.batch(t.Context(), turn, run.a, batch.Order{Limit: run.policy.Batch}, run.policy.Batch, true); err != nil || end != turnGoesOn || !w.session.BegunAhead() {
 				t.Fatalf("the batch ended with %v, %v, ahead %v", end, err, w.session.Ahead)
 			}
 			(*meanwhile)()
-			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch, true); err != nil || end != turnGoesOn {
+			if _, end, err := w.batch(t.Context(), turn, run.a, batch.Order{Limit: run.policy.Batch}, run.policy.Batch, true); err != nil || end != turnGoesOn {
 				t.Fatalf("the batch ended with %v, %v", end, err)
 			}
 			w.session.Abandon(t.Context())

@@ -25,6 +25,7 @@ type worker struct {
 	aheadTicket guard.Ticket    // drawn before the transaction was begun that lies ahead; see commitAndBegin
 	batchEnded  time.Time       // of its last batch that shares the time
 	batchTook   time.Duration   // by that one
+	batchSlept  time.Duration   // of that, in its pauses
 	batchOf     *record.InForce // its policy; nil after its pause
 }
 

@@ -60,7 +60,7 @@ func (l *looking) look() time.Duration {
 		}
 		return tx.QueryRow(l.t.Context(), `
 			select shop.looks(row('1', 1, 1, 1, pg_current_xact_id(), now(), $1::uuid, 1, 'p', 1, $2::uuid, $3::timestamptz, 0, $4::oid, $5::oid[], '')::lapse.claim,
-			                  row($6::bigint, 0, '', 1, null, false, false)::lapse.work, $7::text)`,
+			                  row($6::bigint, 0, '', 1, null, false, false, null, null)::lapse.work, $7::text)`,
 			id, c.Run, c.Cutoff, c.Target, c.Cascades, l.batch.Shard, l.leaf).Scan(&median)
 	}))
 	return time.Duration(median * float64(time.Second))

@@ -73,7 +73,7 @@ func (w *world) dropIn(tx pgx.Tx, b *batch, change func(*batch)) (got dropped, e
 	}
 	err = tx.QueryRow(w.t.Context(), `select dropped, rows, coalesce(why, '') from `+functions.DropFunction(b.Policy.ID, b.Policy.Version)+`(
 		row($1::text, $2::oid, $3::int, $4::int, $5::text::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid, $12::timestamptz,
-		    $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea, row($18::bigint, $19::bigint, $20::text, $21::int, null, false, false)::lapse.work)`,
+		    $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea, row($18::bigint, $19::bigint, $20::text, $21::int, null, false, false, null, null)::lapse.work)`,
 		"1", c.DatabaseOID, c.History, c.Timeline, fmt.Sprint(c.XID), c.StartedAt, c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion,
 		c.Target, c.Cascades, c.Functions[:], altered.MAC, altered.Shard, altered.Term, altered.Holder, altered.Limit).Scan(&got.Dropped, &got.Rows, &got.Why)
 	return got, err

@@ -40,9 +40,9 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		const want = own + "find_1_1(claim lapse.claim, work lapse.work, place lapse.place), " +
 			"lock_rows(claim lapse.claim, work lapse.work, place lapse.place, aim lapse.aim, bound anyelement, source text, due text, lock text, key text), " +
 			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer, proof bytea), inspect(policy integer, version integer), cascade_statement(root oid, due text), held_keys(hold integer, proof bytea), quarantined_keys(policy integer, version integer, leaf oid, at timestamp with time zone, proof bytea), held_rows(policy integer, version integer, proof bytea), " +
-			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before lapse.tally, last text[], ended boolean, left_behind boolean, locked oid[]), " +
+			"leave(claim lapse.claim, work lapse.work, portions lapse.portions, before lapse.tally, last text[], ended boolean, locked oid[]), " +
 			"caller: select, candidates(policy integer, version integer, ordered_by name, upto timestamp without time zone, settled timestamp without time zone, quiet bigint[]), inspect_leaf(policy integer, version integer, leaf oid, name text, proof bytea, OUT spared text, OUT kept boolean, OUT low timestamp with time zone, OUT low_until timestamp with time zone), clear(claim lapse.claim, work lapse.work), " +
-			"check_leaf(claim lapse.claim, work lapse.work, leaf text, OUT spared text, OUT ways jsonb, OUT answers text), pin(), record(claim lapse.claim, mac bytea, work lapse.work), " +
+			"check_leaf(claim lapse.claim, work lapse.work, leaf text, OUT spared text, OUT ways jsonb, OUT answers text), pin(), next_portion(portions lapse.portions, work lapse.work, aim lapse.aim, gone bigint), record(claim lapse.claim, mac bytea, work lapse.work), " +
 			"readable(relation oid), locker(relation oid, rows_at tid[]), lock_along(leaf oid, rows_at tid[], ways jsonb), quarantine_kept(claim lapse.claim, work lapse.work, keys text[], by oid[]), " +
 			"kept_by(leaf oid[], free tid[], all_seeds tid[], all_rels oid[], all_ats tid[], kept_seeds tid[], kept_rels oid[], kept_ats tid[], kept_by oid[]), " +
 			"awaited(relation oid), part(claim lapse.claim, work lapse.work, due_column name), leave_drop(claim lapse.claim, work lapse.work, why text), " +

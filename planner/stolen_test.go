@@ -143,7 +143,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`select lapse.enter(` + claim + `, null::lapse.work, 1, 1, 5000, '')`,
 			`select lapse.check_leaf(` + claim + `, null::lapse.work, 'shop.sessions')`,
 			`select lapse.record(` + claim + `, null, null::lapse.work)`,
-			`select lapse.leave(` + claim + `, null::lapse.work, 0, 0, null, null, true, false, null)`,
+			`select lapse.leave(` + claim + `, null::lapse.work, null, null, null, true, null)`,
 			`select lapse.clear(` + claim + `, null::lapse.work)`,
 			`select lapse.low_mark(1, 1, 1)`,
 			`insert into lapse.low_water values (1, 1, 1, now(), now(), 1000)`,
@@ -181,7 +181,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"enter":   `perform lapse.enter(c, w, 1, 1, 5000, ` + schemas.CallerProof + `)`,
 			"look":    `perform lapse.check_leaf(c, w, 'shop.sessions')`,
 			"record":  `perform lapse.record(c, decode(repeat('00', 32), 'hex'), w)`,
-			"leave":   `perform lapse.leave(c, w, 5, 5, null, null, true, false, null)`,
+			"leave":   `perform lapse.leave(c, w, row(1, 5, 5, false, false, true, now(), 0, null)::lapse.portions, null, null, true, null)`,
 			"clear":   `perform lapse.clear(c, w)`,
 			"part":    `perform lapse.part(c, w, 'last_seen')`,
 			"entry":   `perform lapse.record_drop(c, decode(repeat('00', 32), 'hex'), w, 5, now(), now())`,
@@ -191,7 +191,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"held":    `perform lapse.held_rows(1, 1, ` + schemas.CallerProof + `)`,
 			"rest":    `perform lapse.quarantined_keys(1, 1, 1, now(), ` + schemas.CallerProof + `)`,
 			"resist":  `perform lapse.resist(c, w, '{1}', '23503', null, null, null, null, null)`,
-			"bulk":    `perform lapse.quarantine_kept(c, row(w.shard, w.term, w.holder, w.row_limit, w.shape, w.step_over, true)::lapse.work, array['{1}'], '{1}'::oid[])`,
+			"bulk":    `perform lapse.quarantine_kept(c, row(w.shard, w.term, w.holder, w.row_limit, w.shape, w.step_over, true, null, null)::lapse.work, array['{1}'], '{1}'::oid[])`,
 			"delete":  `perform lapse.delete_1_1(c, decode(repeat('00', 32), 'hex'), w)`,
 			"survey":  `perform lapse.survey_1_1(now(), null, 0)`,
 			"due":     `perform lapse.due_1_1(now(), null)`,
@@ -207,7 +207,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 		must(t, runSQL(w.admin, `grant usage on schema lapse, shop to `+w.app+`, `+testRoles.Executor))
 		before := value[int](w, `select count(*) from sessions`)
 		const row = `(row('1', (select oid from pg_database where datname = current_database()), 1, 1, pg_current_xact_id(), now(), gen_random_uuid(),
-			1, 'p', 1, $1::uuid, $2::timestamptz, 0, $3::oid, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, row($4::bigint, $5::bigint, 'test', 100, null, false, false)::lapse.work)`
+			1, 'p', 1, $1::uuid, $2::timestamptz, 0, $3::oid, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, row($4::bigint, $5::bigint, 'test', 100, null, false, false, null, null)::lapse.work)`
 		for name := range calls {
 			args := []any{b.Run.ID, b.Run.Cutoff, b.Claim.Target, b.Shard, b.Term}
 			err := runSQL(w.owner, `select shop.lent_`+name+row, args...)
@@ -298,7 +298,7 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 					fields[i] = with
 				}
 			}
-			return fmt.Sprintf(`select lapse.delete_1_1(row(%s)::lapse.claim, decode(repeat('00', 32), 'hex'), row(%d, %d, 'test', 100, null, false, false)::lapse.work)`,
+			return fmt.Sprintf(`select lapse.delete_1_1(row(%s)::lapse.claim, decode(repeat('00', 32), 'hex'), row(%d, %d, 'test', 100, null, false, false, null, null)::lapse.work)`,
 				strings.Join(fields, ", "), b.Shard, b.Term)
 		}
 		for field, with := range map[string]string{

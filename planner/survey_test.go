@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
 	"lapse/planner/functions"
+	"lapse/planner/policyfile"
 	"lapse/planner/survey"
 	"lapse/schemas"
 )
@@ -114,7 +116,7 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	w := newWorld(t, db, sessions)
-	w.fill("sessions", 2000)
+	w.fill("sessions", 3000)
 	p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 	b := w.lease(p, w.open(&p))
 	b.Limit = 1000
@@ -126,9 +128,24 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	must(t, runSQL(w.admin, took))
 	seen, err := surveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if seen.SpeedFrom != survey.Measured || seen.RowsPerSecond != 500*survey.QuietShare || !seen.Gentle || seen.Due != 1000 || seen.Estimate != 4*time.Second ||
-		seen.Beside != 100*time.Second {
+	if seen.SpeedFrom != survey.Measured || seen.RowsPerSecond != 500 || !seen.Gentle || seen.Due != 2000 || seen.Estimate != 4*time.Second || seen.Beside != 0 {
 		t.Errorf("got %+v", seen)
+	}
+	// The next batch began four seconds after it, and took no time to speak of.
+	_, err = w.call(b, nil)
+	must(t, err)
+	must(t, runSQL(w.admin, `update lapse.batch b set started_at = now() - interval '1 hour' + o.n * interval '4 s'
+		from (select batch, row_number() over (order by started_at) as n from lapse.batch) o where o.batch = b.batch`))
+	must(t, runSQL(w.admin, `update lapse.batch_result r set finished_at = b.started_at + interval '1 ms' from lapse.batch b where b.batch = r.batch`))
+	seen, err = surveyInForce(t.Context(), w.exec, &p, time.Time{})
+	must(t, err)
+	if math.Abs(seen.RowsPerSecond-500) > 1 {
+		t.Errorf("with its pauses: got %+v", seen)
+	}
+	fast := p
+	fast.Limits.Pace = policyfile.PaceUnlimited
+	if seen, err = surveyInForce(t.Context(), w.exec, &fast, time.Time{}); err != nil || seen.SpeedFrom != survey.Stated {
+		t.Errorf("at a pace at which nothing was deleted: got %+v: %v", seen, err)
 	}
 	must(t, runSQL(w.admin, `update lapse.batch set started_at = started_at - interval '7 days'`))
 	must(t, runSQL(w.admin, took))

@@ -121,7 +121,7 @@ func TestATrustedTriggerThatMisbehaves(t *testing.T) {
 			{name: "writes into the ledger", body: `insert into lapse.batch_result values (gen_random_uuid(), 1, 1, '{}'); return old;`, state: "42501", left: 10},
 			{name: "moves a shard", body: `update lapse.shard set done = true; return old;`, state: "42501", left: 10},
 			{name: "becomes another role", body: `set local role ` + testRoles.Owner + `; return old;`, state: "42501", left: 10},
-			{name: "calls a function of ours", body: `perform lapse.leave(null, null, 0, 0, null, null, true, false, null); return old;`, state: "LP018", left: 10},
+			{name: "calls a function of ours", body: `perform lapse.leave(null, null, null, null, null, true, null); return old;`, state: "LP018", left: 10},
 		} {
 			w.do(`drop trigger if exists audit on sessions`)
 			w.do(`delete from sessions`)

@@ -199,6 +199,8 @@ type batch struct {
 	Limit     int
 	Shape     string // "" for the usual one
 	StepOver  bool
+	Portions  int
+	Pause     *float64
 	MAC       []byte
 	Isolation pgx.TxIsoLevel
 }
@@ -284,10 +286,10 @@ func (b *batch) statement() (sql string, args []any) {
 	c := &b.Claim
 	sql = `select picked, deleted, finished, left_behind, by_relation, pass_over from ` + functions.DeleteFunction(b.Policy.ID, b.Policy.Version) + `(
 		row($1::text, $2::oid, $3::int, $4::int, $5::text::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid, $12::timestamptz,
-		    $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea, row($18::bigint, $19::bigint, $20::text, $21::int, nullif($22, ''), $23, false)::lapse.work)`
+		    $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea, row($18::bigint, $19::bigint, $20::text, $21::int, nullif($22, ''), $23, false, nullif($24::int, 0), $25::float8)::lapse.work)`
 	return sql, []any{
 		"1", c.DatabaseOID, c.History, c.Timeline, fmt.Sprint(c.XID), c.StartedAt, c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion,
-		c.Target, c.Cascades, c.Functions[:], b.MAC, b.Shard, b.Term, b.Holder, b.Limit, b.Shape, b.StepOver,
+		c.Target, c.Cascades, c.Functions[:], b.MAC, b.Shard, b.Term, b.Holder, b.Limit, b.Shape, b.StepOver, b.Portions, b.Pause,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"lapse/internal/backoff"
 	"lapse/planner/database"
 	"lapse/planner/functions"
 	"lapse/planner/record"
@@ -72,24 +73,45 @@ type Result struct {
 	Picked      int64
 	Deleted     int64         // from the target
 	Cascaded    int64         // from tables that refer to the target
-	PassOver    bool          // it found fewer rows than it was allowed
+	PassOver    bool          // its last portion found fewer rows than it was allowed
 	Finished    bool          // nothing is left in the shard
 	Quarantined int64         // rows that a careful batch entered in the quarantine
 	Locker      int32         // the server process that locks rows that the batch left; 0: none, or it has ended
 	Took        time.Duration // from BEGIN to the answer to COMMIT
-	Work        time.Duration // the deletion function's call
+	Portions    int           // how many portions it had
+	Slept       time.Duration // its pauses
+	Work        time.Duration // the deletion function's call without its pauses
+	Portion     time.Duration // its quickest portion; 0: the first one ended the pass
 	First       bool          // the session's first batch under these functions; PostgreSQL plans them in it
 }
 
+// LongestPause is the longest pause after a portion.
+const LongestPause = 100 * time.Millisecond
+
 // Order is what one batch is to do.
 type Order struct {
-	Limit    int    // the largest number of rows
-	Shape    string // how it finds them: a shape of package functions, or "" for the policy's usual one
-	StepOver bool   // its one row resists: if it still cannot be deleted, it is entered in the quarantine
-	Careful  bool   // it leaves out rows that are locked or referred to, and deletes the others
+	Limit    int     // the largest number of rows
+	Portions int     // in how many portions it finds and deletes them, of equal limits; 0: one
+	Pause    float64 // after each portion, and before the first, so many times as long as that took, LongestPause at most; 0: none
+	Shape    string  // how it finds them: a shape of package functions, or "" for the policy's usual one
+	StepOver bool    // its one row resists: if it still cannot be deleted, it is entered in the quarantine
+	Careful  bool    // it leaves out rows that are locked or referred to, and deletes the others
 	// Follows reports, before COMMIT, whether another batch of the same assignment follows at once. The session then sends its BEGIN
 	// together with the COMMIT. Nil means no.
 	Follows func(*Result) bool
+}
+
+// Portion is the largest number of rows of a portion.
+func (o *Order) Portion() int { return o.Limit / max(o.Portions, 1) }
+
+// pause makes the pause after what took so long. If ctx ends, the next statement says so.
+func (o *Order) pause(ctx context.Context, took time.Duration) (slept time.Duration) {
+	if o.Pause <= 0 {
+		return 0
+	}
+	began := time.Now()
+	_ = backoff.Sleep(ctx, min(time.Duration(float64(took)*o.Pause), LongestPause))
+	return time.Since(began)
 }
 
 // CountsError says that the counts that a batch reports contradict each other. The batch is rolled back.
@@ -113,6 +135,7 @@ func (e *UnknownCommit) Unwrap() error { return e.Cause }
 //	                                      worker continues at the right place either way
 //	crash after                           all of it happened; only this process's counters forget it
 func (s *Session) Delete(ctx context.Context, a *Assignment, key schemas.Key, o Order) (Start, Result, error) {
+	began := time.Now()
 	begun, err := s.beginOrGoOn(ctx, a)
 	if err != nil {
 		s.rollback(ctx)
@@ -122,7 +145,9 @@ func (s *Session) Delete(ctx context.Context, a *Assignment, key schemas.Key, o 
 		s.rollback(ctx)
 		return begun, Result{}, err
 	}
+	slept := o.pause(ctx, time.Since(began))
 	done, err := s.call(ctx, a, key, begun, o)
+	done.Slept += slept
 	if err != nil {
 		s.rollback(ctx)
 		return begun, Result{}, err
@@ -136,12 +161,13 @@ func (s *Session) Delete(ctx context.Context, a *Assignment, key schemas.Key, o 
 // deleteCall calls a deletion function with a claim, its MAC and the lease.
 const deleteCall = `(row($1::text, $2::oid, $3::int, $4::int, $5::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid,
 	$12::timestamptz, $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea,
-	row($18::bigint, $19::bigint, $20::text, $21::int, nullif($22::text, ''), $23::bool, $24::bool)::lapse.work)`
+	row($18::bigint, $19::bigint, $20::text, $21::int, nullif($22::text, ''), $23::bool, $24::bool, nullif($25::int, 0), nullif($26::float8, 0))::lapse.work)`
 
 func deleteArguments(c *schemas.Claim, mac []byte, l *Lease, holder string, o Order) []any {
 	return []any{
 		strconv.FormatUint(c.SystemIdentifier, 10), c.DatabaseOID, c.History, c.Timeline, c.XID, c.StartedAt, c.Batch, c.PolicyID, c.Policy,
-		c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.Shard, l.Term, holder, o.Limit, o.Shape, o.StepOver, o.Careful,
+		c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.Shard, l.Term, holder, o.Portion(), o.Shape, o.StepOver, o.Careful,
+		o.Portions, o.Pause,
 	}
 }
 
@@ -167,14 +193,15 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	}
 	done := Result{Batch: claim.Batch, XID: begun.xid, Shape: o.Shape}
 	counts := map[string]int64{}
+	var slept, portion float64
 	batch := &pgx.Batch{}
-	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(quarantined, 0), coalesce(locker, 0) from `+functions.DeleteFunction(a.Policy, a.version)+deleteCall,
+	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(quarantined, 0), coalesce(locker, 0), portions, slept, coalesce(took, 0) from `+functions.DeleteFunction(a.Policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.MAC(key), a.Lease, s.holder, o)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
 	batch.Queue(beforeCommit, begun.functions.at, a.functions.regprocs)
 	began := time.Now()
 	answers := s.Batches.SendBatch(ctx, batch)
-	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, nil, &counts, &done.PassOver, &done.Quarantined, &done.Locker)
+	err = answers.QueryRow().Scan(&done.Picked, &done.Deleted, &done.Finished, nil, &counts, &done.PassOver, &done.Quarantined, &done.Locker, &done.Portions, &slept, &portion)
 	if err == nil {
 		_, err = answers.Exec()
 	}
@@ -187,7 +214,9 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	if err != nil {
 		return Result{}, fmt.Errorf("delete a batch: %w", err)
 	}
-	done.Work, done.First = time.Since(began), s.planned != a.functions
+	done.Slept, done.Portion = time.Duration(slept*float64(time.Second)), time.Duration(portion*float64(time.Second))
+	done.Work = max(time.Since(began)-done.Slept, 0)
+	done.First = s.planned != a.functions
 	s.planned = a.functions
 	done.Cascaded, err = check(a, &done, counts, o)
 	return done, err

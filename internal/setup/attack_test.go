@@ -110,7 +110,7 @@ func TestADeleterLentToItsOwnerCannotMakeEvidence(t *testing.T) {
 			conn := db.ConnectAs(t, session)
 			for i, command := range []string{
 				`select lapse.enter(null, null, 1, 1, 1, null)`, `select lapse.check_leaf(null, null, 'x')`,
-				`select lapse.record(null, '\x00', null)`, `select lapse.leave(null, null, 1, 1, null, null, true, false, null)`,
+				`select lapse.record(null, '\x00', null)`, `select lapse.leave(null, null, row(1, 1, 1, false, false, true, now(), 0, null)::lapse.portions, null, null, true, null)`,
 			} {
 				var state string
 				p.must(conn.QueryRow(t.Context(), `select evil.run($1)`, command).Scan(&state))

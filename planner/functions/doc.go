@@ -18,7 +18,7 @@
 //
 // # What to read
 //
-// To know what can be deleted, read delete.sql.tmpl, or the first function of testdata/plain.sql: 85 lines. Its DELETE has the whole
+// To know what can be deleted, read delete.sql.tmpl, or the first function of testdata/plain.sql: 91 lines. Its DELETE has the whole
 // condition of the policy, and constant fragments added by AND: by row address, by page, or by range. Whatever find_1_3 returns can only make
 // it delete less. The head of schemas/migrations/0001_11_batch.sql lists what it calls.
 //

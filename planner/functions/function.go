@@ -219,7 +219,7 @@ func (d *Definition) joinedNames() (names []string) {
 // restates reports whether the one DELETE in a function's text, or the UPDATE instead of it, is followed by the condition, which is in a
 // variable.
 func restates(text, verb, condition string) bool {
-	due, rest, _ := strings.Cut(text, "\n  deletion := '"+verb+" only")
+	due, rest, _ := strings.Cut(text, "\n    deletion := '"+verb+" only")
 	statement, after, ended := strings.Cut(rest, ";\n")
 	for _, other := range []string{"'delete", "'update"} {
 		if strings.Contains(due, other) || strings.Contains(after, other) {

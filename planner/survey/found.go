@@ -104,10 +104,12 @@ func (s *surveyor) take(f *found) error {
 func (s *surveyor) estimate() {
 	v := &s.survey
 	share := s.limits.PaceShare()
-	if share > 0 {
+	v.Gentle = share == 0 && s.limits.Pace != policyfile.PaceUnlimited
+	switch {
+	case v.SpeedFrom == Measured: // with the pauses that there were
+	case share > 0:
 		v.RowsPerSecond *= share
-	}
-	if v.Gentle = share == 0 && s.limits.Pace != policyfile.PaceUnlimited; v.Gentle {
+	case v.Gentle:
 		beside := v.RowsPerSecond * GentleShare
 		if rate := float64(s.limits.Rate); rate > 0 {
 			beside = min(beside, rate)

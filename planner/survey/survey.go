@@ -56,7 +56,7 @@ type Survey struct {
 	Limit         string        `json:"max_rows_per_run,omitempty"`                    // as the file says it
 	RowsPerRun    int64         `json:"rows_per_run,omitempty"`                        // allowed rows per run, by the catalog; 0: no limit, or a share of a table that was never analyzed
 	Runs          int64         `json:"runs,omitempty"`                                // how many such runs it takes
-	Gentle        bool          `json:"gentle,omitempty"`                              // the speed is that of gentle pace on an otherwise idle server
+	Gentle        bool          `json:"gentle,omitempty"`                              // the speed is that of gentle pace: measured, or on an otherwise idle server
 	Window        string        `json:"window,omitempty"`                              // the only time in which it deletes
 	Windows       int64         `json:"windows,omitempty"`                             // how many openings of the window it takes
 	Breaker       Breaker       `json:"breaker"`
@@ -124,7 +124,7 @@ const statedSpeed = 50000
 // GentleShare is the share of the time in which all batches at gentle pace together may run while other sessions are active; QuietShare is that
 // share while none is.
 const (
-	GentleShare = 0.02
+	GentleShare = 0.05
 	QuietShare  = 0.5
 )
 
@@ -359,19 +359,22 @@ func (s *surveyor) lookAround(ctx context.Context, q database.Querier, leaves []
 	return &index.Around{Cascades: cascades, Warnings: slices.Concat(pace, unindexed, blocking)}, err
 }
 
-// measure takes the speed from the ledger: rows by the time that batches took, without the pauses between them.
+// measure takes the speed from the ledger, of batches at the same pace: rows by the time that batches took, and where they share the time with the
+// pauses after them.
 func (s *surveyor) measure(ctx context.Context, q database.Querier) error {
 	v := &s.survey
 	v.RowsPerSecond, v.SpeedFrom = statedSpeed, Stated
 	var measured *float64
 	err := q.QueryRow(ctx, `
-		select (sum(r.deleted) / nullif(sum(extract(epoch from r.finished_at - b.started_at)), 0))::float8
-		  from (select b.batch, b.started_at
-		          from lapse.batch b
-		         where b.policy_id = $1 and b.started_at > clock_timestamp() - interval '7 days'
-		         order by b.started_at desc
-		         limit 1000) b
-		  join lapse.batch_result r on r.batch = b.batch`, s.definition.ID).Scan(&measured)
+		select (sum(r.deleted) / nullif(sum(extract(epoch from case when $2 <> $3 and b.next < r.finished_at + interval '15 s' then b.next else r.finished_at end - b.started_at)), 0))::float8
+		  from (select b.batch, b.started_at, lead(b.started_at) over (partition by b.run order by b.started_at) as next
+		          from (select b.batch, b.run, b.started_at
+		                  from lapse.batch b
+		                  join lapse.policy p on p.id = b.policy_id and p.version = b.policy_version
+		                 where b.policy_id = $1 and b.started_at > clock_timestamp() - interval '7 days' and coalesce(p.spec ->> 'pace', '') = $2
+		                 order by b.started_at desc
+		                 limit 1000) b) b
+		  join lapse.batch_result r on r.batch = b.batch`, s.definition.ID, s.limits.Pace, policyfile.PaceUnlimited).Scan(&measured)
 	if err != nil {
 		return fmt.Errorf("read the speed of former batches: %w", err)
 	}

@@ -140,7 +140,7 @@ comment on column lapse.shard.term is 'Grows with every lease. A former holder''
 comment on column lapse.shard.lease_until is 'When the lease ends; null if no worker has it.';
 comment on column lapse.shard.entered is 'Transaction of the last batch that enter admitted; null for none yet.';
 comment on column lapse.shard.batch is 'The batch under way; null for none.';
-comment on column lapse.shard.pass is '1, or 2 for the residual pass: for rows that were locked or moved during the first, if that was more than one batch. A slice has the first only.';
+comment on column lapse.shard.pass is '1, or 2 for the residual pass: for rows that were locked or moved during the first, if that was more than one portion of one batch. A slice has the first only.';
 comment on column lapse.shard.cursor is 'Where the pass continues, as texts of the order''s columns; null: from the start. Emptied when the part is done.';
 comment on column lapse.shard.picked is 'Rows that were found due and locked.';
 comment on column lapse.shard.deleted is 'Rows that were deleted.';

@@ -7,6 +7,7 @@
 --             (lapse.find_<id>_<version> says which rows, lock_rows locks them)
 --   record    ledger row, tag                                  -> counts before
 --             (the policy's function deletes them)
+--   next_portion  counts them, pauses                          -> whether rows are to be found once more
 --   leave     counts, result, the shard's cursor               -> what the executor is told
 --
 -- They run as {{.Owner}}, who has no right on any user's table, and touch none. A function of the table's owner can use a deleter's rights
@@ -39,15 +40,19 @@ comment on column lapse.claim.functions is 'HMAC by the tag key over the text of
 
 -- Which shard a batch works on, under which lease, and how many rows it may delete. shape is how the batch finds its rows. step_over: the
 -- batch is one row that resists; if it still cannot be deleted it is entered in the quarantine, and stays.
-create type lapse.work as (shard bigint, term bigint, holder text, row_limit int, shape text, step_over boolean, careful boolean);
+create type lapse.work as (
+  shard bigint, term bigint, holder text, row_limit int, shape text, step_over boolean, careful boolean, portions int, pause float8
+);
 comment on type lapse.work is 'Which shard a batch works on, under which lease, and how many rows it may take.';
 comment on column lapse.work.shard is 'The shard.';
 comment on column lapse.work.term is 'Term of the lease.';
 comment on column lapse.work.holder is 'Holder of the lease.';
-comment on column lapse.work.row_limit is 'Largest number of rows.';
+comment on column lapse.work.row_limit is 'Largest number of rows of a portion.';
 comment on column lapse.work.shape is 'How the batch finds its rows: range, pick, heap or heap pick, as far as its policy has them; null: the usual one.';
 comment on column lapse.work.step_over is 'The batch is one row that resists: if it still cannot be deleted it is entered in the quarantine.';
 comment on column lapse.work.careful is 'Leaves out rows if other sessions have locked rows that a cascade would delete, or if rows that stay refer to them.';
+comment on column lapse.work.portions is 'How often the batch finds rows and deletes them; null: once.';
+comment on column lapse.work.pause is 'After each portion the batch pauses for so many times as long as that took, 0.1 s at most; null: not at all.';
 
 -- What the server has counted for this session when a batch begins to delete. That includes earlier transactions, until the session has
 -- reported them to the server's statistics. relations are the target, the relations that foreign keys reach and, if the policy trusts
@@ -82,7 +87,7 @@ comment on column lapse.place.answers is 'SQL that finds the rows of the leaf th
 -- What a batch did. pass_over: the pass has ended; without it the batch ended because it had reached its limit.
 create type lapse.outcome as (
   picked bigint, deleted bigint, finished boolean, left_behind boolean, by_relation jsonb, pass_over boolean, quarantined bigint,
-  locker int
+  locker int, portions int, slept float8, took float8
 );
 comment on type lapse.outcome is 'What a batch did.';
 comment on column lapse.outcome.picked is 'Rows that were found due and locked.';
@@ -93,6 +98,25 @@ comment on column lapse.outcome.by_relation is 'Rows deleted, by the relation''s
 comment on column lapse.outcome.pass_over is 'Whether the pass has ended; otherwise the batch ended because it had reached its limit.';
 comment on column lapse.outcome.quarantined is 'Rows that a careful batch entered in the quarantine.';
 comment on column lapse.outcome.locker is 'A server process that locks rows that the batch left.';
+comment on column lapse.outcome.portions is 'How many portions it had.';
+comment on column lapse.outcome.slept is 'Seconds of its pauses.';
+comment on column lapse.outcome.took is 'Seconds of its quickest portion; null: the first one ended the pass.';
+
+-- What the portions of a batch did until now. A batch is one transaction, but may find rows and delete them several times, some at a time, with
+-- pauses between, so that others need not share the server with it for long.
+create type lapse.portions as (
+  number int, picked bigint, deleted bigint, behind boolean, in_file boolean, over boolean, began timestamptz, slept float8, took float8
+);
+comment on type lapse.portions is 'What the portions of a batch did until now.';
+comment on column lapse.portions.number is 'How many have ended; null: none has begun.';
+comment on column lapse.portions.picked is 'Rows that were found due and locked.';
+comment on column lapse.portions.deleted is 'Rows that were deleted from the target.';
+comment on column lapse.portions.behind is 'Whether due rows were left because other sessions had locked them, or changed or moved them meanwhile.';
+comment on column lapse.portions.in_file is 'Whether one found rows in the order of the table''s file.';
+comment on column lapse.portions.over is 'Whether that was the last.';
+comment on column lapse.portions.began is 'When the next one begins.';
+comment on column lapse.portions.slept is 'Seconds of pauses.';
+comment on column lapse.portions.took is 'Seconds of the quickest; null: the first one ended the pass.';
 
 -- What lock_along found for some rows of a leaf: those for which it locked everything that a cascade deletes; those that rows that stay
 -- refer to, each with the foreign key; and a process that has locked something of the others.
@@ -223,6 +247,40 @@ end
 $lapse$;
 comment on function lapse.pin is 'Restores the settings of the function that calls it.';
 
+-- next_portion adds the portion of a batch that has ended to the others, pauses as the batch was told, which gives the server to others while its
+-- locks stay, and says whether that was the last one. Before the first portion it pauses for what came before.
+create function lapse.next_portion(portions lapse.portions, work lapse.work, aim lapse.aim, gone bigint) returns lapse.portions
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  ended timestamptz := clock_timestamp();
+  took  float8 := greatest(extract(epoch from ended - coalesce(portions.began, statement_timestamp())), 0); -- a clock can be set back
+begin
+  if portions.number is null then
+    portions := row(0, 0, 0, false, false, false, null, 0, null);
+  else
+    portions.number := portions.number + 1;
+    portions.picked := portions.picked + greatest(aim.counted, gone);
+    portions.deleted := portions.deleted + gone;
+    portions.behind := portions.behind or aim.more or aim.found_by in ('page', 'tie', 'beside') and aim.counted > gone;
+    portions.in_file := portions.in_file or aim.last[2] is not null;
+    portions.over := aim.ended or aim.found_by = 'row' or portions.number >= coalesce(work.portions, 1);
+    if not aim.ended then
+      portions.took := least(portions.took, took);
+    end if;
+  end if;
+  portions.began := ended;
+  if work.pause > 0 and has_function_privilege('pg_sleep(float8)', 'execute') then
+    perform pg_sleep(least(took * work.pause, 0.1));
+    portions.began := clock_timestamp();
+    portions.slept := portions.slept + greatest(extract(epoch from portions.began - ended), 0);
+  end if;
+  return portions;
+end
+$lapse$;
+comment on function lapse.next_portion is 'Counts a batch''s portion that has ended, pauses, and says whether another one follows.';
+
 create function lapse.enter(claim lapse.claim, work lapse.work, policy int, version int, largest int, proof bytea) returns lapse.place
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -287,7 +345,8 @@ begin
   if claim.cutoff is null or claim.cutoff > clock_timestamp() then
     raise exception 'the cutoff lies in the future' using errcode = 'LP003';
   end if;
-  if work.row_limit is null or work.row_limit not between 1 and enter.largest then
+  if work.row_limit is null or work.row_limit not between 1 and enter.largest
+     or coalesce(work.portions, 1) not between 1 and enter.largest / work.row_limit then
     raise exception 'the row limit is not between 1 and %', enter.largest using errcode = 'LP004';
   end if;
   if gate.audit_required then
@@ -446,10 +505,9 @@ comment on function lapse.tally_of is 'Counts the rows of a batch''s relations t
 -- are left because other sessions have locked them, or changed or moved them meanwhile.
 --
 -- A short pick ends a pass. After the first pass comes a residual one from the start, for rows that were locked or moved during it, unless
--- the first pass was a single batch that deleted all that it found. A slice has one pass: the residual shard of its leaf finds such rows.
+-- the first pass was a single portion of a batch that deleted all that it found. A slice has one pass: the residual shard of its leaf finds such rows.
 create function lapse.leave(
-  claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before lapse.tally, last text[], ended boolean,
-  left_behind boolean, locked oid[]
+  claim lapse.claim, work lapse.work, portions lapse.portions, before lapse.tally, last text[], ended boolean, locked oid[]
 ) returns lapse.outcome
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -472,7 +530,7 @@ begin
   if not found or not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'no batch was entered in this transaction' using errcode = 'LP018';
   end if;
-  if leave.picked > 0 then
+  if portions.picked > 0 then
     -- Somebody may have added a foreign key or a partition below what the batch had locked, and rows went along that were not asked about.
     if shard.seen is not null and (lapse.familiar(shard.policy_id, shard.version, claim.target)).signature is distinct from shard.seen then
       raise exception 'the relations that foreign keys reach were changed while the batch ran' using errcode = 'LP002';
@@ -500,36 +558,37 @@ begin
       raise exception '%', strayed using errcode = 'LP024';
     end if;
     -- Of code that the policy trusts too: what it deletes here would go under the policy's name, due or not.
-    if went is distinct from leave.deleted then
-      raise exception '% rows left relation % where the statement deleted %', went, claim.target, leave.deleted
+    if went is distinct from portions.deleted then
+      raise exception '% rows left relation % where the statement deleted %', went, claim.target, portions.deleted
         using errcode = 'LP008';
     end if;
     insert into lapse.batch_result (batch, picked, deleted, by_relation)
-    values (claim.batch, leave.picked, leave.deleted, counts);
+    values (claim.batch, portions.picked, portions.deleted, counts);
     -- A batch's row that others can see is on disk, if only this server's. After a crash the transaction id of another
     -- is given out again, and a copy of the row would prove what is deleted under it. No code of the table's runs from here on.
     if current_setting('synchronous_commit') = 'off' then
       perform set_config('synchronous_commit', 'local', true);
     end if;
   end if;
-  behind := shard.left_behind or coalesce(leave.left_behind, false);
-  over := at_end and (shard.sliced or shard.pass = 2 or shard.picked + leave.picked = 0
-                      or shard.picked = 0 and shard.cursor is null and not behind and leave.picked = leave.deleted);
+  behind := shard.left_behind or coalesce(portions.behind, false);
+  over := at_end and (shard.sliced or shard.pass = 2 or shard.picked + portions.picked = 0
+                      or shard.picked = 0 and shard.cursor is null and not behind and portions.picked = portions.deleted
+                         and portions.number = 1); -- between portions a row can move to where the pass has been
   update lapse.shard s
      set batch = null,
          cursor = case when at_end then null else leave.last end, in_heap = coalesce(work.shape in ('heap', 'heap pick'), false),
          pass = case when at_end then 2 else s.pass end,
-         picked = s.picked + leave.picked, deleted = s.deleted + leave.deleted,
-         batches = s.batches + (leave.picked > 0)::int, cascaded = s.cascaded + along,
-         refreshed = s.refreshed + case when work.step_over then 0 else greatest(leave.picked - leave.deleted, 0) end,
+         picked = s.picked + portions.picked, deleted = s.deleted + portions.deleted,
+         batches = s.batches + (portions.picked > 0)::int, cascaded = s.cascaded + along,
+         refreshed = s.refreshed + case when work.step_over then 0 else greatest(portions.picked - portions.deleted, 0) end,
          done = over, left_behind = behind and (over or not at_end),
-         left_some = (s.left_some or behind or leave.picked > leave.deleted or coalesce(work.shape in ('heap', 'heap pick'), false) or leave.last[2] is not null) and (over or not at_end),
+         left_some = (s.left_some or behind or portions.picked > portions.deleted or coalesce(work.shape in ('heap', 'heap pick'), false) or portions.in_file or leave.last[2] is not null) and (over or not at_end),
          lease_until = clock_timestamp() + lapse.lease_time()
    where s.id = work.shard;
   if over and shard.residual then -- it has tried again what the slices of its leaf left
     update lapse.shard s set left_behind = false where s.run = shard.run and s.leaf = claim.target and s.done and s.left_behind and not s.residual;
   end if;
-  return row(leave.picked, leave.deleted, over, over and behind, counts, at_end, null::bigint, null::int);
+  return row(portions.picked, portions.deleted, over, over and behind, counts, at_end, null::bigint, null::int, portions.number, portions.slept, portions.took);
 end
 $lapse$;
 comment on function lapse.leave is 'Counts what a batch deleted, writes its result and moves the shard on. Last in every deletion function.';

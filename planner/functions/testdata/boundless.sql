@@ -1,12 +1,13 @@
 -- What differs from kind_text.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_1_2, in place of ca7e58bd
+@@ lapse.delete_1_2, in place of b041dcc9
 4+  bound   text := null;
 +  due     text := 't.tableoid = $3 and coalesce(t."at" + t."ttl" * interval ''1 second'' <= $1, false)';
 1-
+2-
 1-
-3+    when 'page' then 't.ctid > $5 and t.ctid <= $6' end;
+3+      when 'page' then 't.ctid > $5 and t.ctid <= $6' end;
+1+          execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder;
-1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder;
 @@ lapse.due_1_2, in place of ef005190
 1+  bound  text := null;
 2+        low := '';

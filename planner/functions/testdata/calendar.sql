@@ -1,16 +1,16 @@
 -- What differs from date.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_2_1, in place of 05d9d631
-8+  bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
+@@ lapse.delete_2_1, in place of 093f75d3
+7+  bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 +  due     text := 't.tableoid = $3 and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end';
 +  lower_1 timestamp without time zone := place.lower[1];
 +  upper_1 timestamp without time zone := place.upper[1];
 +  slice   text := case when place.lower[1] is null then '' else ' and t."closed""at" > (select $8)' end
 +                  || case when place.upper[1] is null then '' else ' and t."closed""at" <= (select $9)' end;
-+  after_1 timestamp without time zone := place.cursor[1];
-+  after   text := case when place.cursor[1] is not null then ' and t."closed""at" > (select $11)' else ' and t."closed""at" >= ''4713-01-01 BC''' end;
++  after_1 timestamp without time zone;
 1+  last_1  timestamp without time zone;
-2+    when 'tie' then case when aim.last[4]::boolean then 't."closed""at" <= (select $2) and t."closed""at" = $10' else '(t."closed""at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-+    else 't."closed""at" <= (select $2) and t."closed""at" <= (select $10)' || slice || after end;
+1+    after := case when place.cursor[1] is not null then ' and t."closed""at" > (select $11)' else ' and t."closed""at" >= ''4713-01-01 BC''' end;
+2+      when 'tie' then case when aim.last[4]::boolean then 't."closed""at" <= (select $2) and t."closed""at" = $10' else '(t."closed""at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++      else 't."closed""at" <= (select $2) and t."closed""at" <= (select $10)' || slice || after end;
 @@ lapse.due_2_1, in place of 4919f37b
 1+  bound  timestamp without time zone := (cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 1+  for place in select * from lapse.candidates(2, 1, 'closed"at', bound::timestamp,

@@ -1,16 +1,16 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_9_2, in place of 5a1ffaf1
-9+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
+@@ lapse.delete_9_2, in place of 06cf0239
+7+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
 +  due     text := 't.tableoid = $3 and coalesce(t."at" <= $2 and t."at" >= ''4713-01-01 BC'', false)';
-+  after_1 timestamp without time zone := place.cursor[1];
-+  after   text := case when place.cursor[1] is not null then ' and t."at" > (select $11)'
-+                  when place.cursor is null and place.low is not null then ' and t."at" > (select ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone)' else ' and t."at" >= ''4713-01-01 BC''' end;
++  after_1 timestamp without time zone;
 1+  last_1  timestamp without time zone;
-3+    when 'page' then 't.ctid > $5 and t.ctid <= $6'
-+    when 'tie' then case when aim.last[4]::boolean then 't."at" <= (select $2) and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-+    else 't."at" <= (select $2) and t."at" <= (select $10)' || after end;
+2+    after := case when place.cursor[1] is not null then ' and t."at" > (select $11)'
++                  when place.cursor is null and place.low is not null then ' and t."at" > (select ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone)' else ' and t."at" >= ''4713-01-01 BC''' end;
+3+      when 'page' then 't.ctid > $5 and t.ctid <= $6'
++      when 'tie' then case when aim.last[4]::boolean then 't."at" <= (select $2) and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++      else 't."at" <= (select $2) and t."at" <= (select $10)' || after end;
+1+          execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 -- Drops a partition of public.events whole, if every row of it is due under policy 'events' version 2, none has to stay and
 -- none is referred to; else it says why not, and lapse.delete_9_2 deletes what is due. lapse.enter, look, part,
 -- record_drop and leave_drop are the same for all policies. Every refusal is an error: the transaction ends with nothing done.

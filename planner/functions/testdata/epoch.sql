@@ -1,16 +1,16 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_1_2, in place of f33c1783
-9+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
+@@ lapse.delete_1_2, in place of 87b8cb19
+7+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
 +  due     text := 't.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end';
-+  after_1 integer := place.cursor[1];
-+  after   text := case when place.cursor[1] is not null then ' and t."at" > (select $11)'
-+                  when place.cursor is null and place.low is not null then ' and t."at" > (select ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint)' else ' and t."at" >= (-210863520000)::bigint' end;
++  after_1 integer;
 1+  last_1  integer;
-3+    when 'page' then 't.ctid > $5 and t.ctid <= $6'
-+    when 'tie' then case when aim.last[4]::boolean then 't."at" <= (select $2) and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-+    else 't."at" <= (select $2) and t."at" <= (select $10)' || after end;
+2+    after := case when place.cursor[1] is not null then ' and t."at" > (select $11)'
++                  when place.cursor is null and place.low is not null then ' and t."at" > (select ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint)' else ' and t."at" >= (-210863520000)::bigint' end;
+3+      when 'page' then 't.ctid > $5 and t.ctid <= $6'
++      when 'tie' then case when aim.last[4]::boolean then 't."at" <= (select $2) and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++      else 't."at" <= (select $2) and t."at" <= (select $10)' || after end;
+1+          execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 @@ lapse.due_1_2, in place of 3e7658fd
 1+  bound  bigint := ((floor(extract(epoch from cutoff - interval '00:00:00')) + 1))::bigint;
 1+  low_at bigint;

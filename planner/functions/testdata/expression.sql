@@ -1,13 +1,13 @@
 -- What differs from epoch.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_7_1, in place of 7e8ca403
-5+  bound   timestamp with time zone := claim.cutoff;
+@@ lapse.delete_7_1, in place of 3eb294d3
+3+  bound   timestamp with time zone := claim.cutoff;
 +  due     text := 't.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end';
-+  after_1 timestamp with time zone := place.cursor[1];
-+  after   text := case when place.cursor[1] is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > (select $11)'
-+                  when place.cursor is null and place.low is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > (select ' || quote_literal((place.low)::timestamp with time zone) || '::timestamp with time zone)' else ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''' end;
++  after_1 timestamp with time zone;
 1+  last_1  timestamp with time zone;
-2+    when 'tie' then case when aim.last[4]::boolean then '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= (select $2) and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10' else '((COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-+    else '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= (select $2) and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= (select $10)' || after end;
+2+    after := case when place.cursor[1] is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > (select $11)'
++                  when place.cursor is null and place.low is not null then ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) > (select ' || quote_literal((place.low)::timestamp with time zone) || '::timestamp with time zone)' else ' and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''' end;
+2+      when 'tie' then case when aim.last[4]::boolean then '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= (select $2) and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10' else '((COALESCE(t."seen", ''infinity''::timestamp with time zone)) = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++      else '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= (select $2) and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= (select $10)' || after end;
 @@ lapse.due_7_1, in place of 1e55d736
 1+  bound  timestamp with time zone := cutoff;
 1+  low_at timestamp with time zone;

@@ -1,15 +1,15 @@
 -- What differs from ttl.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_1_2, in place of 41fa36bd
-8+  bound   text := to_char(least(claim.cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
+@@ lapse.delete_1_2, in place of b2e08697
+7+  bound   text := to_char(least(claim.cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
 +  due     text := 't.tableoid = $3 and case when octet_length((t."at")::text) < 36 and (t."at" collate "C") <= $2 then case when case when (t."at" collate "C") >= ''0001'' and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)?)?$'' then substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end else false end then ((left((t."at" collate "C"), 10) || left(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1), 16))::timestamp at time zone ''UTC'' + case when substr(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1), 17) > ''000'' then interval ''1 microsecond'' else interval ''0'' end - case when length(substr((t."at" collate "C"), 11 + length(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1)))) > 1 then rpad(left(substr((t."at" collate "C"), 11 + length(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1))), 3) || '':'' || right(substr(substr((t."at" collate "C"), 11 + length(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1))), 4), 2), 6, ''0'')::interval else interval ''0'' end) + interval ''1 day'' <= $1 else false end else false end';
-+  after_1 text collate "C" := place.cursor[1];
-+  after   text := case when place.cursor[1] is not null then ' and (t."at" collate "C") > (select $11)' else ' and (t."at" collate "C") >= ''0001''' end;
++  after_1 text collate "C";
 1+  last_1  text collate "C";
-3+    when 'page' then 't.ctid > $5 and t.ctid <= $6'
-+    when 'tie' then case when aim.last[4]::boolean then '(t."at" collate "C") <= (select $2) and octet_length((t."at")::text) < 36 and (t."at" collate "C") = $10' else '((t."at" collate "C") = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-+    else '(t."at" collate "C") <= (select $2) and octet_length((t."at")::text) < 36 and (t."at" collate "C") <= (select $10)' || after end;
+1+    after := case when place.cursor[1] is not null then ' and (t."at" collate "C") > (select $11)' else ' and (t."at" collate "C") >= ''0001''' end;
+3+      when 'page' then 't.ctid > $5 and t.ctid <= $6'
++      when 'tie' then case when aim.last[4]::boolean then '(t."at" collate "C") <= (select $2) and octet_length((t."at")::text) < 36 and (t."at" collate "C") = $10' else '((t."at" collate "C") = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++      else '(t."at" collate "C") <= (select $2) and octet_length((t."at")::text) < 36 and (t."at" collate "C") <= (select $10)' || after end;
+1+          execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 @@ lapse.due_1_2, in place of 97f4ab11
 1+  bound  text := to_char(least(cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
 1+  for place in select * from lapse.candidates(1, 2, '', null,

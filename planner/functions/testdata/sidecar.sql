@@ -1,6 +1,6 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
 -- Deletes rows of public.carts that are due under policy 'carts' version 1 and not held: one batch, the only work of
--- its transaction. Its one DELETE has the whole condition. What lapse.find_7_1 returns is added by AND, as values: it can only make it
+-- its transaction. Its one DELETE, run once for each portion of rows, has the whole condition. What lapse.find_7_1 returns is added by AND, as values: it can only make it
 -- delete less, never a row that is not due, is held, or is in another partition. Every refusal is an error, and nothing is deleted then.
 create function lapse.delete_7_1(claim lapse.claim, mac bytea, work lapse.work) returns lapse.outcome
 language plpgsql security definer
@@ -24,7 +24,7 @@ declare
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
   due     text := 't.tableoid = $3 and r."ten""ant" = case when t.ctid is not null then t."tenant" end and r."id" = case when t.ctid is not null then t."id" end and coalesce(r."until" <= $2 and r."until" >= ''4713-01-01 BC'', false)';
   aim     lapse.aim;
-  deletion text; before lapse.tally; gone bigint := 0; outcome lapse.outcome;
+  deletion text; before lapse.tally; portions lapse.portions; gone bigint; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
 begin
   perform lapse.pin();
@@ -32,45 +32,50 @@ begin
   lock table public."Reg" in row share mode;
   select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.check_leaf(claim, work, place.leaf) l;
   due := due || case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  aim := lapse.find_7_1(claim, work, place);
-  perform lapse.pin();
-  if aim.found_by = 'row' and aim.counted > 0 then
-    aim := lapse.lock_rows(claim, work, place, aim, bound, 'only ' || place.leaf || ' as t, public."Reg" as r', due, 'for update of t, r skip locked', 'array[(t."id")::text]');
+  loop
+    portions := lapse.next_portion(portions, work, aim, gone); -- pauses
+    exit when portions.over;
+    place.cursor := coalesce(aim.last, place.cursor);
+    aim := lapse.find_7_1(claim, work, place);
     perform lapse.pin();
-  end if;
-  deletion := 'delete from only ' || place.leaf || ' as t
+    if aim.found_by = 'row' and aim.counted > 0 then
+      aim := lapse.lock_rows(claim, work, place, aim, bound, 'only ' || place.leaf || ' as t, public."Reg" as r', due, 'for update of t, r skip locked', 'array[(t."id")::text]');
+      perform lapse.pin();
+    end if;
+    deletion := 'delete from only ' || place.leaf || ' as t
        using ' || case aim.found_by when 'row' then 'public."Reg" as r' else '(select r."until", r."ten""ant", r."id" from public."Reg" as r where r.ctid = any ($7) for update) as r' end || '
  where ' || due || ' and ';
-  deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)' else 'r."ten""ant" = t."tenant" and r."id" = t."id"' end;
-  if aim.counted > 0 then
-    before := lapse.record(claim, mac, work);
-    if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
-      begin
+    deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)' else 'r."ten""ant" = t."tenant" and r."id" = t."id"' end;
+    gone := 0;
+    if aim.counted > 0 then
+      if portions.picked = 0 then before := lapse.record(claim, mac, work); end if;
+      if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
+        begin
+          execute deletion using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder;
+          get diagnostics gone = row_count;
+          set constraints all immediate;
+        exception when others or query_canceled or assert_failure then
+          get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name,
+            in_column = column_name, stack = pg_exception_context;
+          gone := 0;
+          before := lapse.resist(claim, work, aim.key, state, in_schema, in_table, by_name, in_column, stack);
+          if before is null then raise; end if; -- it is no row's fault
+          aim.more := aim.more or state = '55P03';
+        end;
+      else
         execute deletion using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder;
         get diagnostics gone = row_count;
-        set constraints all immediate;
-      exception when others or query_canceled or assert_failure then
-        get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name,
-          in_column = column_name, stack = pg_exception_context;
-        gone := 0;
-        before := lapse.resist(claim, work, aim.key, state, in_schema, in_table, by_name, in_column, stack);
-        if before is null then raise; end if; -- it is no row's fault
-        aim.more := aim.more or state = '55P03';
-      end;
-    else
-      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, null, null, aim.rows_at, place.modulus, place.remainder;
-      get diagnostics gone = row_count;
-      perform lapse.pin();
-      if gone > 2 * work.row_limit then
-        raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+        perform lapse.pin();
+        if gone > 2 * work.row_limit then
+          raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+        end if;
+        set constraints all immediate; -- deferred ones too: here, not at COMMIT
       end if;
-      set constraints all immediate; -- deferred ones too: here, not at COMMIT
+      perform lapse.pin();
     end if;
-    perform lapse.pin();
-  end if;
-  outcome := lapse.leave(claim, work, greatest(aim.counted, gone), gone, before,
-    case when aim.again and gone > 0 then place.cursor else aim.last end, aim.ended and not (aim.again and gone > 0),
-    aim.more or aim.found_by = 'beside' and aim.counted > gone, aim.locked);
+  end loop;
+  outcome := lapse.leave(claim, work, portions, before,
+    case when aim.again and gone > 0 then place.cursor else aim.last end, aim.ended and not (aim.again and gone > 0), aim.locked);
   outcome.locker := aim.locker; outcome.quarantined := aim.quarantined;
   return outcome;
 end

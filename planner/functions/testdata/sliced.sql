@@ -1,10 +1,10 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_8_1, in place of 69adf990
+@@ lapse.delete_8_1, in place of 99411ca5
 5+  due     text := 't.tableoid = $3 and case when $8 is null then true else (hashtextextended(coalesce((t."it''s")::text, '''') collate "C", hashtextextended(coalesce((t."tenant")::text, '''') collate "C", 0)) & 9223372036854775807) % $8 = $9 end and coalesce(t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'', false)';
-1+    when 'page' then 't.ctid > $5 and t.ctid <= $6'
-1+    else 't."last_seen" <= (select $2) and t."last_seen" <= (select $10)' || after end;
+1+      when 'page' then 't.ctid > $5 and t.ctid <= $6'
+1+      else 't."last_seen" <= (select $2) and t."last_seen" <= (select $10)' || after end;
+1+          execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 1+        execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
-1+      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, place.modulus, place.remainder, last_1, after_1;
 @@ lapse.find_8_1, in place of 5df0f386
 1-
 4-

@@ -1,6 +1,6 @@
 -- What differs from plain.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
 -- Sets a column of rows of public.docs that are due under policy 'docs' version 1 and not held: one batch, the only work of
--- its transaction. Its one UPDATE has the whole condition. What lapse.find_10_1 returns is added by AND, as values: it can only make it
+-- its transaction. Its one UPDATE, run once for each portion of rows, has the whole condition. What lapse.find_10_1 returns is added by AND, as values: it can only make it
 -- set less, never a row that is not due, is held, or is in another partition. Every refusal is an error, and nothing is set then.
 create function lapse.delete_10_1(claim lapse.claim, mac bytea, work lapse.work) returns lapse.outcome
 language plpgsql security definer
@@ -25,61 +25,68 @@ declare
   upper_1 timestamp with time zone := place.upper[1];
   slice   text := case when place.lower[1] is null then '' else ' and t."at" > (select $8)' end
                   || case when place.upper[1] is null then '' else ' and t."at" <= (select $9)' end;
-  after_1 timestamp with time zone := place.cursor[1];
-  after   text := case when place.cursor[1] is not null then ' and t."at" > (select $11)' else ' and t."at" >= ''4713-01-01 BC''' end;
+  after_1 timestamp with time zone;
+  after   text;
   aim     lapse.aim;
   last_1  timestamp with time zone;
   from_at tid; upto_at tid;
-  deletion text; before lapse.tally; gone bigint := 0; outcome lapse.outcome;
+  deletion text; before lapse.tally; portions lapse.portions; gone bigint; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
 begin
   perform lapse.pin();
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.check_leaf(claim, work, place.leaf) l;
   due := due || case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  aim := lapse.find_10_1(claim, work, place);
-  perform lapse.pin();
-  if aim.found_by = 'row' and aim.counted > 0 then
-    aim := lapse.lock_rows(claim, work, place, aim, bound, 'only ' || place.leaf || ' as t', due, 'for no key update skip locked', 'array[(t."id")::text]');
+  loop
+    portions := lapse.next_portion(portions, work, aim, gone); -- pauses
+    exit when portions.over;
+    place.cursor := coalesce(aim.last, place.cursor);
+    after_1 := place.cursor[1];
+    after := case when place.cursor[1] is not null then ' and t."at" > (select $11)' else ' and t."at" >= ''4713-01-01 BC''' end;
+    aim := lapse.find_10_1(claim, work, place);
     perform lapse.pin();
-  end if;
-  deletion := 'update only ' || place.leaf || ' as t set "dele""ted''at" = now() at time zone ''UTC''
+    if aim.found_by = 'row' and aim.counted > 0 then
+      aim := lapse.lock_rows(claim, work, place, aim, bound, 'only ' || place.leaf || ' as t', due, 'for no key update skip locked', 'array[(t."id")::text]');
+      perform lapse.pin();
+    end if;
+    deletion := 'update only ' || place.leaf || ' as t set "dele""ted''at" = now() at time zone ''UTC''
  where ' || due || ' and ';
-  from_at := aim.after[2]; upto_at := aim.last[2];
-  last_1 := aim.last[1];
-  deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)'
-    when 'page' then 't.ctid > $5 and t.ctid <= $6' || slice
-    when 'tie' then case when aim.last[4]::boolean then 't."at" <= (select $2) and (t."dele""ted''at" IS NULL) and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-    else 't."at" <= (select $2) and (t."dele""ted''at" IS NULL) and t."at" <= (select $10)' || slice || after end;
-  if aim.counted > 0 then
-    before := lapse.record(claim, mac, work);
-    if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
-      begin
+    from_at := aim.after[2]; upto_at := aim.last[2];
+    last_1 := aim.last[1];
+    deletion := deletion || case aim.found_by when 'row' then 't.ctid = any ($7)'
+      when 'page' then 't.ctid > $5 and t.ctid <= $6' || slice
+      when 'tie' then case when aim.last[4]::boolean then 't."at" <= (select $2) and (t."dele""ted''at" IS NULL) and t."at" = $10' else '(t."at" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
+      else 't."at" <= (select $2) and (t."dele""ted''at" IS NULL) and t."at" <= (select $10)' || slice || after end;
+    gone := 0;
+    if aim.counted > 0 then
+      if portions.picked = 0 then before := lapse.record(claim, mac, work); end if;
+      if coalesce(work.step_over, false) then -- the one row that resists: it stays, and what is in its way is recorded with its key
+        begin
+          execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
+          get diagnostics gone = row_count;
+          set constraints all immediate;
+        exception when others or query_canceled or assert_failure then
+          get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name,
+            in_column = column_name, stack = pg_exception_context;
+          gone := 0;
+          before := lapse.resist(claim, work, aim.key, state, in_schema, in_table, by_name, in_column, stack);
+          if before is null then raise; end if; -- it is no row's fault
+          aim.more := aim.more or state = '55P03';
+        end;
+      else
         execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
         get diagnostics gone = row_count;
-        set constraints all immediate;
-      exception when others or query_canceled or assert_failure then
-        get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name,
-          in_column = column_name, stack = pg_exception_context;
-        gone := 0;
-        before := lapse.resist(claim, work, aim.key, state, in_schema, in_table, by_name, in_column, stack);
-        if before is null then raise; end if; -- it is no row's fault
-        aim.more := aim.more or state = '55P03';
-      end;
-    else
-      execute deletion using claim.cutoff, bound, claim.target, work.row_limit, from_at, upto_at, aim.rows_at, lower_1, upper_1, last_1, after_1;
-      get diagnostics gone = row_count;
-      perform lapse.pin();
-      if gone > 2 * work.row_limit then
-        raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+        perform lapse.pin();
+        if gone > 2 * work.row_limit then
+          raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+        end if;
+        set constraints all immediate; -- deferred ones too: here, not at COMMIT
       end if;
-      set constraints all immediate; -- deferred ones too: here, not at COMMIT
+      perform lapse.pin();
     end if;
-    perform lapse.pin();
-  end if;
-  outcome := lapse.leave(claim, work, greatest(aim.counted, gone), gone, before,
-    case when aim.again and gone > 0 then place.cursor else aim.last end, aim.ended and not (aim.again and gone > 0),
-    aim.more or aim.found_by in ('page', 'tie') and aim.counted > gone, aim.locked);
+  end loop;
+  outcome := lapse.leave(claim, work, portions, before,
+    case when aim.again and gone > 0 then place.cursor else aim.last end, aim.ended and not (aim.again and gone > 0), aim.locked);
   outcome.locker := aim.locker; outcome.quarantined := aim.quarantined;
   return outcome;
 end

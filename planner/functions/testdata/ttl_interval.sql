@@ -1,16 +1,16 @@
 -- What differs from ttl_where.sql, for this policy's table. 2+ is a line in place of two, 0+ one that is put in, 2- leaves two out.
-@@ lapse.delete_6_1, in place of b4b47684
-8+  bound   date := ((claim.cutoff + interval '2 days') at time zone 'UTC')::date;
+@@ lapse.delete_6_1, in place of 069f19f0
+7+  bound   date := ((claim.cutoff + interval '2 days') at time zone 'UTC')::date;
 +  due     text := 't.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end';
 +  lower_1 date := place.lower[1];
 +  upper_1 date := place.upper[1];
 +  slice   text := case when place.lower[1] is null then '' else ' and t."day" > (select $8)' end
 +                  || case when place.upper[1] is null then '' else ' and t."day" <= (select $9)' end;
-+  after_1 date := place.cursor[1];
-+  after   text := case when place.cursor[1] is not null then ' and t."day" > (select $11)' else ' and t."day" >= ''4713-01-01 BC''' end;
++  after_1 date;
 1+  last_1  date;
-2+    when 'tie' then case when aim.last[4]::boolean then 't."day" <= (select $2) and t."day" = $10' else '(t."day" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
-+    else 't."day" <= (select $2) and t."day" <= (select $10)' || slice || after end;
+1+    after := case when place.cursor[1] is not null then ' and t."day" > (select $11)' else ' and t."day" >= ''4713-01-01 BC''' end;
+2+      when 'tie' then case when aim.last[4]::boolean then 't."day" <= (select $2) and t."day" = $10' else '(t."day" = $10) is true' end || ' and t.ctid > $5 and t.ctid <= $6'
++      else 't."day" <= (select $2) and t."day" <= (select $10)' || slice || after end;
 @@ lapse.due_6_1, in place of ed8479a8
 1+  bound  date := ((cutoff + interval '2 days') at time zone 'UTC')::date;
 1+  for place in select * from lapse.candidates(6, 1, 'day', bound::timestamp,
