@@ -75,12 +75,15 @@ func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, o batc
 		w.guards.memory.Unconfirmed.Below(ticket, begun.Insert)
 	}
 	var unknown *batch.UnknownCommit
+	if paced(p) {
+		w.batchSlept = done.Slept
+	}
 	if errors.As(err, &unknown) {
 		return batch.Result{}, turnMore, w.unanswered(ctx, t, &done, unknown)
 	}
 	w.giveRowsBack(ctx, t, a.Lease, granted-int(done.Deleted))
 	if err != nil {
-		w.batchSlept = time.Duration(float64(w.now().Sub(began)) * o.Pause / (1 + o.Pause)) // nobody has said
+		w.batchSlept = min(time.Duration(float64(w.now().Sub(began))*o.Pause/(1+o.Pause)), time.Duration(o.Portions)*batch.LongestPause) // nobody has said
 		end, err := w.failed(ctx, t, a, o, err)
 		return batch.Result{}, end, err
 	}
@@ -90,8 +93,9 @@ func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, o batc
 	if done.Locker > 0 {
 		w.rowsLocked(ctx, m, done.Locker)
 	}
-	done.Took, w.batchSlept = w.now().Sub(began), done.Slept
-	w.metrics.throttled.WithLabelValues(name, table, throttlePace).Add(done.Slept.Seconds())
+	if done.Took = w.now().Sub(began); done.Slept > 0 {
+		w.metrics.throttled.WithLabelValues(name, table, throttlePace).Add(done.Slept.Seconds())
+	}
 	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.Took.Seconds())
 	m.through(p, a.Shard, o, &done, w.config.Limits.BatchTime)
 	w.count(t, &done)

@@ -77,6 +77,13 @@ func budgetOf(p *record.InForce) budget {
 	return allGentle
 }
 
+func pauseAtMost(p *record.InForce) time.Duration {
+	if p.Limits.PaceShare() > 0 {
+		return longestSharePause
+	}
+	return longestGentlePause
+}
+
 func newPace() *pace {
 	return &pace{
 		sleep: backoff.Sleep, count: countWorkers, look: seeOthers, lane: make(chan struct{}, 1),
@@ -235,13 +242,9 @@ func (w *worker) waitAfterBatch(ctx, work context.Context, t *turn) error {
 	if w.batchOf == nil {
 		return nil
 	}
-	longest := longestGentlePause // the last batch may have been another policy's
-	if w.batchOf.Limits.PaceShare() > 0 {
-		longest = longestSharePause
-	}
 	worked := w.batchTook - w.batchSlept
 	until := w.batchEnded.Add(time.Duration(float64(worked)*(1/w.pace.share(w.batchOf)-1)) - w.batchSlept)
-	length := min(until.Sub(w.now()), longest)
+	length := min(until.Sub(w.now()), pauseAtMost(w.batchOf)) // the last batch may have been another policy's
 	w.batchOf = nil
 	if length > 0 {
 		_ = w.pace.sleep(ctx, length)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"lapse/executor/batch"
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
@@ -25,10 +27,12 @@ func TestABatchThatSharesTheTimeLastsAboutItsSpanInAtMostTenPortions(t *testing.
 		{0, 0.1, 5000, batch.Order{Limit: 50}}, // nothing is known yet
 		{ms, 0.5, 5000, batch.Order{Limit: 500, Portions: 10, Pause: 1}},
 		{2 * ms, 0.1, 5000, batch.Order{Limit: 500, Portions: 10, Pause: 9}},
-		{4 * ms, 0.1, 5000, batch.Order{Limit: 250, Portions: 5, Pause: 9}},
+		{4 * ms, 0.1, 5000, batch.Order{Limit: 500, Portions: 10, Pause: 4}},
+		{10 * ms, 0.1, 5000, batch.Order{Limit: 200, Portions: 4, Pause: 4}},
 		{ms, 0.1, 130, batch.Order{Limit: 100, Portions: 2, Pause: 9}}, // the policy's batch has no more rows
 		{101 * ms, 0.1, 5000, batch.Order{Limit: 200}},                 // an overloaded server: one portion of more rows
-		{ms, 0.01, 5000, batch.Order{Limit: 100, Portions: 2, Pause: 99}},
+		{ms, 0.01, 5000, batch.Order{Limit: 500, Portions: 10, Pause: 19}},
+		{2 * ms, 0.01, 5000, batch.Order{Limit: 250, Portions: 5, Pause: 19}}, // the second after the batch has to do
 		{2 * ms, 0.001, 5000, batch.Order{Limit: 200}},
 		{ms, 1, 5000, batch.Order{Limit: 500, Portions: 10}}, // all of it
 		{ms, 0.1, 49, batch.Order{Limit: 49}},
@@ -84,6 +88,29 @@ func TestAfterABatchOfPortionsFailedCarefulOnesGetOverIt(t *testing.T) {
 	s.blocked(1, mostPortions)
 	if left := s[1].left; left*singlePortion < mostPortions {
 		t.Errorf("%d careful batches", left)
+	}
+}
+
+// A batch that fails loses what all its portions did. So there are fewer of them where rows are locked, and more again where batches go through.
+func TestWhereBatchesFailTheyHaveFewerPortions(t *testing.T) {
+	t.Parallel()
+	p := &record.InForce{Definition: functions.Definition{Expire: &expiry.Age{}}}
+	p.Batch = 5000
+	s := &newPolicyMemory(p, nil).sizing
+	s.portion = time.Millisecond
+	locked := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
+	for n, want := range []int{10, 5, 2, 0, 0} {
+		o := s.next(p, 0.5, time.Second)
+		if o.Portions != want {
+			t.Errorf("after %d failures: %+v, want %d portions", n, o, want)
+		}
+		s.blocked(1, o, locked)
+	}
+	for _, want := range []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 10} {
+		s.through(p, 1, batch.Order{Limit: 50}, &batch.Result{Portions: 1, PassOver: true}, time.Second)
+		if o := s.next(p, 0.5, time.Second); o.Portions != want {
+			t.Errorf("after batches that went through: %+v, want %d portions", o, want)
+		}
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 // firstBatch is the size of a policy's first batch in a process: small, because nothing is known of its table.
 const firstBatch = 50
 
-// batchSize finds the size of a batch, or of a portion where batches share the time, that takes about the wanted time. From one batch to the next it at most doubles, or
-// at unlimited pace to four times as many rows, and at most halves.
+// batchSize finds the size of a batch, or of a portion where batches share the time, that takes about the wanted time. From one batch to the next it at most
+// doubles, at unlimited pace grows to four times as many rows, and at most halves.
 type batchSize struct {
 	rows  int // 0: not known
 	given int // how many sizes were given at gentle pace

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -31,7 +32,8 @@ const (
 type sizing struct {
 	mu       sync.Mutex
 	size     batchSize         // of a portion, for a policy that shares the time
-	portion  time.Duration     // that a portion of the last batch took, with its part of what the batch costs beside; 0: not known
+	portion  time.Duration     // what a portion takes, with its part of what a batch costs beside; 0: not known
+	most     int               // the most portions of a batch: fewer after some have failed; 0: mostPortions
 	single   bool              // batches of this run end after one portion
 	last     int               // the size of the last batch
 	searches map[int64]*search // by shard: the searches for a row that resists
@@ -60,7 +62,10 @@ func (s *sizing) next(p *record.InForce, share float64, span time.Duration) batc
 		return batch.Order{Limit: rows}
 	}
 	times, pause := float64(span)/float64(s.portion), 1/share-1
-	portions := min(int(times/(1+min(pause, leastPause))), mostPortions, p.Batch/rows)
+	portions := min(int(times/(1+min(pause, leastPause))), cmp.Or(s.most, mostPortions), p.Batch/rows)
+	if pause > 0 { // the pause after the batch is no longer than that
+		portions = min(portions, int(float64(pauseAtMost(p))/(pause*float64(s.portion))))
+	}
 	if portions < 2 || s.single {
 		return batch.Order{Limit: min(singlePortion*rows, p.Batch)}
 	}
@@ -90,9 +95,11 @@ func (s *sizing) order(l *batch.Lease, p *record.InForce, o batch.Order, granted
 	} else {
 		o.Limit, o.Portions, o.Pause = min(granted, singlePortion*portion), 0, 0
 	}
-	s.last = o.Limit
 	switch {
 	case search == nil:
+		if !o.Careful {
+			s.last = o.Limit
+		}
 		return o
 	case search.among == 0 && search.step >= o.Limit && o.Limit > 1:
 		delete(s.searches, l.Shard)
@@ -119,8 +126,16 @@ func (s *sizing) through(p *record.InForce, shard int64, o batch.Order, done *ba
 	case !paced(p):
 		s.size.learn(o.Limit, full, done.Took, wanted)
 	case !done.First:
-		s.portion = done.Work / time.Duration(max(done.Portions, 1))
-		s.single = s.single || o.Portions > 1 && done.Portions == 1 && full
+		if done.Portion > 0 {
+			beside := max(done.Work-time.Duration(done.Portions)*done.Portion, 0)
+			s.portion = time.Duration(float64(done.Portion)*float64(s.size.rows)/float64(o.Portion())) + beside/mostPortions
+		}
+		if !o.Careful {
+			s.most = min(cmp.Or(s.most, mostPortions)+1, mostPortions)
+		}
+		if o.Portions > 1 {
+			s.single = s.single || done.Portions == 1 && full && done.Work < wanted
+		}
 		s.size.learnGentle(o.Portion(), done.Portion, min(portionWork, wanted))
 	}
 	return searched
@@ -140,6 +155,9 @@ func (s *sizing) blocked(shard int64, o batch.Order, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shapes.blocked(shard, o.Portions)
+	if o.Portions > 1 {
+		s.most = max(o.Portions/2, 1)
+	}
 	return true
 }
 
@@ -153,7 +171,7 @@ func (s *sizing) search(shard int64, failed int, slow bool) (already bool) {
 	}
 	s.searches[shard].failed(failed, slow)
 	if slow {
-		s.size.halve(min(failed, s.size.rows))
+		s.size.halve(min(failed, cmp.Or(s.size.rows, failed)))
 	}
 	return already
 }

@@ -103,3 +103,26 @@ func TestARowThatMovesBetweenPortionsIsNotForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A batch may take ten times its time before it is ended, and all its portions would be in vain. So it goes no further when its time is used up once.
+func TestABatchEndsAfterThePortionInWhichItsTimeIsUsedUp(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		plant(w, `create function linger() returns trigger language plpgsql as $$ begin perform pg_catalog.pg_sleep(0.7); return null; end $$;
+			create trigger linger after delete on sessions for each statement execute function linger()`)
+		w.fill("sessions", 9)
+		p := w.armed(trustedPolicy(`trusted`))
+		b := w.lease(p, w.open(&p))
+		b.Limit, b.Portions = 3, 3
+		must(t, runSQL(w.exec, `set statement_timeout = '10 s'`))
+		got, err := w.call(b, nil)
+		if must(t, err); got.Deleted != 6 || got.Finished {
+			t.Errorf("in a second: %+v", got)
+		}
+		must(t, runSQL(w.exec, `set statement_timeout = 0`))
+		if got, err = w.call(b, nil); err != nil || got.Deleted != 3 {
+			t.Errorf("then: %+v: %v", got, err)
+		}
+	})
+}

@@ -214,8 +214,9 @@ func (s *Session) call(ctx context.Context, a *Assignment, key schemas.Key, begu
 	if err != nil {
 		return Result{}, fmt.Errorf("delete a batch: %w", err)
 	}
-	done.Slept, done.Portion = time.Duration(slept*float64(time.Second)), time.Duration(portion*float64(time.Second))
-	done.Work = max(time.Since(began)-done.Slept, 0)
+	lasted := time.Since(began)
+	done.Slept, done.Portion = min(time.Duration(slept*float64(time.Second)), lasted), time.Duration(portion*float64(time.Second)) // a clock can be set forward
+	done.Work = lasted - done.Slept
 	done.First = s.planned != a.functions
 	s.planned = a.functions
 	done.Cascaded, err = check(a, &done, counts, o)

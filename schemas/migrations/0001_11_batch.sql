@@ -265,7 +265,9 @@ begin
     portions.deleted := portions.deleted + gone;
     portions.behind := portions.behind or aim.more or aim.found_by in ('page', 'tie', 'beside') and aim.counted > gone;
     portions.in_file := portions.in_file or aim.last[2] is not null;
-    portions.over := aim.ended or aim.found_by = 'row' or portions.number >= coalesce(work.portions, 1);
+    portions.over := aim.ended or aim.found_by = 'row' or portions.number >= coalesce(work.portions, 1)
+      -- a batch may take ten times its time; one in portions ends when that is used up once, so that no portion is in vain
+      or coalesce(ended > statement_timestamp() + nullif(current_setting('statement_timeout')::interval, '0') / 10, false);
     if not aim.ended then
       portions.took := least(portions.took, took);
     end if;
