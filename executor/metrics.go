@@ -65,7 +65,7 @@ func newMetrics() *Metrics {
 		skips:        counter("skips_total", "Turns that a due policy did not get, by the reason.", "reason"),
 		limits:       counter("limit_reached_total", "Runs that a limit ended or held up, by the limit.", "which"),
 		throttled:    counter("throttle_seconds_total", "Time that batches were held back, by the reason; pace includes the pauses within a batch.", "reason"),
-		batchSeconds: histogram("batch_seconds", "Time from BEGIN to the answer to COMMIT, with the pauses between portions.", prometheus.ExponentialBuckets(0.001, 2, 15)),
+		batchSeconds: histogram("batch_seconds", "Time from BEGIN to the answer to COMMIT, with the batch's pauses.", prometheus.ExponentialBuckets(0.001, 2, 15)),
 		runSeconds:   histogram("run_seconds", "Time from the opening of a run to its last batch.", prometheus.ExponentialBuckets(0.1, 3, 14)),
 		batchSize:    gauge("batch_size", "Rows that the latest batch was allowed."),
 		state:        gauge("policy_state", "1 for the state the policy is in. stopped: by an error, until its next scheduled time.", "state"),

@@ -19,7 +19,7 @@ import (
 // An application feels deletion through how often its transactions meet a batch's portion: if one transaction in a hundred does, its 99th
 // percentile changes. So at gentle pace most of the time belongs to the application, if there is one. The constants come from bench/pace.
 const (
-	// gentleShare is the share of the time in which batches at gentle pace may run; quietShare is that share while no other session is
+	// gentleShare is the share of the time in which batches at gentle pace may work, without their pauses; quietShare is that share while no other session is
 	// active.
 	gentleShare = survey.GentleShare
 	quietShare  = survey.QuietShare
@@ -41,7 +41,7 @@ const throttlePace = "pace"
 
 // pace decides when batches that share the time may begin, for all workers of a process. It promises:
 //
-//   - All policies at gentle pace together run for at most gentleShare of the time, or quietShare; a policy whose pace is a share of the
+//   - All policies at gentle pace together work for at most gentleShare of the time, or quietShare; a policy whose pace is a share of the
 //     time runs for that share. After a batch each worker pauses until its part is kept, or for longestGentlePause or longestSharePause. A share is split evenly among all workers, of
 //     all executors on this database, that have a shard of its policies. Once in factsInterval pace counts the workers of other
 //     processes. After each gentle batch it looks whether other sessions are active in any database, unless looks take too long.

@@ -57,7 +57,7 @@ func (b *batchSize) learn(limit int, full bool, took, wanted time.Duration) {
 }
 
 // learnGentle is learn for a policy at gentle pace, where wanted is the time of the rows alone. The fixed cost of a batch is left out,
-// because smaller batches would only pay it more often.
+// because smaller ones would only pay it more often.
 func (b *batchSize) learnGentle(limit int, took, wanted time.Duration) {
 	if took <= 0 {
 		return

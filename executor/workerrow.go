@@ -152,7 +152,7 @@ func (w *worker) reportLines(policies []record.InForce, a *guard.Answer) []repor
 		default:
 			line.state = isDeleting
 			if is.throttled == throttlePace {
-				line.reason = fmt.Sprintf("at gentle pace, in batches of about %s, for %.0f %% of the time", rowsOf(int64(m.sizing.rows())), 100*is.share)
+				line.reason = fmt.Sprintf("at gentle pace, in batches of about %s, for %.3g %% of the time", rowsOf(int64(m.sizing.rows())), 100*is.share)
 				if p.Limits.PaceShare() > 0 {
 					line.reason = fmt.Sprintf("for %s of the time, in batches of about %s", p.Limits.Pace, rowsOf(int64(m.sizing.rows())))
 				}

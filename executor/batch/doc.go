@@ -14,8 +14,8 @@
 //	      and clock: two round trips                                              transaction.go
 //	   2  compare the functions with what this program makes, unless these
 //	      versions were compared before                                           functions.go
-//	   3  pause if the batch pauses; sign the claim; call the deletion function,
-//	      which pauses between portions of the rows; check that the versions
+//	   3  pause, if the order has one; sign the claim; call the deletion function,
+//	      which pauses after each portion; check that the versions
 //	      are the same and no cursor outlives COMMIT: one round trip              batch.go
 //	   4  check the counts against each other, the order and the claim            batch.go
 //	   5  COMMIT: one round trip, with BEGIN of the next batch if one follows     transaction.go

@@ -14,7 +14,7 @@ import (
 const (
 	// ShapeRange counts the first due rows in the order, without locks, and deletes the range from the cursor to the last of their values. It
 	// waits for locked rows, and the batch fails at its lock timeout. It refuses to delete more than twice its limit. If too many rows for
-	// a batch share one value, they are found in the order of the table's file. If the condition reads another relation, the addresses of
+	// a portion share one value, they are found in the order of the table's file. If the condition reads another relation, the addresses of
 	// that relation's rows are found instead of a range, and the DELETE locks each of them before it looks at the row that belongs to it.
 	ShapeRange = "range"
 	// ShapePick locks those rows by their addresses and deletes them by their addresses; it skips rows that another session has locked.

@@ -112,7 +112,7 @@ type SpeedSource string
 
 // The sources of a speed.
 const (
-	Measured SpeedSource = "measured" // this policy's batches of the last week
+	Measured SpeedSource = "measured" // this policy's batches at this pace, of the last week
 	Stated   SpeedSource = "stated"   // no batch of this policy yet
 	Rated    SpeedSource = "rate"     // the policy's rate, which is less than that
 )
@@ -121,7 +121,7 @@ const (
 // days.
 const statedSpeed = 50000
 
-// GentleShare is the share of the time in which all batches at gentle pace together may run while other sessions are active; QuietShare is that
+// GentleShare is the share of the time in which all batches at gentle pace together may work, without their pauses, while other sessions are active; QuietShare is that
 // share while none is.
 const (
 	GentleShare = 0.05

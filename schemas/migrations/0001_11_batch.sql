@@ -38,7 +38,7 @@ comment on column lapse.claim.target is 'The table or partition to delete from.'
 comment on column lapse.claim.cascades is 'Relations in which foreign keys may delete rows too.';
 comment on column lapse.claim.functions is 'HMAC by the tag key over the text of the functions that are to run.';
 
--- Which shard a batch works on, under which lease, and how many rows it may delete. shape is how the batch finds its rows. step_over: the
+-- Which shard a batch works on, under which lease, how many rows a portion may have, and how many portions. shape is how the batch finds its rows. step_over: the
 -- batch is one row that resists; if it still cannot be deleted it is entered in the quarantine, and stays.
 create type lapse.work as (
   shard bigint, term bigint, holder text, row_limit int, shape text, step_over boolean, careful boolean, portions int, pause float8
@@ -84,7 +84,7 @@ comment on column lapse.place.low is 'Where a pass that begins may begin: rows t
 comment on column lapse.place.ways is 'The foreign keys along which the batch locks what a cascade deletes; null if it locks nothing.';
 comment on column lapse.place.answers is 'SQL that finds the rows of the leaf that refer to its row at d.at and so keep it; null if there are none.';
 
--- What a batch did. pass_over: the pass has ended; without it the batch ended because it had reached its limit.
+-- What a batch did. pass_over: the pass has ended; without it the batch ended because of its limit, its time, or that it has only one portion.
 create type lapse.outcome as (
   picked bigint, deleted bigint, finished boolean, left_behind boolean, by_relation jsonb, pass_over boolean, quarantined bigint,
   locker int, portions int, slept float8, took float8
@@ -95,7 +95,7 @@ comment on column lapse.outcome.deleted is 'Rows that were deleted from the targ
 comment on column lapse.outcome.finished is 'Whether the shard is done.';
 comment on column lapse.outcome.left_behind is 'Whether due rows were left because other sessions had locked them, or changed or moved them meanwhile.';
 comment on column lapse.outcome.by_relation is 'Rows deleted, by the relation''s oid, cascades included.';
-comment on column lapse.outcome.pass_over is 'Whether the pass has ended; otherwise the batch ended because it had reached its limit.';
+comment on column lapse.outcome.pass_over is 'Whether the pass has ended; otherwise the batch had reached its limit or its time, or may have only one portion.';
 comment on column lapse.outcome.quarantined is 'Rows that a careful batch entered in the quarantine.';
 comment on column lapse.outcome.locker is 'A server process that locks rows that the batch left.';
 comment on column lapse.outcome.portions is 'How many portions it had.';
