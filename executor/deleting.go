@@ -75,15 +75,18 @@ func (w *worker) batch(ctx context.Context, t *turn, a *batch.Assignment, o batc
 		w.guards.memory.Unconfirmed.Below(ticket, begun.Insert)
 	}
 	var unknown *batch.UnknownCommit
-	if paced(p) {
-		w.batchSlept = done.Slept
+	slept := done.Slept
+	if !errors.As(err, &unknown) && err != nil { // nobody has said
+		slept = min(time.Duration(float64(w.now().Sub(began))*o.Pause/(1+o.Pause)), time.Duration(o.Portions)*batch.LongestPause)
 	}
-	if errors.As(err, &unknown) {
+	if paced(p) {
+		w.batchSlept = slept
+	}
+	if unknown != nil {
 		return batch.Result{}, turnMore, w.unanswered(ctx, t, &done, unknown)
 	}
 	w.giveRowsBack(ctx, t, a.Lease, granted-int(done.Deleted))
 	if err != nil {
-		w.batchSlept = min(time.Duration(float64(w.now().Sub(began))*o.Pause/(1+o.Pause)), time.Duration(o.Portions)*batch.LongestPause) // nobody has said
 		end, err := w.failed(ctx, t, a, o, err)
 		return batch.Result{}, end, err
 	}

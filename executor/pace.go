@@ -77,6 +77,7 @@ func budgetOf(p *record.InForce) budget {
 	return allGentle
 }
 
+// pauseAtMost is the longest pause after a policy's batch.
 func pauseAtMost(p *record.InForce) time.Duration {
 	if p.Limits.PaceShare() > 0 {
 		return longestSharePause

@@ -336,7 +336,6 @@ end
 $lapse$;
 
 
-
 -- Counts the rows of public.sessions that are due under policy sessions-30d at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
 -- estimate. Rows that are held are counted by themselves. Of the largest partition it looks through so many rows (null: all; 0: none) for
